@@ -29,10 +29,10 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parent))
 
 from machine import TreeWatch, facts
-from penstock.broker.jars import KAFKA_VERSION, fetch_jars, java_command
-from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
+from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
+from penstock.tools.broker.settings import BrokerSettings, free_port
 
 PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
 JARS = (*(("org.apache.kafka", part, KAFKA_VERSION) for part in PARTS), ("org.slf4j", "slf4j-nop", "1.7.36"))

@@ -31,10 +31,10 @@ import pyarrow as pa
 
 import machine
 from penstock import KafkaStreams, Materialized, Repartitioned, StreamsBuilder
-from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
+from penstock.tools.broker.settings import BrokerSettings, free_port
 
 PARTITIONS = 4
 RATE = 1_000

@@ -114,7 +114,7 @@ class _Listener(StreamingQueryListener):
 
 def pyspark(workload: str, data: Path, work: Path) -> dict[str, Any]:
     import raw_pyspark
-    from penstock.spark.session.session import session_for
+    from penstock.engines.spark.session import session_for
 
     checkpoint = str(work / "checkpoint")
     settings = {"spark.master": MASTER, "spark.sql.shuffle.partitions": PARTITIONS, "spark.sql.session.timeZone": "UTC"}

@@ -50,7 +50,7 @@ def worked(work: Any) -> dict[str, Any]:
 
 
 def restored(root: str, keys: int) -> dict[str, Any]:
-    from penstock.continuous.replica import TaskReplica
+    from penstock.engines.threads.replica import TaskReplica
     from penstock.log.open import open_log
     from restore_thread import TABLE, TASK, Task
 
@@ -92,7 +92,7 @@ def large(root: str) -> dict[str, Any]:
 
 def in_worker(*call: str) -> dict[str, Any]:
     """Run this script in a process with a worker's settings."""
-    from penstock.spark.worker_process import ENVIRONMENT
+    from penstock.engines.spark.worker_process import ENVIRONMENT
 
     done = subprocess.run(
         [sys.executable, __file__, "--worker", *call],
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        from penstock.spark import worker_process
+        from penstock.engines.spark import worker_process
         from penstock.state.free_memory import keep_on_heap
 
         # As prepare_worker() does, which needs Spark.

@@ -15,7 +15,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.broker.jars import KAFKA_VERSION, cache_directory, fetch_jars, java_command
+from penstock.base.jars import KAFKA_VERSION, cache_directory, fetch_jars, java_command
 
 PEERS = Path(__file__).parent / "peers"
 JAVA_JARS = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION), ("org.slf4j", "slf4j-nop", "1.7.36"))

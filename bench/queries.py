@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 
 import machine
+from penstock.engines.committed.state import CommittedState, QueriedStores
+from penstock.engines.committed.tasks import ReplicaFolders
 from penstock.query import StoreQueryParameters
-from penstock.query.committed.state import CommittedState, QueriedStores
-from penstock.query.committed.tasks import ReplicaFolders
 from penstock.query.stores import open_store
 from penstock.serde import Serdes
 from penstock.state.task_place import StateOwner, StatePlace

@@ -28,15 +28,15 @@ import polars as pl
 
 import machine
 from penstock.config import StreamsConfig
-from penstock.continuous.app import ThreadApp
-from penstock.continuous.replica import TaskReplica
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.replica import TaskReplica
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
-from penstock.plan.changelog_topics import changelogs_of
-from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.serde.column import Column
 from penstock.serde.text import StringSerde
 from penstock.state.views import open_view
+from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 

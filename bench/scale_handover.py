@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.engines.batches.envelope import Envelope, decode, encode_all
+from penstock.engines.batches.stage_rows import HandedRows, Outbox, rows_by_task
+from penstock.engines.offsets.reading_settings import ReadSettings
+from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE
-from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, TaskRun
-from penstock.spark.batch.envelope import Envelope, decode, encode_all
-from penstock.spark.batch.job import SparkJob
-from penstock.spark.batch.stage_rows import HandedRows, Outbox, rows_by_task
-from penstock.spark.offsets.reading_settings import ReadSettings
+from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskRun
 
 SLOTS = 2
 

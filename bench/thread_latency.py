@@ -30,10 +30,10 @@ from compare import broker_in
 from datasets import N_KEYS
 from latency_probe import SENDER, Arrivals, evenly, percentiles
 from penstock.config import StreamsConfig
-from penstock.continuous.thread import StreamThread
+from penstock.engines.application.app_log import log_settings
+from penstock.engines.threads.thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.spark.app_log import log_settings
 from thread_rate import planned_app
 from workloads import WORKLOADS
 

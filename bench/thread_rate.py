@@ -23,17 +23,17 @@ from typing import Any
 
 import broker_topics as topics
 import machine
-import penstock.continuous.thread as thread_module
+import penstock.engines.threads.thread as thread_module
 from compare import broker_in, topology_of
 from penstock.config import StreamsConfig
-from penstock.continuous.app import ThreadApp
-from penstock.continuous.thread import StreamThread
+from penstock.engines.application.app_log import log_settings
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.thread import StreamThread
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.plan.changelog_topics import changelogs_of
-from penstock.plan.plan import plan_of
-from penstock.spark.app_log import log_settings
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.plan import plan_of
 from penstock.topology.topology import Topology
 from workloads import TOPICS, WORKLOADS
 
@@ -41,7 +41,7 @@ FOREVER = {"retention.ms": "-1"}
 
 
 def planned(workload: str, log: Any, given: argparse.Namespace, root: str) -> ThreadApp:
-    """The application with its topics, as `penstock.spark.continuous.start` prepares it."""
+    """The application with its topics, as `penstock.engines.threads.hosting.start` prepares it."""
     name = f"rate-{workload}-{time.time_ns() // 1_000_000}"
     topics.create(log.url.removeprefix("kafka://"), f"{name}-out", {})
     names = {topic: topics.input_topic(topic, given.n) for topic in TOPICS[workload]} | {"out": f"{name}-out"}

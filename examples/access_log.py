@@ -97,7 +97,7 @@ config = {
 
 def main() -> None:
     """Follow a log file (the first argument) or a generated one until Ctrl-C, and print the counts."""
-    from penstock.demo import run_demo
+    from penstock.tools.demo import run_demo
 
     run_demo(topology, config, path=sys.argv[1] if len(sys.argv) > 1 else None, seconds=None)
 

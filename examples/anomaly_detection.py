@@ -35,6 +35,6 @@ RECORDS = [("UserClicks", None, user, at) for at, user in enumerate(["alice", "b
 RECORDS += [("UserClicks", None, "bob", 60_000)]
 
 if __name__ == "__main__":
-    from penstock.demo import run_example
+    from penstock.tools.demo import run_example
 
     run_example(topology, config, RECORDS)

@@ -17,6 +17,6 @@ topology = builder.build()
 RECORDS = [("streams-plaintext-input", None, "all streams lead to kafka"), ("streams-plaintext-input", "k", "hello")]
 
 if __name__ == "__main__":
-    from penstock.demo import run_example
+    from penstock.tools.demo import run_example
 
     run_example(topology, config, RECORDS)

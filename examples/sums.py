@@ -39,6 +39,6 @@ RECORDS: list[tuple[str, str | None, int]] = [("numbers-topic", None, number) fo
 RECORDS += [("stock-topic", "apples", 10), ("stock-topic", "pears", 5), ("stock-topic", "apples", 7)]
 
 if __name__ == "__main__":
-    from penstock.demo import run_example
+    from penstock.tools.demo import run_example
 
     run_example(topology, config, RECORDS)

@@ -35,6 +35,6 @@ RECORDS = [
 ]
 
 if __name__ == "__main__":
-    from penstock.demo import run_example
+    from penstock.tools.demo import run_example
 
     run_example(topology, config, RECORDS)

@@ -102,8 +102,8 @@ def _columns_for_small_batches() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark session for all tests that need not kill it."""
-    from penstock.spark.session.quiet import quiet_pyspark
-    from penstock.spark.session.session import session_for
+    from penstock.engines.spark.quiet import quiet_pyspark
+    from penstock.engines.spark.session import session_for
 
     with quiet_pyspark():
         session, _ = session_for({"spark.master": "local[2]"}, "tests", str(tmp_path_factory.mktemp("checkpoint")))

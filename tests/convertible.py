@@ -20,28 +20,28 @@ from stages import Stages
 from inputs import input_batches
 from penstock.cli.loader import load_topology
 from penstock.config import StreamsConfig
-from penstock.continuous.app import ThreadApp
-from penstock.continuous.thread import StreamThread, ThreadHooks
+from penstock.engines.application.changelog_topics import note_application, write_complete
+from penstock.engines.application.identities import check_log_identity
+from penstock.engines.application.locations import Locations
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import plan_for
+from penstock.engines.application.stored_plans import read_stored_plan, write_stored_plan
+from penstock.engines.batches.takeovers import note_changelog_ends
+from penstock.engines.conversion.modes import with_mode
+from penstock.engines.offsets.group_resets import MARK
+from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.hosting.log_notes import read_notes
+from penstock.engines.threads.hosting.start import prepare_epoch
+from penstock.engines.threads.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.plan.stored import StoredPlan
 from penstock.serde import Serdes
-from penstock.spark.checkpoint.changelog_topics import note_application, write_complete
-from penstock.spark.checkpoint.identities import check_log_identity
-from penstock.spark.checkpoint.locations import Locations
-from penstock.spark.checkpoint.planned_app import PlannedApp
-from penstock.spark.checkpoint.stored_plans import read_stored_plan, write_stored_plan
-from penstock.spark.checkpoint.takeovers import note_changelog_ends
-from penstock.spark.continuous.log_notes import read_notes
-from penstock.spark.continuous.start import prepare_epoch
-from penstock.spark.conversion.modes import with_mode
-from penstock.spark.offsets.group_resets import MARK
-from penstock.spark.offsets.offsets import SourceOffset
-from penstock.spark.planning import plan_for
 from penstock.state.checkpoint import remove_checkpoint
 from penstock.state.documents import write_document
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.stored import StoredPlan
 from threads import settle
 
 __all__ = ["Application", "NotedBatches", "start_thread"]

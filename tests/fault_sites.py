@@ -27,9 +27,9 @@ class Site(NamedTuple):
     when: str
 
 
-_THREAD, _TASK = "penstock.continuous.thread", "penstock.continuous.task"
+_THREAD, _TASK = "penstock.engines.threads.thread", "penstock.engines.threads.task"
 _KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.thread_producer", "penstock.log.embedded.thread_producer"
-_START = "penstock.spark.continuous.start"
+_START = "penstock.engines.threads.hosting.start"
 
 # Of threads, in the order of an interval.
 BOTH = {
@@ -47,18 +47,18 @@ BOTH = {
         Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "after"),
     ],
     "in the replica": [Site("penstock.state.replicas.lmdb_replica", "Replica._write_position", "before")],
-    "after the replica": [Site("penstock.continuous.replica", "TaskReplica.commit", "after")],
+    "after the replica": [Site("penstock.engines.threads.replica", "TaskReplica.commit", "after")],
 }
 STARTING = {
     "before the start": [Site(_THREAD, "StreamThread.start", "before")],
-    "before a restore": [Site("penstock.continuous.restoring", "Restorer.run", "before")],
-    "in a restore": [Site("penstock.continuous.restoring", "Restorer._apply", "after")],
+    "before a restore": [Site("penstock.engines.threads.restoring", "Restorer.run", "before")],
+    "in a restore": [Site("penstock.engines.threads.restoring", "Restorer._apply", "after")],
     "after the start": [Site(_THREAD, "StreamThread.start", "after")],
 }
 DRIVER = {
     "before the epoch": [Site(_START, "pickle_app", "after")],
     "in the epoch's start": [Site(_START, "commit_start_positions", "after")],
-    "before the epoch's threads": [Site("penstock.spark.continuous.epoch_plans", "prepare_epoch", "after")],
+    "before the epoch's threads": [Site("penstock.engines.threads.hosting.epoch_plans", "prepare_epoch", "after")],
 }
 SITES = {**BOTH, **STARTING, **DRIVER}
 

@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator
 
-from penstock.broker.process import Broker
+from penstock.tools.broker.process import Broker
 
 __all__ = ["END_TXN", "INIT_PRODUCER", "PRODUCE", "KafkaProxy", "kafka_proxy"]
 

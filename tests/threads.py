@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config import StreamsConfig
-from penstock.continuous.app import ThreadApp
-from penstock.continuous.thread import StreamThread, ThreadHooks, ThreadLog
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.thread import StreamThread, ThreadHooks, ThreadLog
 from penstock.log.thread_clients import Writer
-from penstock.plan.changelog_topics import changelogs_of
-from penstock.plan.plan import TaskId, plan_of
 from penstock.runtime.sensor import Sensor
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.plan import TaskId, plan_of
 from penstock.topology.topology import Topology
 
 __all__ = ["Drops", "append", "new_thread", "records_of", "run_to_end", "settle", "thread_app"]

@@ -1,7 +1,7 @@
 """Checks the rules of the tree, so that nobody has to remember them.
 
 1. Packages import downwards only (LAYERS, which names those that are there and no others).
-2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
+2. pyspark is imported in penstock/engines alone, and nothing below that package imports it.
 3. The core imports none of its products (PRODUCTS), neither in functions, for type checkers nor by ``import_module``;
    only ``penstock/__init__.py`` declares them as extensions.
 4. A source file has at most 800 lines and says what it exports in ``__all__``.
@@ -12,7 +12,7 @@
    classes of ``penstock.api``; imports in functions and for type checkers count.
 9. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
    tells users. Only what GENERATES names calls ``eval`` or ``exec``.
-10. Loggers of the package come from ``penstock.log_lines.own_logger``, which escapes what their lines hold.
+10. Loggers of the package come from ``penstock.base.log_lines.own_logger``, which escapes what their lines hold.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -136,8 +136,8 @@ FLUENT = "penstock.api"  # streams make tables and tables streams
 
 RUNS_CODE = frozenset({"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})
 UNPICKLES: dict[str, str] = {
-    "penstock.spark.batch.job": "the job, which Spark carries from the driver to its workers in the code that it runs",
-    "penstock.spark.batch.topology_bytes": "only writes: the topology inside of that job",
+    "penstock.engines.spark.job": "the job, which Spark carries from the driver to its workers in the code that it runs",
+    "penstock.engines.spark.topology_bytes": "only writes: the topology inside of that job",
 }
 # Programs that are written here: no text of a user becomes part of them, except numbers and strings by their repr.
 GENERATES = frozenset({"penstock.sql.evaluate.compiled"})
@@ -178,7 +178,7 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         return
     for line, name in imports(tree):
         if name.split(".", 1)[0] == "pyspark" and package != "spark":
-            yield line, "pyspark is imported outside penstock.spark"
+            yield line, "pyspark is imported outside penstock.engines"
         if not name.startswith("penstock.") or not package:
             continue
         target = package_of(name)
@@ -234,8 +234,8 @@ def check_loggers(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Findings about loggers whose lines may hold control characters of records."""
     for node in ast.walk(tree):
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
-        if is_call and node.args and module != "penstock.log_lines" and "__name__" in ast.dump(node.args[0]):
-            yield node.lineno, "its lines are not escaped: use own_logger of penstock.log_lines"
+        if is_call and node.args and module != "penstock.base.log_lines" and "__name__" in ast.dump(node.args[0]):
+            yield node.lineno, "its lines are not escaped: use own_logger of penstock.base.log_lines"
 
 
 def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Writes the digests of jars that are fetched into src/penstock/broker/jars.sha256, which `fetch_jars` checks.
+"""Writes the digests of jars that are fetched into src/penstock/base/jars.sha256, which `fetch_jars` checks.
 
     python tools/pin_jars.py FOLDER...
 
@@ -12,7 +12,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from penstock.broker.jar_digests import PINS, pinned
+from penstock.base.jar_digests import PINS, pinned
 
 __all__ = ["main"]
 

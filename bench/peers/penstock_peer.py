@@ -15,7 +15,7 @@ from settings import ENV, EXACTLY_ONCE, TAIL, WORKLOAD, mark
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from penstock import KafkaStreams
-from penstock.spark.batch.progress import BatchProgress
+from penstock.engines.spark.progress import BatchProgress
 from workloads import TOPICS, WORKLOADS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.extension_points import declare
-from penstock.version import __version__
+from penstock.base.extension_points import declare
+from penstock.base.version import __version__
 
 if TYPE_CHECKING:
     from penstock.api.builder import StreamsBuilder
@@ -149,7 +149,7 @@ def __getattr__(name: str) -> Any:
     if name == "agg":
         return import_module("penstock.api.groups.agg")
     if name not in _MODULE_OF:
-        from penstock.java_names import JAVA_CLASSES
+        from penstock.base.java_names import JAVA_CLASSES
 
         if name in JAVA_CLASSES:  # no AttributeError: Python would put a sentence without any help in its place
             raise ImportError(f"penstock has no {name}: it is {JAVA_CLASSES[name]} here", name=__name__)

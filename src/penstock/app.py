@@ -8,19 +8,19 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
+from penstock.base.java_names import with_java_names
+from penstock.base.log_lines import Work, own_logger
+from penstock.base.terminal.app_lines import lines_on_terminal, told_briefly
 from penstock.config import StreamsConfig
+from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_states import State, StateListener
+from penstock.engines.committed.interactive_queries import StoreQueries
+from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
+from penstock.engines.figures import Meter, RunLog
+from penstock.engines.http_port import HttpPort
+from penstock.engines.lifecycle import Lifecycle
+from penstock.engines.supervisor import Supervisor
 from penstock.errors import ConfigError, EnvironmentProblemError, FencedError, InvalidStateError, PenstockError
-from penstock.java_names import with_java_names
-from penstock.log_lines import Work, own_logger
-from penstock.spark.driver.app_metrics import AppMetrics
-from penstock.spark.driver.extensions import ApplicationExtensions, ApplicationHandle
-from penstock.spark.driver.figures import Meter, RunLog
-from penstock.spark.driver.http_port import HttpPort
-from penstock.spark.driver.lifecycle import Lifecycle
-from penstock.spark.driver.supervisor import Supervisor
-from penstock.spark.queries.stores import StoreQueries
-from penstock.states import State, StateListener
-from penstock.terminal.app_lines import lines_on_terminal, told_briefly
 from penstock.topology.dataframes import for_application, session_of
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
@@ -28,15 +28,15 @@ from penstock.topology.topology import require_topology
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.engines.figures import RunFigures
+    from penstock.engines.running import Run
+    from penstock.engines.spark.progress import BatchProgress
     from penstock.metrics import BatchHistory, MetricRegistry, PartitionLag
-    from penstock.plan.plan import PhysicalPlan
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
     from penstock.query.metadata import KeyQueryMetadata, StreamsMetadata
     from penstock.query.placement import LagInfo
-    from penstock.spark.batch.progress import BatchProgress
-    from penstock.spark.driver.figures import RunFigures
-    from penstock.spark.driver.running import Run
     from penstock.state.restores.listener import StateRestoreListener
+    from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "State", "StateListener"]
@@ -150,7 +150,7 @@ class KafkaStreams:
         if others := self.config.of_other_mode:
             mode = self.config["processing.mode"]
             _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
-        from penstock.spark.driver.running import Run
+        from penstock.engines.running import Run
 
         self._extensions.load(self._handle())
         work = Work(application=self.config["application.id"])
@@ -218,8 +218,8 @@ class KafkaStreams:
             until: "latest" stops when the records that exist at the start have been processed.
         """
         _require_pyspark()
-        from penstock.spark.session.interrupts import interruptible, stop_on_signals
-        from penstock.spark.session.session import running_session
+        from penstock.engines.spark.interrupts import interruptible, stop_on_signals
+        from penstock.engines.spark.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
         with told_briefly((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
@@ -245,9 +245,9 @@ class KafkaStreams:
             CheckpointMismatchError: It has run, but its checkpoint is not in the place of these settings.
         """
         self._lifecycle.require_created("reset")
+        from penstock.engines.application.app_log import open_app_log
+        from penstock.engines.reset import find_resources, forget
         from penstock.log.lease_keeper import held_lease
-        from penstock.spark.app_log import open_app_log
-        from penstock.spark.recovery.reset import find_resources, forget
 
         with open_app_log(self.config) as log:
             found = find_resources(log, self.config, self.topology)
@@ -266,7 +266,7 @@ class KafkaStreams:
         run = self._run
         if run is None or run.session is None or run.log is None:
             raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
-        from penstock.spark.dataframes.from_topics import topic_frame
+        from penstock.engines.dataframes.from_topics import topic_frame
 
         return topic_frame(run.session, run.log, topic, key_serde, value_serde)
 
@@ -388,13 +388,13 @@ class KafkaStreams:
 
     def explain(self) -> str:
         """Describe the plan: stages, tasks, stores, and the operators that run by column. Does not start anything."""
-        from penstock.plan.explain import explain_text
+        from penstock.topology.plan.explain import explain_text
 
         return explain_text(*self._explained(), **self._mode())
 
     def explain_json(self) -> dict[str, Any]:
         """Return the plan of `explain` as plain data."""
-        from penstock.plan.explain import explain_json
+        from penstock.topology.plan.explain import explain_json
 
         return explain_json(*self._explained(), **self._mode())
 
@@ -402,8 +402,8 @@ class KafkaStreams:
         return {"mode": self.config["processing.mode"]}
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
-        from penstock.spark.app_log import open_app_log
-        from penstock.spark.planning import plan_for, sliced_reasons
+        from penstock.engines.application.app_log import open_app_log
+        from penstock.engines.application.planning import plan_for, sliced_reasons
 
         with open_app_log(self.config) as log:
             plan = plan_for(self.topology, self.config, log)
@@ -415,7 +415,7 @@ class KafkaStreams:
         ``replicas_on`` maps each task to the machines with a replica of its state, and these to its batch: all but the
         newest are standbys. In continuous mode it is the number of records that a standby lacks.
         """
-        from penstock.spark.checkpoint.locations import Locations
+        from penstock.engines.application.locations import Locations
 
         places = (self._run.places if self._run else None) or Locations.of(self.config)
         plan, log, lease = (self._run.plan, self._run.log, self._run.lease) if self._run else (None, None, None)

@@ -38,8 +38,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.escapes import visible
-from penstock.masking import without_passwords
+from penstock.base.escapes import visible
+from penstock.base.masking import without_passwords
 
 __all__ = [
     "AppFailedError",

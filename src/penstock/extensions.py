@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.lazy_names import lazy_names
+from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.api.languages import LANGUAGES, Language
-    from penstock.extension_points import ExtensionPoint
+    from penstock.base.extension_points import ExtensionPoint
+    from penstock.engines.extensions import APPLICATIONS, ApplicationExtension, ApplicationHandle
     from penstock.serving import Beside
-    from penstock.spark.driver.extensions import APPLICATIONS, ApplicationExtension, ApplicationHandle
 
 __all__ = [
     "APPLICATIONS",
@@ -31,11 +31,11 @@ __all__ = [
 __getattr__ = lazy_names(
     "penstock",
     {
-        "APPLICATIONS": "spark.driver.extensions",
-        "ApplicationExtension": "spark.driver.extensions",
-        "ApplicationHandle": "spark.driver.extensions",
+        "APPLICATIONS": "engines.extensions",
+        "ApplicationExtension": "engines.extensions",
+        "ApplicationHandle": "engines.extensions",
         "Beside": "serving",
-        "ExtensionPoint": "extension_points",
+        "ExtensionPoint": "base.extension_points",
         "LANGUAGES": "api.languages",
         "Language": "api.languages",
     },

@@ -14,23 +14,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.batch_line import BatchLine
 from penstock.console.documents import HISTORY, NOW, read_facts, write_facts
 from penstock.console.drawing import drawing_of
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.web.site import Permissions, Site
-from penstock.demo.access_log import config, topology
+from penstock.engines.lags import beginnings_of, ends_of, time_at
+from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import StateError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
 from penstock.metrics import PartitionLag
 from penstock.metrics.lag import LagWatch
-from penstock.spark.batch.progress import BatchProgress
-from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
 from penstock.state.restores.restore import Restore
+from penstock.tools.demo.access_log import config, topology
 
 APPLICATION = config["application.id"]
 PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]

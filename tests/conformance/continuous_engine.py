@@ -27,9 +27,9 @@ from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_d
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.continuous.thread import ThreadHooks
+from penstock.engines.threads.thread import ThreadHooks
 from penstock.log.open import open_log
-from penstock.plan.plan import TaskId
+from penstock.topology.plan.plan import TaskId
 from things import plain
 from threads import Drops, new_thread, settle, thread_app
 

@@ -25,13 +25,13 @@ from convertible import NotedBatches, start_thread
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.continuous.thread import StreamThread, ThreadHooks
+from penstock.engines.application.planning import plan_for
+from penstock.engines.conversion.convert import convert
+from penstock.engines.conversion.modes import with_mode
+from penstock.engines.threads.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
-from penstock.plan.plan import TaskId
-from penstock.spark.conversion.convert import convert
-from penstock.spark.conversion.modes import with_mode
-from penstock.spark.planning import plan_for
+from penstock.topology.plan.plan import TaskId
 from spark_engine import _OneStore, _SparkCase, is_comparable
 from threads import Drops, settle
 

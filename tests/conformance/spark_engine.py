@@ -23,16 +23,16 @@ from inputs import input_batches
 from interpreter import Interpreted, NotBuilt, interpret
 from penstock import KafkaStreams
 from penstock.config import StreamsConfig
+from penstock.engines.application.locations import Locations
+from penstock.engines.application.planning import plan_for
+from penstock.engines.batches.worker.global_stores import GlobalStores
 from penstock.errors import PenstockError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.plan.partitions import source_topics
-from penstock.spark.checkpoint.locations import Locations
-from penstock.spark.planning import plan_for
-from penstock.spark.worker.global_stores import GlobalStores
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
+from penstock.topology.plan.partitions import source_topics
 from things import plain
 
 __all__ = ["is_comparable", "results", "run_case"]
@@ -47,7 +47,7 @@ AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 @cache
 def session() -> Any:
     """One Spark session for all cases."""
-    from penstock.spark.session.session import session_for
+    from penstock.engines.spark.session import session_for
 
     return session_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir())[0]
 

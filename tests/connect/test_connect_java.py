@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from brokers import running_broker
 from connect_group import eventually
-from penstock.broker.packages import parse_coordinates
-from penstock.broker.settings import free_port
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.log import open_log
+from penstock.tools.broker.packages import parse_coordinates
+from penstock.tools.broker.settings import free_port
 
 COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "java"]
 FILE = "org.apache.kafka:connect-file:4.3.1"

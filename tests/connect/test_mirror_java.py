@@ -7,12 +7,12 @@ import pytest
 
 from brokers import running_broker
 from connect_group import eventually
-from penstock.broker.guard import guard
-from penstock.broker.jars import java_command
-from penstock.broker.java_worker import worker_jars
+from penstock.base.jars import java_command
 from penstock.connect.mirror import Checkpoint, Heartbeat, OffsetSync
 from penstock.connect.mirror.maker import Mirror
 from penstock.log import Producer, TopicPartition, open_log
+from penstock.tools.broker.guard import guard
+from penstock.tools.broker.java_worker import worker_jars
 
 pytestmark = [
     pytest.mark.whole,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from penstock.base.nearest_name import mistyped
 from penstock.cli.main import app
 from penstock.cli.options import read_command_config
 from penstock.config.client_names import CLIENT_NAMES
@@ -15,7 +16,6 @@ from penstock.connect.mirror.flows import read_flows
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.settings.worker_config import worker_definition
 from penstock.errors import ConfigError
-from penstock.nearest_name import mistyped
 
 WORKER = {
     "bootstrap.servers": "sqlite:///connect.db",

@@ -14,7 +14,7 @@ import pytest
 from brokers import running_broker
 from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
-from penstock.broker.process import Broker
+from penstock.tools.broker.process import Broker
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from brokers import running_broker
 from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
 from fault_sites import BOTH, DRIVER, STARTING
-from penstock.broker.process import Broker
 from penstock.log.kafka.wire.transactions import list_transactions
+from penstock.tools.broker.process import Broker
 
 ONE_FAILURE = {"spark.task.maxFailures": 1}  # Spark starts no thread again: a lost one is a new epoch
 

@@ -22,14 +22,14 @@ import pytest
 
 from brokers import running_broker
 from kafka_proxy import END_TXN, INIT_PRODUCER, PRODUCE, KafkaProxy, kafka_proxy
-from penstock.broker.process import Broker
+from penstock.engines.application.changelog_topics import read_application, take_application, write_application
 from penstock.errors import FencedError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.fenced_record import RecordName
 from penstock.log.open import open_log
-from penstock.plan.changelog_topics import numbers_topic
-from penstock.spark.checkpoint.changelog_topics import read_application, take_application, write_application
 from penstock.sql.session.journal import Entry, Journal
+from penstock.tools.broker.process import Broker
+from penstock.topology.plan.changelog_topics import numbers_topic
 
 LOGS = ("embedded", "kafka")
 PATIENCE_S = 60

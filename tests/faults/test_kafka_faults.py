@@ -22,12 +22,12 @@ from eventually import eventually
 from harness import environment
 from kafka_app import settings, topology
 from penstock import KafkaStreams
-from penstock.broker.process import Broker
 from penstock.config import StreamsConfig
+from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import list_transactions
 from penstock.log.open import open_log
-from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.tools.broker.process import Broker
 
 APP = Path(__file__).with_name("kafka_app.py")
 START = 1_790_000_000_000

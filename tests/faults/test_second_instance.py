@@ -15,9 +15,9 @@ from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
 from penstock import KafkaStreams, StreamsBuilder
+from penstock.engines import running
 from penstock.errors import FencedError
 from penstock.log.open import open_log
-from penstock.spark.driver import running
 
 
 def written(root: Path) -> int:

@@ -13,13 +13,13 @@ import pytest
 
 from brokers import running_broker
 from kafka_proxy import END_TXN, PRODUCE, KafkaProxy, kafka_proxy
-from penstock.broker.process import Broker
 from penstock.connect.file_source import FileSource
 from penstock.connect.mirror.maker import Mirror
 from penstock.connect.mirror.replication import MirrorSource
 from penstock.errors import FencedError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 
 LOGS = ("embedded", "kafka")
 _names = itertools.count()

@@ -19,8 +19,8 @@ from continuous_app import settings, topology
 from continuous_harness import PATIENCE_S, Words
 from eventually import eventually
 from fault_sites import BOTH
-from penstock.broker.process import Broker
 from penstock.log.base import TopicPartition
+from penstock.tools.broker.process import Broker
 from threads import new_thread, thread_app
 
 SCRIPT = Path(__file__).with_name("zombie.py")

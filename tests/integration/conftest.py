@@ -10,9 +10,9 @@ import pytest
 
 from brokers import running_broker
 from penstock import KafkaStreams
-from penstock.broker.process import Broker
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 
 START = 1_790_000_000_000
 

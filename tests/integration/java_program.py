@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.broker.jars import KAFKA_VERSION, fetch_jars, java_command
+from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
 
 SOURCE = Path(__file__).parent / "java" / "StreamsProgram.java"
 COORDINATES = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION), ("org.slf4j", "slf4j-nop", "1.7.36"))

@@ -10,8 +10,8 @@ import psutil
 import pyarrow as pa
 
 from penstock import KafkaStreams, StreamsBuilder
+from penstock.engines.spark.session import session_for
 from penstock.log.open import open_log
-from penstock.spark.session.session import session_for
 
 
 def main(root: Path, secret: str) -> None:

@@ -19,11 +19,11 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.app import State
-from penstock.broker.cluster import BrokerCluster
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.open import open_log
+from penstock.tools.broker.cluster import BrokerCluster
 
 from .conftest import Place
 

@@ -9,9 +9,9 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
+from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.engines.batches.recovery.rebuild import rebuilder_for
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
-from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
-from penstock.spark.recovery.rebuild import rebuilder_for
 
 from .conftest import Bench, long
 

@@ -16,10 +16,10 @@ from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.app import State
 from penstock.config import StreamsConfig
+from penstock.engines.application_reset import ApplicationReset
 from penstock.errors import AppFailedError, CheckpointMismatchError, OffsetOutOfRangeError, ProductionError
-from penstock.groups.application import ApplicationReset
-from penstock.groups.resets import Target
 from penstock.log import Consumer, TopicPartition
+from penstock.log.groups.resets import Target
 
 from .conftest import Place, long
 from .test_continuous import counted, counting, newest, words

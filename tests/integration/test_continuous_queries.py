@@ -15,10 +15,10 @@ from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.app import State
 from penstock.config import StreamsConfig
+from penstock.engines.committed.opening import open_committed
 from penstock.log.base import TopicPartition
 from penstock.query import KeyQuery, Position, PositionBound, StateQueryRequest, StoreQueryParameters
 from penstock.query.stores import open_store
-from penstock.spark.queries.committed import open_committed
 
 from .conftest import Place
 from .test_continuous import kill_a_worker

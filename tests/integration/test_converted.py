@@ -21,15 +21,15 @@ from penstock import (
     TimeWindows,
 )
 from penstock.config import StreamsConfig
-from penstock.continuous.app import ThreadApp
-from penstock.continuous.thread import StreamThread
+from penstock.engines.application.planning import plan_for
+from penstock.engines.conversion.convert import convert
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.thread import StreamThread
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.serde.partitioner import partition_for
-from penstock.spark.conversion.convert import convert
-from penstock.spark.planning import plan_for
 from penstock.topology.configured.apply import with_settings
 from threads import settle
 

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from penstock.datagen.access_log import access_log
-from penstock.datagen.base import Settings
+from penstock.connect.generators.access_log import access_log
+from penstock.connect.generators.base import Settings
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from eventually import eventually
-from penstock.broker.process import Broker
 from penstock.log.base import TopicPartition
 from penstock.log.kafka import open_transactions
 from penstock.log.kafka.transactions.ledger import ledger_topic, partition_of
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 
 CHECKS = "transaction.partition.verification.enable"
 

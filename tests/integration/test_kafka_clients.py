@@ -23,8 +23,8 @@ from penstock.errors import (
     ProductionError,
     UnknownTopicError,
 )
-from penstock.groups.admin import GroupAdmin
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
+from penstock.log.groups.admin import GroupAdmin
 from penstock.serde.partitioner import partition_for
 
 NAMES = itertools.count()

@@ -12,13 +12,13 @@ import pytest
 
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
-from penstock.broker.jars import KAFKA_VERSION, broker_jars, fetch_jars, java_command
+from penstock.base.jars import KAFKA_VERSION, broker_jars, fetch_jars, java_command
 from penstock.config import StreamsConfig
+from penstock.engines.application_reset import ApplicationReset
 from penstock.errors import FencedError, LogError
-from penstock.groups.admin import GroupAdmin
-from penstock.groups.application import ApplicationReset
-from penstock.groups.resets import Target
 from penstock.log.base import TopicPartition
+from penstock.log.groups.admin import GroupAdmin
+from penstock.log.groups.resets import Target
 from penstock.log.open import open_log
 
 from .conftest import Bench, long

@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokers import running_broker
 from eventually import eventually
-from penstock.broker.process import Broker
-from penstock.broker.settings import free_port
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.base import TopicPartition as Place
 from penstock.log.kafka.settings import ClientSettings
@@ -23,6 +21,8 @@ from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.transactions import TransactionalWriter, TransactionTimedOutError, list_transactions
+from penstock.tools.broker.process import Broker
+from penstock.tools.broker.settings import free_port
 
 PATIENCE_S = 60.0
 START = 1_790_000_000_000

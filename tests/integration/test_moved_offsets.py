@@ -4,9 +4,9 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.groups.application import ApplicationReset
-from penstock.groups.resets import Target
+from penstock.engines.application_reset import ApplicationReset
 from penstock.log import Consumer, TopicPartition
+from penstock.log.groups.resets import Target
 
 from .conftest import Bench, long
 

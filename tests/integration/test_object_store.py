@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engines.application.locations import Locations
+from penstock.engines.committed.commits import CommitLog
+from penstock.engines.spark.spark_files import spark_location
 from penstock.errors import EnvironmentProblemError
-from penstock.query.committed.commits import CommitLog
-from penstock.spark.checkpoint.locations import Locations
-from penstock.spark.checkpoint.spark_files import spark_location
 from penstock.state.documents import list_documents
 from penstock.state.segments.object_check import check_object_store
 

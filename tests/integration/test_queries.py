@@ -16,6 +16,7 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
+from penstock.engines.committed.opening import lag_of, open_committed
 from penstock.errors import InvalidStateError, StateError
 from penstock.query import (
     KeyQuery,
@@ -28,7 +29,6 @@ from penstock.query import (
 )
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.spark.queries.committed import lag_of, open_committed
 
 from .conftest import START, Bench
 

@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from penstock import Consumed, Grouped, Produced, Serdes, StreamsBuilder
-from penstock.registry import Registry
-from penstock.registry.http import server
+from penstock.serde.registry import Registry
+from penstock.tools.registry_server import server
 
 ORDER = {
     "type": "record",

@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 from brokers import running_broker
 from penstock import KafkaStreams, StreamsBuilder
-from penstock.broker.process import Broker
 from penstock.cli.main import app as penstock
 from penstock.errors import AuthenticationError, AuthorizationError, LogError, LogUnavailableError
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 from token_endpoint import TokenEndpoint
 
 NAMES = itertools.count()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from eventually import eventually
-from penstock.broker.process import Broker
 from penstock.errors import SqlError
 from penstock.log.open import open_log
 from penstock.sql.results import Rows, Stream
 from penstock.sql.session import SqlSession
+from penstock.tools.broker.process import Broker
 
 from .test_sql_on_spark import records_of, running, wait_for
 

@@ -16,13 +16,13 @@ import pytest
 
 from eventually import eventually
 from penstock.app import KafkaStreams
-from penstock.datagen.access_log import access_log
-from penstock.datagen.base import Settings
-from penstock.demo import access_log as demo
+from penstock.connect.generators.access_log import access_log
+from penstock.connect.generators.base import Settings
 from penstock.log.open import open_log
 from penstock.sql.session import SessionSettings, SqlSession
 from penstock.sql.session.script import Script
 from penstock.testing import TopologyTestDriver
+from penstock.tools.demo import access_log as demo
 
 HERE = Path(__file__).parent
 FILE = HERE.parent.parent / "examples" / "access_log.sql"

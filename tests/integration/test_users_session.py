@@ -9,8 +9,8 @@ from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.spark.session.own_session import active_session
-from penstock.spark.session.session import session_for
+from penstock.engines.spark.own_session import active_session
+from penstock.engines.spark.session import session_for
 
 from .conftest import Bench, long
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.broker.settings import free_port
+from penstock.tools.broker.settings import free_port
 
 ROOT = Path(__file__).parents[2]
 TOPOLOGY_TEST = """
@@ -91,14 +91,14 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     }
     info = f"penstock-{penstock.__version__}.dist-info"
     assert {name for name in names if not name.startswith(info)} == expected
-    assert {"penstock/py.typed", "penstock/broker/jars.sha256", f"{info}/licenses/LICENSE"} <= names
+    assert {"penstock/py.typed", "penstock/base/jars.sha256", f"{info}/licenses/LICENSE"} <= names
 
 
 def test_the_sdist_holds_sources_documents_and_examples_and_no_test_data(sdist):
     top = f"penstock-{penstock.__version__}/"
     with tarfile.open(sdist) as archive:
         names = {name.removeprefix(top) for name in archive.getnames()}
-    assert {"src/penstock/py.typed", "src/penstock/broker/jars.sha256", "README.md", "LICENSE", "CHANGELOG.md",
+    assert {"src/penstock/py.typed", "src/penstock/base/jars.sha256", "README.md", "LICENSE", "CHANGELOG.md",
             "CITATION.cff", "pyproject.toml", "examples/word_count.py"} <= names  # fmt: skip
     assert {name.partition("/")[0] for name in names} <= {
         "src", "examples", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "PKG-INFO",

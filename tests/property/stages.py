@@ -24,26 +24,26 @@ from driving import Outcome
 from compare import by_topic, sorted_store
 from interpreter import Interpreted
 from penstock.config import StreamsConfig
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
+from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
+from penstock.engines.batches.slots import run_name, slot_of
+from penstock.engines.batches.stage_rows import ArrivedRows, Outbox, rows_by_task
+from penstock.engines.batches.worker import open_tasks
+from penstock.engines.batches.worker.exactly_once import run_task
+from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.offsets.reading_settings import ReadSettings
+from penstock.engines.spark import faults
+from penstock.engines.spark.job import SparkJob
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
-from penstock.plan.plan import TaskRun, plan_of
 from penstock.serde.partitioner import partitions_for
-from penstock.spark import faults
-from penstock.spark.batch.envelope import Envelope, EnvelopeKind
-from penstock.spark.batch.job import SparkJob
-from penstock.spark.batch.slots import run_name, slot_of
-from penstock.spark.batch.stage_rows import ArrivedRows, Outbox, rows_by_task
-from penstock.spark.checkpoint.planned_app import PlannedApp
-from penstock.spark.checkpoint.planned_batch import LastBatch, committed_by_spark
-from penstock.spark.offsets.reading_settings import ReadSettings
-from penstock.spark.recovery.rebuild import Rebuilder, TaskReport
-from penstock.spark.worker import open_tasks
-from penstock.spark.worker.exactly_once import run_task
-from penstock.spark.worker.task_batch import TaskBatch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
+from penstock.topology.plan.plan import TaskRun, plan_of
 from things import plain
 
 __all__ = ["Died", "Stages", "staged"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.continuous.outputs import by_partition
+from penstock.engines.threads.outputs import by_partition
 from penstock.errors import SerializationError
 from penstock.serde import buffers, partitioner, text
 from penstock.serde.buffers import nulls_of

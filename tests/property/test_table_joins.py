@@ -14,11 +14,11 @@ from examples import examples
 from penstock import Materialized, StreamsBuilder, Topology, ValueTransformerWithKey
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
-from penstock.plan.plan import TaskRun, plan_of
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.partitioner import partition_for
 from penstock.state.memory import MemoryTaskState
 from penstock.testing import TopologyTestDriver
+from penstock.topology.plan.plan import TaskRun, plan_of
 
 DEFAULTS = {"default.key.serde": "string", "default.value.serde": "string", "statestore.cache.max.bytes": 0}
 KEYS = st.sampled_from(["a", "b", "c", "d"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.continuous.ownership import Ownership
-from penstock.continuous.placement import PlacementLimits, Spot, StateHolders, place_tasks
-from penstock.plan.plan import TaskId
+from penstock.engines.threads.ownership import Ownership
+from penstock.engines.threads.placement import PlacementLimits, Spot, StateHolders, place_tasks
+from penstock.topology.plan.plan import TaskId
 
 TASKS = st.sets(st.builds(TaskId, st.integers(0, 3), st.integers(0, 8)), min_size=1)
 SPOTS = [Spot(f"h{n // 2}", f"p{n}") for n in range(6)]

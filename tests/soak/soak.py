@@ -29,8 +29,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.broker.process import Broker
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 from soak_app import APPLICATION
 from soak_cluster_faults import ClusterFaults
 from soak_continuous_faults import ContinuousFaults

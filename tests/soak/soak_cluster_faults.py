@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.broker.process import Broker
+from penstock.tools.broker.process import Broker
 from soak_cluster import HOSTS
 from soak_faults import Faults
 from soak_places import Place

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 
-from penstock.broker.process import Broker
+from penstock.tools.broker.process import Broker
 from soak_app import SESSION_S
 from soak_faults import REACH_S, Faults, _within
 from soak_process import App  # which finds the next one

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import psutil
 
-from penstock.broker.process import Broker
+from penstock.tools.broker.process import Broker
 from soak_app import SLOW_S
 from soak_power import is_possible
 from soak_process import App
 from soak_world import wait_until_it_answers
 
 REACH_S = 60
-STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.spark.faults
+STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.engines.spark.faults
 
 
 class Faults:

@@ -33,11 +33,15 @@ def findings(script, tmp_path, text, module):
     ("module", "line", "finding"),
     [
         ("penstock.runtime.x", "import pyspark", "pyspark is imported outside"),
-        ("penstock.runtime.x", "from penstock.spark.worker.stage import run", "must not import penstock.spark"),
+        (
+            "penstock.runtime.x",
+            "from penstock.engines.batches.worker.stage import run",
+            "must not import penstock.engines",
+        ),
         ("penstock.serde.x", "from penstock.log.base import TopicLog", "must not import penstock.log"),
         ("penstock.serde.x", "from penstock import log", "must not import penstock.log"),
         ("penstock.topology.x", "def f():\n    import penstock.api.builder", "must not import penstock.api"),
-        ("penstock.datagen.x", "from penstock.app import KafkaStreams", "must not import penstock.app"),
+        ("penstock.connect.generators.x", "from penstock.app import KafkaStreams", "must not import penstock.app"),
         ("penstock.nowhere.x", "import os", "has no place in the layers"),
     ],
 )
@@ -49,7 +53,7 @@ def test_wrong_imports_are_found(script, tmp_path, module, line, finding):
     ("module", "line"),
     [
         ("penstock.app", "import penstock.console.recorder"),
-        ("penstock.spark.x", "def f():\n    from penstock import sql"),
+        ("penstock.engines.x", "def f():\n    from penstock import sql"),
         (
             "penstock.metrics.x",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from penstock.connect import api",
@@ -65,7 +69,7 @@ def test_the_core_reaches_its_products_by_extension_points_alone(script, tmp_pat
 
 def test_right_imports_are_not(script, tmp_path):
     text = '"""Doc."""\n__all__ = []\nimport pyspark\nfrom penstock.log.base import TopicLog\n'
-    assert not findings(script, tmp_path, text, "penstock.spark.x")
+    assert not findings(script, tmp_path, text, "penstock.engines.x")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_right_imports_are_not(script, tmp_path):
 )  # fmt: skip
 def test_what_runs_code_stays_where_it_is(script, tmp_path, line):
     text = f'"""Doc."""\n__all__ = []\n{line}\n'
-    assert "runs code from" in findings(script, tmp_path, text, "penstock.spark.failures")
+    assert "runs code from" in findings(script, tmp_path, text, "penstock.engines.spark.failures")
 
 
 def test_what_may_unpickle_is_there_and_explained(script):

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
+from penstock.base.log_lines import own_logger
+from penstock.base.masking import without_passwords
 from penstock.config import StreamsConfig
 from penstock.connect.worker.hiding import HIDDEN, Hiding
 from penstock.errors import PenstockError
-from penstock.log_lines import own_logger
-from penstock.masking import without_passwords
 
 SECRET = "s3cr3t-w0rd"
 

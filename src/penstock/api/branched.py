@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.handle import Fluent, StreamHandle, name_of, option
 from penstock.api.options import Branched, Named
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.operations import base as ops

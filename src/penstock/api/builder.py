@@ -18,9 +18,9 @@ from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
 from penstock.api.topology import Topology
 from penstock.api.type_variables import KeyOrAny, ValueOrAny
+from penstock.base.argument_checks import check_mapping
+from penstock.base.java_names import with_java_names
 from penstock.errors import ConfigError, TopologyError
-from penstock.given import check_mapping
-from penstock.java_names import with_java_names
 from penstock.topology.building.builder import GraphBuilder
 from penstock.topology.building.graph import StoreGraph, TableSourceGraph
 from penstock.topology.building.names import check_name

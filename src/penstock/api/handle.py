@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.options import Named
 from penstock.api.serdes import UNKNOWN
+from penstock.base.argument_checks import check_optional
+from penstock.base.terminal.words import with_article
 from penstock.errors import TopologyError
-from penstock.given import check_optional
-from penstock.terminal.words import with_article
 from penstock.topology.building.graph import ProcessorGraph
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.extension_points import ExtensionPoint
+from penstock.base.extension_points import ExtensionPoint
 
 if TYPE_CHECKING:
     from penstock.api.builder import StreamsBuilder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.options import Materialized
 from penstock.api.serdes import for_store, for_topic
-from penstock.durations import duration_ms
+from penstock.base.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.stores import StoreSpec
 

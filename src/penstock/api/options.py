@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, ove
 
 from penstock.api.serdes import resolve
 from penstock.api.type_variables import KeyOrAny, ValueOrAny
+from penstock.base.argument_checks import check_mapping, check_optional, check_whole
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.base.java_names import with_java_names
 from penstock.config.offset_reset import offset_reset
-from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
-from penstock.given import check_mapping, check_optional, check_whole
-from penstock.java_names import with_java_names
 from penstock.topology.building.names import check_name
 from penstock.topology.operations.functions import EXTRACTED, Function
 from penstock.topology.stores import StoreSpec

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.api.serdes import resolve
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.argument_checks import check_whole
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.given import check_whole
-from penstock.java_names import with_java_names
 from penstock.topology.building.names import check_name
 from penstock.topology.stores import StoreKind, StoreSpec
 

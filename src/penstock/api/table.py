@@ -13,7 +13,7 @@ from penstock.api.options import Grouped, Materialized, Named
 from penstock.api.processing.table_transform import transform_values
 from penstock.api.table_of_stream import stream_of_table
 from penstock.api.windowed.suppressed import Suppressed, suppress_table
-from penstock.java_names import with_java_names
+from penstock.base.java_names import with_java_names
 from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from penstock.api.options import checked_reset
 from penstock.api.processing.build import connected_stores, processor_operation
 from penstock.api.serdes import resolve
 from penstock.api.sources import topic_names
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology import topology as frozen
 from penstock.topology.building.assembly import Assembly
 from penstock.topology.building.names import check_name

@@ -40,8 +40,8 @@ def access_log(
     command_config: CommandConfig = None,
 ) -> None:
     """Count visits by operating system and minute, live, from an nginx access log."""
-    from penstock.demo import run_demo
-    from penstock.demo.job import DemoOptions
+    from penstock.tools.demo import run_demo
+    from penstock.tools.demo.job import DemoOptions
 
     run_demo(
         path=file,

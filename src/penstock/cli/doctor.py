@@ -73,7 +73,7 @@ def doctor(
 def _class_archive(*, make: bool) -> Finding:
     from penstock.cli.environment import Finding
     from penstock.cli.java_archive import make_archive
-    from penstock.spark.session.java_archive import archive_path
+    from penstock.engines.spark.java_archive import archive_path
 
     name = "Java's class archive"
     try:

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from penstock.engines.spark.java_archive import archive_path, end_java, recording_options
 from penstock.errors import EnvironmentProblemError
-from penstock.spark.session.java_archive import archive_path, end_java, recording_options
 
 __all__ = ["make_archive"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.nearest_name import nearest_names, question
+from penstock.base.terminal.words import with_article
+from penstock.base.user_code import load_module
 from penstock.errors import ConfigError
-from penstock.nearest_name import nearest_names, question
-from penstock.terminal.words import with_article
-from penstock.user_code import load_module
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology

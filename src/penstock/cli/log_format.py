@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.log_lines import FORMAT, start_json_lines, writes_json
+from penstock.base.log_lines import FORMAT, start_json_lines, writes_json
 
 __all__ = ["LogFormat", "logged", "start_text_lines"]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.base.version import __version__
 from penstock.cli import demo, doctor, sql
 from penstock.cli.application import convert as app_convert
 from penstock.cli.application import metrics, query, state
@@ -23,7 +24,6 @@ from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
 from penstock.cli.servers.ui import ui
 from penstock.errors import PenstockError
-from penstock.version import __version__
 
 __all__ = ["app", "main"]
 

@@ -12,8 +12,8 @@ import typer
 from penstock.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from penstock.groups.admin import OffsetMove
-    from penstock.groups.resets import Target
+    from penstock.log.groups.admin import OffsetMove
+    from penstock.log.groups.resets import Target
 
 __all__ = ["MovingOptions", "show_moves"]
 
@@ -38,7 +38,7 @@ class MovingOptions:
 
     def targets(self) -> list[Target]:
         """Return the targets of all given options; one is allowed."""
-        from penstock.groups.resets import Target
+        from penstock.log.groups.resets import Target
 
         found = [Target.earliest()] if self.to_earliest else []
         found += [Target.latest()] if self.to_latest else []

@@ -80,7 +80,7 @@ def instant_ms(text: str | None, option: str) -> int | None:
     >>> instant_ms("1970-01-01T00:00:01Z", "--start"), instant_ms("250", "--start"), instant_ms(None, "--start")
     (1000, 250, None)
     """
-    from penstock.durations import timestamp_ms
+    from penstock.base.durations import timestamp_ms
 
     if text is None:
         return None

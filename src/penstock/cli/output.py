@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from penstock.base.escapes import json_text, one_line, visible
+from penstock.base.log_lines import LogStream, own_logger, writes_json
 from penstock.errors import ConfigError
-from penstock.escapes import json_text, one_line, visible
-from penstock.log_lines import LogStream, own_logger, writes_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from penstock.terminal.bars import Bar
+    from penstock.base.terminal.bars import Bar
 
 __all__ = [
     "confirm",
@@ -37,7 +37,7 @@ _ANY_WIDTH = 10_000
 
 def console(*, stderr: bool = False) -> Console:
     """Make a console; without colours and with unlimited width if it is not a terminal."""
-    from penstock.terminal.screen import Screen
+    from penstock.base.terminal.screen import Screen
 
     stream: Any = sys.stderr if stderr else sys.stdout
     if stderr and writes_json():
@@ -55,7 +55,7 @@ def working(what: str, total: int | None = None, *, in_bytes: bool = False, prin
         in_bytes: Whether the amount is in bytes.
         prints: Whether the work prints to the standard output; if that is a terminal, there is no bar.
     """
-    from penstock.terminal.bars import progress_bar
+    from penstock.base.terminal.bars import progress_bar
 
     hidden = prints and sys.stdout.isatty()
     with progress_bar(console(stderr=True), what, total, in_bytes=in_bytes, hidden=hidden) as bar:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from penstock.base.nearest_name import nearest_names, question
 from penstock.errors import ConfigError
-from penstock.nearest_name import nearest_names, question
 
 __all__ = ["CLIENT_NAMES", "CLIENT_PREFIXES", "ClientName", "check_client_name", "is_client_name", "split_prefix"]
 

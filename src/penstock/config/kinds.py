@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.durations import duration_ms, timestamp_ms
 from penstock.config.offset_reset import offset_reset
-from penstock.durations import duration_ms, timestamp_ms
 from penstock.errors import ConfigError
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.durations import duration_ms
+from penstock.base.durations import duration_ms
 from penstock.errors import ConfigError
 
 __all__ = ["back_ms", "offset_reset"]

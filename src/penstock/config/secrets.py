@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.base.masking import without_passwords
 from penstock.errors import ConfigError
-from penstock.masking import without_passwords
 
 __all__ = ["Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
 

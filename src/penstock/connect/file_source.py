@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.positions import FilePosition, StoredPosition, ensure_positions_topic, save_position
 from penstock.connect.tail import LineChunk, Tail
 from penstock.errors import FencedError, LogError

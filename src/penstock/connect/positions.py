@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic

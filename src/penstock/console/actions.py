@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import own_logger
 from penstock.console.documents import NOW, read_facts
 from penstock.console.producing import TextProducer
 from penstock.errors import ConfigError, InvalidStateError, LogError
-from penstock.groups.admin import GroupAdmin
-from penstock.groups.resets import Target
 from penstock.log.formats import format_of
-from penstock.log_lines import own_logger
+from penstock.log.groups.admin import GroupAdmin
+from penstock.log.groups.resets import Target
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import urllib.request
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from penstock.base.log_lines import own_logger
 from penstock.console.alerts import Alert
-from penstock.log_lines import own_logger
 
 __all__ = ["AlertLog"]
 

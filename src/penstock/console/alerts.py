@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.terminal.words import duration, time_of
 from penstock.console.picture import DIED, Picture
 from penstock.metrics.prometheus import label_text
-from penstock.terminal.words import duration, time_of
 
 __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
 

@@ -14,10 +14,10 @@ from penstock.config import StreamsConfig
 from penstock.console.alerts import alerts_of
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
 from penstock.console.picture import DIED, ENDED, Picture
+from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.lease_holders import is_fresh
 from penstock.query.http.service import QueryService
-from penstock.spark.checkpoint.locations import Locations
 from penstock.state.documents import read_document
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Application:
 
     @cached_property
     def _queries(self) -> QueryService:
-        from penstock.query.committed.from_plan import state_of_checkpoint
+        from penstock.engines.committed.from_plan import state_of_checkpoint
 
         return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._open_log))
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.log_lines import own_logger
+from penstock.base.version import __version__
 from penstock.console.recorder import Watched
+from penstock.engines.application.planning import sliced_reasons
 from penstock.errors import PenstockError
-from penstock.log_lines import own_logger
-from penstock.plan.explain import explain_json, how_it_runs
-from penstock.spark.planning import sliced_reasons
 from penstock.topology.description.charts import chart_of
 from penstock.topology.nodes import ProcessorNode
-from penstock.version import __version__
+from penstock.topology.plan.explain import explain_json, how_it_runs
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.plan.plan import PhysicalPlan
-    from penstock.spark.driver.running import Run
+    from penstock.engines.running import Run
+    from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["alert_settings", "drawing_of", "watched"]

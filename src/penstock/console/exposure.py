@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from penstock.base.json_depth import MOST_DEPTH, depth_of
+from penstock.base.terminal.words import with_article
 from penstock.console.filter_syntax import Path, parse_path
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConfigError, PenstockError, ProcessingError, SerializationError
-from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.plain import plain
 from penstock.serde.windowed import Windowed
-from penstock.terminal.words import with_article
 
 __all__ = ["EVERYTHING", "HIDDEN", "LETTER_HEADERS", "Exposure", "exposure_of", "place_of"]
 

@@ -6,23 +6,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.log_lines import own_logger
 from penstock.console.actions import audit, stop_asked
 from penstock.console.alerts import alert_lines
 from penstock.console.applications import OwnApplication
 from penstock.console.drawing import watched
 from penstock.console.recorder import Recorder
+from penstock.engines.extensions import ApplicationExtension, ApplicationHandle
 from penstock.errors import EnvironmentProblemError
-from penstock.log_lines import own_logger
-from penstock.spark.driver.extensions import ApplicationExtension, ApplicationHandle
 from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
     from penstock.console.web.embedded import EmbeddedConsole
+    from penstock.engines.running import Run
+    from penstock.engines.spark.progress import BatchProgress
     from penstock.errors import PenstockError
     from penstock.metrics import BatchRecord
     from penstock.serving import Beside
-    from penstock.spark.batch.progress import BatchProgress
-    from penstock.spark.driver.running import Run
 
 __all__ = ["ConsoleExtension"]
 

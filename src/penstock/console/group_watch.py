@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console.trend import Trend, trend_of
-from penstock.groups.admin import GroupAdmin, GroupSummary
-from penstock.groups.lag import PartitionLag, seconds_behind
 from penstock.log.base import TopicPartition
+from penstock.log.groups.admin import GroupAdmin, GroupSummary
+from penstock.log.groups.lag import PartitionLag, seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.escapes import json_text, visible
 from penstock.console.decoding import serdes_of
 from penstock.console.exposure import LETTER_HEADERS, Exposure
 from penstock.console.filtering import Selection
@@ -23,7 +24,6 @@ from penstock.console.limits import (
 )
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError
-from penstock.escapes import json_text, visible
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:

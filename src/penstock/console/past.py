@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from penstock.spark.batch.progress import BatchProgress, counted_by
+from penstock.engines.spark.progress import BatchProgress, counted_by
 
 __all__ = ["Past"]
 

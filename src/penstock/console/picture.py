@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.trend import Trend, trend_of
 from penstock.metrics.batches import busy_seconds

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.base.json_depth import MOST_DEPTH, depth_of
+from penstock.base.terminal.words import with_article
 from penstock.errors import LogError, PenstockError, SerializationError
-from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
-from penstock.terminal.words import with_article
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

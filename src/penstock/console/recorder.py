@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import own_logger
 from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
 from penstock.console.batch_line import BatchLine, Minute
@@ -24,16 +25,15 @@ from penstock.console.exposure import EVERYTHING, Exposure, place_of
 from penstock.console.past import Past
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
+from penstock.engines.batch_records import batch_record
 from penstock.errors import PenstockError
-from penstock.log_lines import own_logger
 from penstock.metrics import BatchHistory, BatchRecord
-from penstock.spark.driver.batch_records import batch_record
 from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.spark.progress import BatchProgress
     from penstock.metrics import PartitionLag
-    from penstock.spark.batch.progress import BatchProgress
 
 __all__ = ["Recorder", "Watched"]
 

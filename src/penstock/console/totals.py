@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.engines.spark.progress import BatchProgress, counted_by
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import OTHER_REASONS
-from penstock.spark.batch.progress import BatchProgress, counted_by
 
 __all__ = ["Totals"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from penstock.log_lines import application_at_work
+from penstock.base.log_lines import application_at_work
 
 __all__ = [
     "CLOSED_TASKS", "Client", "ClientCounts", "client_of", "count", "count_many", "counted", "rebalancing", "timed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.base import Lease
 from penstock.log.processes import may_run

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, PenstockError
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TypeVar
 
-from penstock.backoff import Backoff
-from penstock.clock import unix_ms
+from penstock.base.backoff import Backoff
+from penstock.base.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord
 from penstock.log.lease import Lease

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.log_lines import hide, own_logger
 from penstock.config.secrets import secret_texts
 from penstock.errors import EnvironmentProblemError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.log import open_embedded
 from penstock.log.url import kafka_servers
-from penstock.log_lines import hide, own_logger
 
 __all__ = ["open_log", "warn_of_plain_text"]
 

@@ -12,7 +12,7 @@ import uuid
 from contextlib import suppress
 from functools import cache
 
-from penstock.clock import boot_id
+from penstock.base.clock import boot_id
 
 __all__ = ["may_run", "process_start"]
 

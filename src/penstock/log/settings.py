@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import ConfigError
-from penstock.nearest_name import did_you_mean
 
 __all__ = ["DEFAULTS", "check_settings", "check_topic_name", "setting"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.durations import TimestampLike, timestamp_ms
+from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndTime, TopicLog, TopicPartition
 from penstock.log.consumer_interface import LogConsumer

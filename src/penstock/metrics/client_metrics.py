@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.version import __version__
 from penstock.metrics.client_definitions import (
     CONSUMED,
     FED,
@@ -15,7 +16,6 @@ from penstock.metrics.client_definitions import (
     Feed,
 )
 from penstock.metrics.name import MetricName
-from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.metrics.batches import BatchRecord

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.escapes import one_line
+from penstock.base.log_lines import own_logger
 from penstock.errors import ConfigError
-from penstock.escapes import one_line
-from penstock.log_lines import own_logger
 from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.escapes import visible
+from penstock.base.escapes import visible
 from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:

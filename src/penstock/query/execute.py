@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from penstock.base.argument_checks import check_given
+from penstock.base.terminal.words import with_article
 from penstock.errors import PenstockError
-from penstock.given import check_given
 from penstock.query.position import Position
 from penstock.query.queries import (
     KeyQuery,
@@ -24,7 +25,6 @@ from penstock.query.results import FailureReason, QueryResult, StateQueryRequest
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.state.views import SessionView, TimestampedView, VersionedView, WindowView
 from penstock.state.views.keyvalue import OrderedView
-from penstock.terminal.words import with_article
 
 __all__ = ["UnknownQueryError", "check_request", "execute", "plain_entries", "position_of", "run_query"]
 

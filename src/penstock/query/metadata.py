@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.java_names import with_java_names
+from penstock.base.log_lines import own_logger
 from penstock.errors import ConfigError, PenstockError
-from penstock.java_names import with_java_names
-from penstock.log_lines import own_logger
 from penstock.query.placement import TaskPlaces
 from penstock.query.source import GLOBAL, CommittedStores, StoreInfo
 from penstock.serde.partitioner import partition_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.given import check_given, check_whole
-from penstock.java_names import with_java_names
+from penstock.base.argument_checks import check_given, check_whole
+from penstock.base.java_names import with_java_names
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.java_names import with_java_names
+from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
-from penstock.java_names import with_java_names
-from penstock.log_lines import own_logger
 from penstock.state.documents import delete_document, read_document, write_document
 
 __all__ = ["LagInfo", "PlacementNote", "Placements", "Standby", "TaskPlaces"]

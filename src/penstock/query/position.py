@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from penstock.java_names import with_java_names
+from penstock.base.java_names import with_java_names
 
 __all__ = ["Position", "PositionBound"]
 

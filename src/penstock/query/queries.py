@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from penstock.durations import TimestampLike, timestamp_ms
-from penstock.java_names import with_java_names
+from penstock.base.durations import TimestampLike, timestamp_ms
+from penstock.base.java_names import with_java_names
 
 __all__ = [
     "KeyQuery",

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import StateError
-from penstock.nearest_name import did_you_mean
 from penstock.query.placement import LagInfo, TaskPlaces
 from penstock.query.position import Position
 from penstock.topology.stores import StoreSpec

@@ -12,9 +12,11 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from penstock.durations import TimestampLike, timestamp_ms
+from penstock.base.durations import TimestampLike, timestamp_ms
+from penstock.base.java_names import with_java_names, with_java_names_of
+from penstock.base.terminal.html import MOST_ROWS, facts_html
+from penstock.base.terminal.words import with_article
 from penstock.errors import PenstockError, StateError
-from penstock.java_names import with_java_names, with_java_names_of
 from penstock.query.execute import plain_entries
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.serde.partitioner import partition_for
@@ -22,8 +24,6 @@ from penstock.serde.windowed import Windowed
 from penstock.state.views import ValueAndTimestamp, VersionedRecord
 from penstock.state.views.keys import key_bytes
 from penstock.state.views.notebook import entries_html
-from penstock.terminal.html import MOST_ROWS, facts_html
-from penstock.terminal.words import with_article
 
 __all__ = [
     "Found",

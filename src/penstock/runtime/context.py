@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.escapes import visible
+from penstock.base.log_lines import own_logger
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
-from penstock.escapes import visible
-from penstock.log_lines import own_logger
 from penstock.runtime.drop_lines import DropLines
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task_counts import FLUSH, OTHER_REASONS, Spread, TaskCounts
 from penstock.serde.buffers import LARGE_BINARY, parts

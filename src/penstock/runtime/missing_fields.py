@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import SerializationError
-from penstock.log_lines import own_logger
 from penstock.serde.column import Column
 from penstock.topology.configured.value_fields import fields_hint, fields_known_above, fields_read
 

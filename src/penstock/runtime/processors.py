@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
-from penstock.durations import duration_ms
+from penstock.base.durations import duration_ms
+from penstock.base.java_names import with_java_names_of
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names_of
-from penstock.nearest_name import did_you_mean
 from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
@@ -28,7 +28,7 @@ from penstock.topology.operations.functions import Function
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.durations import DurationLike
+    from penstock.base.durations import DurationLike
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.lazy_names import lazy_names
+from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.serde.base import Serde as Serde

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.errors import SerializationError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, join, large_binary, series_of, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde, show
-from penstock.varints import INT_BYTES, read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.json_depth import MOST_DEPTH, depth_of
+from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde

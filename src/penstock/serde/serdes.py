@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.base.java_names import with_java_names
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import ConfigError
-from penstock.java_names import with_java_names
-from penstock.nearest_name import did_you_mean
 from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
 from penstock.serde.changes import ChangeSerde

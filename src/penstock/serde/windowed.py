@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import polars as pl
 
+from penstock.base.java_names import with_java_names
 from penstock.errors import SerializationError
-from penstock.java_names import with_java_names
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:

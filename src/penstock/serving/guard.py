@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from penstock.log_lines import own_logger
+from penstock.base.log_lines import own_logger
 from penstock.serving.access import AccessRules, RefusedRequest, is_authority
 
 __all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send", "local_address"]

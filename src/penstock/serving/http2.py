@@ -20,7 +20,7 @@ from h2.events import ConnectionTerminated, DataReceived, Event, RequestReceived
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from penstock.log_lines import own_logger
+from penstock.base.log_lines import own_logger
 from penstock.serving.guard import Application, Limits, Message, Scope
 
 __all__ = ["Http2", "Peers"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from penstock.escapes import json_text
+from penstock.base.escapes import json_text
 
 __all__ = ["EscapedJson"]
 

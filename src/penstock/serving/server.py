@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from penstock.base.log_lines import writes_json
 from penstock.errors import EnvironmentProblemError
-from penstock.log_lines import writes_json
 from penstock.serving.access import AccessRules
 from penstock.serving.guard import Guard, Limits
 

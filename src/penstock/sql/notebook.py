@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from penstock.base.escapes import visible
 from penstock.errors import ConfigError, PenstockError
-from penstock.escapes import visible
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.session import SqlSession
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.base.argument_checks import check_given
 from penstock.errors import SqlError, SqlSyntaxError
-from penstock.given import check_given
 from penstock.sql.analyse import apply, located, refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.analyse.transient import TransientAnalysis

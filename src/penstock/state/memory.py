@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 
 from sortedcontainers import SortedList
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import StateError
-from penstock.nearest_name import did_you_mean
 from penstock.state.base import Entries
 from penstock.topology.stores import StoreSpec
 

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
-from penstock.log_lines import own_logger
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
 from penstock.state.segments.local_storage import LocalStorage

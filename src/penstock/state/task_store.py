@@ -31,6 +31,7 @@ from typing import Any, Self
 import lmdb
 import pyarrow as pa
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import (
     CheckpointMismatchError,
     CorruptSegmentError,
@@ -38,7 +39,6 @@ from penstock.errors import (
     MissingSegmentError,
     other_inputs,
 )
-from penstock.log_lines import own_logger
 from penstock.state.free_memory import release_memory
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState

@@ -9,11 +9,11 @@ from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.base.argument_checks import check_given, check_mapping, check_whole
+from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.java_names import with_java_names
 from penstock.config import StreamsConfig
-from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import ConfigError, InvalidStateError, StateError, TopologyError
-from penstock.given import check_given, check_mapping, check_whole
-from penstock.java_names import with_java_names
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews

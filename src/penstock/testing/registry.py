@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.registry.model import Schema
-from penstock.registry.service import Registry, forget, named
+from penstock.serde.registry.model import Schema
+from penstock.serde.registry.service import Registry, forget, named
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient

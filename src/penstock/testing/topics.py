@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.argument_checks import check_given
+from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.java_names import with_java_names
+from penstock.base.terminal.html import facts_html, table_html
+from penstock.base.terminal.words import time_of
 from penstock.errors import InvalidStateError, TopologyError
-from penstock.given import check_given
-from penstock.java_names import with_java_names
 from penstock.runtime.record import Headers
 from penstock.serde.binding import header_frame, joined, schema_at_front, split
 from penstock.state.views.notebook import shown
-from penstock.terminal.html import facts_html, table_html
-from penstock.terminal.words import time_of
 
 if TYPE_CHECKING:
     from penstock.serde.base import Serde

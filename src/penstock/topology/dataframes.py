@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.base.argument_checks import check_mapping
 from penstock.errors import TopologyError
-from penstock.given import check_mapping
 from penstock.topology.nodes import SourceNode
 from penstock.topology.topology import Topology, internal_topic
 

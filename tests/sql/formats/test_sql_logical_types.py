@@ -12,8 +12,8 @@ import pytest
 from test_sql_formats import columns
 
 from penstock.errors import SerializationError, SqlError
-from penstock.registry.model import Reference, Schema
 from penstock.serde.binding import bound
+from penstock.serde.registry.model import Reference, Schema
 from penstock.serde.schemas.avro import AvroSerde
 from penstock.sql.formats import FormatProperties, inferred_columns, row_format
 from penstock.testing import EmbeddedRegistry

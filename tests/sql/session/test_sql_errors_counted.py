@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.engines.threads.hosting.figures import ProgressCounter
+from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.runtime.task_counts import TaskCounts
-from penstock.spark.continuous.figures import ProgressCounter
-from penstock.spark.continuous.thread_state import ThreadState
 from penstock.sql.session import SqlSession
 from penstock.sql.session.running import topology_of
 from penstock.testing import TopologyTestDriver

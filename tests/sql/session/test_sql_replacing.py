@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SqlError
-from penstock.plan.document import document_of
-from penstock.plan.evolution import compare
-from penstock.plan.plan import plan_of
-from penstock.plan.stored import StoredPlan
 from penstock.sql.session import SqlSession
 from penstock.sql.session.running import topology_of
+from penstock.topology.plan.document import document_of
+from penstock.topology.plan.evolution import compare
+from penstock.topology.plan.plan import plan_of
+from penstock.topology.plan.stored import StoredPlan
 
 SOURCES = """
     CREATE STREAM c (id INT KEY, page STRING, site STRING, ms INT) WITH (kafka_topic='c', format='JSON', partitions=1);

@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from penstock import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, TopologyTestDriver, agg
+from penstock.base.java_names.guesses import GUESSES
 from penstock.errors import NoSuchMethodError, TopologyError
-from penstock.java_names.guesses import GUESSES
 from penstock.testing import TestInputTopic, TestOutputTopic
 
 FLUENT = {

@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock import StreamsConfig
+from penstock.base.java_names import JAVA_CLASSES, JAVA_NAMES, camel_case, snake_case
 from penstock.errors import JavaNameError
-from penstock.java_names import JAVA_CLASSES, JAVA_NAMES, camel_case, snake_case
 
 METHODS = dict(
     line.split(": ", 1)

@@ -12,10 +12,10 @@ from penstock import (
     ValueTransformerWithKey,
 )
 from penstock.errors import ProcessingError, TopologyError
-from penstock.plan.explain import how_it_runs
-from penstock.plan.plan import plan_of
 from penstock.serde import Serdes
 from penstock.topology.nodes import ProcessorNode
+from penstock.topology.plan.explain import how_it_runs
+from penstock.topology.plan.plan import plan_of
 
 CONFIG = {"statestore.cache.max.bytes": 0, "default.key.serde": "string", "default.value.serde": "string"}
 

@@ -12,10 +12,10 @@ import pytest
 
 from penstock import Consumed, GlobalKTable, KStream, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, agg
 from penstock.errors import TopologyError
-from penstock.plan.explain import how_it_runs
 from penstock.serde import Serdes
 from penstock.testing import TopologyTestDriver
 from penstock.topology.nodes import ProcessorNode
+from penstock.topology.plan.explain import how_it_runs
 
 Verb = Callable[[KStream[Any, Any]], Any]
 ORDERS = Serdes.json({"user": str, "amount": float})

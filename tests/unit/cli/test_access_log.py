@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from penstock import TopologyTestDriver
-from penstock.datagen.access_log import access_log as lines
-from penstock.datagen.base import Settings
-from penstock.demo import access_log, counts
-from penstock.demo.writer import LogWriter
+from penstock.connect.generators.access_log import access_log as lines
+from penstock.connect.generators.base import Settings
+from penstock.tools.demo import access_log, counts
+from penstock.tools.demo.writer import LogWriter
 
 START = 1_790_000_000_000
 IPHONE = (

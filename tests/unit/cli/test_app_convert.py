@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from convertible import Application
+from penstock.engines.spark import faults
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
-from penstock.spark import faults
 
 Run = Callable[..., tuple[int, str, str]]
 INTO_CONTINUOUS = [
@@ -157,7 +157,7 @@ def cut_off(app: Application, mode: str, step: str, monkeypatch: pytest.MonkeyPa
     """Begin a conversion in this process that ends at a step."""
     from penstock.cli.loader import load_topology
     from penstock.config import StreamsConfig
-    from penstock.spark.conversion.convert import convert as convert_here
+    from penstock.engines.conversion.convert import convert as convert_here
 
     def reach(at: str, *_: object) -> None:
         if at == f"convert-{step}":

@@ -255,8 +255,8 @@ def test_a_line_that_is_refused_is_named(run, log, tmp_path):
 
 def test_a_missing_source_topic_is_named_with_the_command_that_creates_it_in_the_same_log(tmp_path):
     from penstock import StreamsBuilder, StreamsConfig
+    from penstock.engines.application.planning import create_sources, plan_for
     from penstock.errors import UnknownTopicError
-    from penstock.spark.planning import create_sources, plan_for
 
     builder = StreamsBuilder()
     builder.stream("lines").to("copies")
@@ -323,7 +323,7 @@ def test_a_query_goes_to_the_log_that_is_named_like_everywhere(run, log, tmp_pat
 
 
 def test_version_and_completion(run):
-    from penstock.version import __version__
+    from penstock.base.version import __version__
 
     assert run("--version")[1] == f"penstock {__version__}\n"
     as_module = subprocess.run(

@@ -15,16 +15,16 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console import alert_log, recorder
 from penstock.console.alerts import NAMES
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
+from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import ProcessingError
 from penstock.metrics import PartitionLag
-from penstock.spark.batch.progress import BatchProgress
 
 HOUR_MS = 3_600_000
 

@@ -11,15 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.config import StreamsConfig
 from penstock.console.applications import Applications
 from penstock.console.documents import NOW, write_facts
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
+from penstock.engines.application.locations import Locations
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.spark.checkpoint.locations import Locations
 
 APPLICATION = "orders"
 

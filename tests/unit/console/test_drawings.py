@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock import StreamsBuilder
 from penstock.console.drawing import drawing_of
-from penstock.plan.plan import plan_of
+from penstock.topology.plan.plan import plan_of
 
 
 def test_a_sub_topology_that_kept_its_id_has_the_names_of_its_tasks_and_its_own_reason():

@@ -16,11 +16,11 @@ from penstock.console.messages import MessageQuery, one_message
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from penstock.plan.plan import TaskRun
-from penstock.spark.batch.envelope import Envelope, EnvelopeKind
-from penstock.spark.batch.progress import batch_progress
-from penstock.spark.worker.exactly_once import run_task
-from penstock.spark.worker.task_batch import TaskBatch
+from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.batches.worker.exactly_once import run_task
+from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.spark.progress import batch_progress
+from penstock.topology.plan.plan import TaskRun
 
 LETTERS = "access_log-bad"
 

@@ -22,7 +22,7 @@ from recorded import APPLICATION, Recorded, recorded
 from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console.applications import OwnApplication
 from penstock.console.exposed import ExposedQueries
 from penstock.console.exposure import HIDDEN, Exposure
@@ -30,16 +30,16 @@ from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.batches.worker.exactly_once import run_task
+from penstock.engines.batches.worker.task_batch import TaskBatch
+from penstock.engines.spark.progress import batch_progress
 from penstock.errors import ConfigError, ProcessingError
 from penstock.log.formats import TopicFormat, note_formats
-from penstock.plan.plan import TaskRun
 from penstock.query.http.service import QueryService
 from penstock.serde import Serdes
-from penstock.spark.batch.envelope import Envelope, EnvelopeKind
-from penstock.spark.batch.progress import batch_progress
-from penstock.spark.worker.exactly_once import run_task
-from penstock.spark.worker.task_batch import TaskBatch
 from penstock.sql.server.client import SqlServerClient
+from penstock.topology.plan.plan import TaskRun
 
 SECRET = "4111222233334444"
 FORMATS = (

@@ -12,7 +12,7 @@ from penstock.console.alerts import alerts_of
 from penstock.console.past import Past
 from penstock.console.picture import Picture
 from penstock.console.recorder import Recorder, Watched
-from penstock.spark.batch.progress import BatchProgress
+from penstock.engines.spark.progress import BatchProgress
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

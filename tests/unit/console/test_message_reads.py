@@ -14,12 +14,12 @@ import pytest
 from recorded import Recorded, recorded, records
 
 from penstock import Serdes
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.log.formats import TopicFormat, note_formats
-from penstock.registry import Registry
-from penstock.registry.http import server as registry_server
+from penstock.serde.registry import Registry
+from penstock.tools.registry_server import server as registry_server
 
 API = "/api/v1/topics"
 ORDER = {

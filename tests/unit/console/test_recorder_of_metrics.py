@@ -6,9 +6,9 @@ import pytest
 
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.console.recorder import Recorder, Watched
-from penstock.spark.batch.progress import BatchProgress
-from penstock.spark.driver.app_metrics import AppMetrics
-from penstock.states import State
+from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_states import State
+from penstock.engines.spark.progress import BatchProgress
 
 
 class Running:

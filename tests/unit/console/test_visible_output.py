@@ -26,35 +26,35 @@ from recorded import APPLICATION, recorded
 from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
+from penstock.base.clock import unix_ms
+from penstock.base.escapes import json_text, one_line, visible
+from penstock.base.log_lines import JsonLines, json_line_of, own_logger
+from penstock.base.terminal.html import facts_html, table_html
+from penstock.base.terminal.screen import Screen
 from penstock.cli import output
 from penstock.cli.application.metrics import _table
 from penstock.cli.main import main
 from penstock.cli.sql.render import Renderer
-from penstock.clock import unix_ms
 from penstock.connect.rest.messages import Answer
 from penstock.console.alerts import alert_lines
 from penstock.console.applications import OwnApplication
 from penstock.console.recorded_metrics import recorded_metrics
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.batches.worker.exactly_once import run_task
+from penstock.engines.batches.worker.task_batch import TaskBatch
 from penstock.errors import ProcessingError
-from penstock.escapes import json_text, one_line, visible
 from penstock.log.base import TopicPartition
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
-from penstock.log_lines import JsonLines, json_line_of, own_logger
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, prometheus_text
-from penstock.plan.plan import TaskRun
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.registry import Registry
-from penstock.registry.http import server as registry_server
-from penstock.spark.batch.envelope import Envelope, EnvelopeKind
-from penstock.spark.worker.exactly_once import run_task
-from penstock.spark.worker.task_batch import TaskBatch
+from penstock.serde.registry import Registry
 from penstock.sql.results import Rows, Status
-from penstock.terminal.html import facts_html, table_html
-from penstock.terminal.screen import Screen
+from penstock.tools.registry_server import server as registry_server
+from penstock.topology.plan.plan import TaskRun
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07\x9b1m\x9d0;t\x9c\u202egpj\u2066\u2069\u200e\u200f\u061c\u2028\u2029\r\n"

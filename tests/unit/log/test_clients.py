@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
-from penstock.durations import timestamp_ms
+from penstock.base.durations import timestamp_ms
 from penstock.errors import ConfigError, FencedError, InvalidStateError, LogError, OffsetOutOfRangeError
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition
 from penstock.log.open import open_log

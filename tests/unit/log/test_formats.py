@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock import Materialized, Produced, Serdes, StreamsBuilder, StreamsConfig, TimeWindows
+from penstock.engines.application.sink_formats import formats_of_sinks
 from penstock.log.formats import TopicFormat, format_of, note_formats
 from penstock.log.open import open_log
-from penstock.spark.driver.sink_formats import formats_of_sinks
 
 
 def test_what_is_noted_is_found_and_noted_once() -> None:

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from penstock.broker.certificates import make_certificates
 from penstock.config import CONFIG_DEFS, StreamsConfig
 from penstock.errors import ConfigError
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.settings import ClientSettings
+from penstock.tools.broker.certificates import make_certificates
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="alice" password="won\\"der;";'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from penstock import StreamsBuilder, StreamsConfig
+from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_states import State
+from penstock.engines.spark.progress import BatchProgress
 from penstock.log.open import open_log
 from penstock.runtime.task_counts import Spread, TaskCounts
-from penstock.spark.batch.progress import BatchProgress
-from penstock.spark.driver.app_metrics import AppMetrics
-from penstock.states import State
 
 # What the clients of a worker count while they talk to a broker that asks for passwords.
 COUNTED = [

@@ -5,17 +5,17 @@ import json
 import pyarrow as pa
 import pytest
 
-from penstock.continuous.thread_counts import ThreadCounts
+from penstock.base.log_lines import Work
+from penstock.engines.threads.hosting.figures import ProgressCounter
+from penstock.engines.threads.hosting.thread_state import ThreadState
+from penstock.engines.threads.thread_counts import ThreadCounts
 from penstock.log.base import RECORD_SCHEMA
 from penstock.log.client_counts import ClientCounts, count, counted, rebalancing
 from penstock.log.open import open_log
-from penstock.log_lines import Work
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
 from penstock.metrics.batches import BatchRecord
 from penstock.metrics.client_metrics import ClientMetrics
 from penstock.runtime.task_counts import TaskCounts
-from penstock.spark.continuous.figures import ProgressCounter
-from penstock.spark.continuous.thread_state import ThreadState
 
 BROKERS = [
     ["consumer", "connections-made", "", 2, 2.0, 1.0, 1.0],

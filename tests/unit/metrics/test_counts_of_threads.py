@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 
-from penstock.continuous.thread_counts import ThreadCounts
+from penstock.engines.batch_records import batch_record
+from penstock.engines.threads.hosting.figures import ProgressCounter
+from penstock.engines.threads.hosting.thread_state import ThreadState
+from penstock.engines.threads.thread_counts import ThreadCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import OTHER_REASONS, Spread, TaskCounts
-from penstock.spark.continuous.figures import ProgressCounter
-from penstock.spark.continuous.thread_state import ThreadState
-from penstock.spark.driver.batch_records import batch_record
 
 
 def run(counts, records, seconds):

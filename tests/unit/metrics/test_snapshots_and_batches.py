@@ -6,15 +6,15 @@ import pyarrow as pa
 import pytest
 
 from penstock import StreamsBuilder, StreamsConfig
+from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_states import State
+from penstock.engines.spark.progress import BatchProgress
 from penstock.errors import ConfigError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.open import open_log
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, snapshot
 from penstock.metrics.definitions import E2E_LATENCY
 from penstock.metrics.lag import LagWatch
-from penstock.spark.batch.progress import BatchProgress
-from penstock.spark.driver.app_metrics import AppMetrics
-from penstock.states import State
 
 
 @pytest.fixture

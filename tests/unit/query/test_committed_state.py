@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engines.committed import shared_replica
 from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
-from penstock.query.committed import shared_replica
 from penstock.query.stores import open_store
 from penstock.serde.windowed import Window, Windowed
 
@@ -229,8 +229,8 @@ def test_many_threads_while_batches_are_committed(checkpoint, state):
 def test_unknown_stores_and_other_applications(checkpoint, state):
     with pytest.raises(StateError, match="Did you mean plain"):
         opened(state, "plian")
-    from penstock.query.committed.state import CommittedState, QueriedStores
-    from penstock.query.committed.tasks import ReplicaFolders
+    from penstock.engines.committed.state import CommittedState, QueriedStores
+    from penstock.engines.committed.tasks import ReplicaFolders
 
     from .conftest import SPECS
 

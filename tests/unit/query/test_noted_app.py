@@ -12,12 +12,12 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder, Suppressed, TimeWindows
 from penstock.console.applications import Applications
-from penstock.continuous.app import ThreadApp
+from penstock.engines.committed.from_plan import state_of_checkpoint
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.noted_app import noted_app, write_noted_app
 from penstock.errors import StateError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.query.committed.from_plan import state_of_checkpoint
-from penstock.query.committed.noted_app import noted_app, write_noted_app
 from penstock.query.http.answers import Paging
 from penstock.query.http.service import QueryService
 from threads import append, run_to_end, thread_app

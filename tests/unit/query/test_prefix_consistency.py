@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.engines.committed import tasks as tasks_module
 from penstock.query import StoreQueryParameters
-from penstock.query.committed import tasks as tasks_module
 from penstock.query.stores import open_store
 
 from .conftest import Checkpoint

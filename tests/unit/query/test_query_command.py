@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.config import StreamsConfig
+from penstock.engines.application.locations import Locations
 from penstock.errors import ConfigError, StateError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.query.committed.specs import specs_in_plan, stores_for_plan
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
-from penstock.spark.checkpoint.locations import Locations
+from penstock.query.store_specs import specs_in_plan, stores_for_plan
 
 from .conftest import SPECS, T
 

@@ -15,22 +15,22 @@ from typing import Any, cast
 import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.continuous import restoring
-from penstock.continuous.replica import TaskReplica
-from penstock.continuous.thread import ThreadLog
+from penstock.engines.committed.log_commits import LogCommits
+from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
+from penstock.engines.threads import restoring
+from penstock.engines.threads.replica import TaskReplica
+from penstock.engines.threads.thread import ThreadLog
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.plan.plan import TaskId
 from penstock.query import KeyQuery, Position, PositionBound, RangeQuery, StateQueryRequest
-from penstock.query.committed.log_commits import LogCommits
-from penstock.query.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.query.execute import run_query
 from penstock.query.http.service import QueryService
 from penstock.query.results import FailureReason
 from penstock.serde import Serdes
 from penstock.state.restores.progress import RestoreProgress
+from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, run_to_end, settle, thread_app
 
 from .thread_worker import STORE, app_in
@@ -366,7 +366,7 @@ def test_an_application_made_anew_is_not_answered_from_old_replicas(tmp_path: Pa
 
 
 def test_more_partitions_are_read_when_it_is_planned_anew(tmp_path: Path, log: EmbeddedLog) -> None:
-    from penstock.query.committed import replicated
+    from penstock.engines.committed import replicated
 
     apps = [app_in(tmp_path, cast("ThreadLog", log), "direct", partitions=1)]
     append(log, "lines", [("a", "x", 1)], 0)

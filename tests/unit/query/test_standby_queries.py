@@ -11,14 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
-from penstock.continuous.place import place_of
-from penstock.continuous.replica import TaskReplica
-from penstock.continuous.thread import ThreadLog
+from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
+from penstock.engines.threads.place import place_of
+from penstock.engines.threads.replica import TaskReplica
+from penstock.engines.threads.thread import ThreadLog
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.plan.plan import TaskId
 from penstock.query import KeyQuery, LagInfo, StateQueryRequest, StoreQueryParameters
-from penstock.query.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.query.execute import run_query
 from penstock.query.http.client import LocalClient, QueryClient, RemoteClient, StoreQuery
 from penstock.query.http.server import QueryServer
@@ -26,6 +25,7 @@ from penstock.query.http.service import QueryService
 from penstock.query.metadata import HostInfo, Instance, Registration
 from penstock.query.placement import PlacementNote, Placements, Standby, TaskPlaces
 from penstock.query.stores import open_store
+from penstock.topology.plan.plan import TaskId
 from threads import append, run_to_end
 
 from .thread_worker import STORE, app_in

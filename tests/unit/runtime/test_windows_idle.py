@@ -83,7 +83,7 @@ def test_without_idle_windows_wait_for_a_later_record():
 
 
 def test_the_plan_ticks_only_where_windows_wait():
-    from penstock.plan.plan import plan_of
+    from penstock.topology.plan.plan import plan_of
 
     for idle, ticks in (("1 second", True), (None, False)):
         builder, windowed = grouped(WINDOWS["tumbling"])

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock import Consumed, Serdes, StreamsBuilder, TopologyTestDriver
+from penstock.base.json_depth import depth_of
 from penstock.errors import SerializationError
-from penstock.json_depth import depth_of
 from penstock.serde.json_serde import MOST_DEPTH, decode_json
 from penstock.serde.windowed import Window, Windowed
 from penstock.testing import EmbeddedRegistry

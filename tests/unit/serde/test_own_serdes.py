@@ -19,11 +19,11 @@ from penstock import (
     TimeWindows,
 )
 from penstock.errors import ConfigError, PenstockError
-from penstock.plan.document import document_of
-from penstock.plan.plan import plan_of
 from penstock.serde import BaseSerde
 from penstock.serde.base import Serde
 from penstock.testing import TopologyTestDriver
+from penstock.topology.plan.document import document_of
+from penstock.topology.plan.plan import plan_of
 
 
 class Pair:

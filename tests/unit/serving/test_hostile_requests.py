@@ -19,12 +19,12 @@ from penstock.console.web.application import make_console
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
 from penstock.log.open import open_log
-from penstock.registry import Registry
-from penstock.registry.http import server as registry_server
+from penstock.serde.registry import Registry
 from penstock.serving import CHANGING, READING, AccessRules, Beside, HttpServer, Mounted, TokenDoor, listen
 from penstock.sql.server import SqlService
 from penstock.sql.server import server as sql_server
 from penstock.sql.session import SqlSession
+from penstock.tools.registry_server import server as registry_server
 
 TOKEN = "t" * 43
 SERVERS = ("console", "port of an application", "registry", "SQL", "Connect")

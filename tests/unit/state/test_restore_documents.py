@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_snapshots import SPECS, expected, run
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.state.restores import documents
 from penstock.state.restores.documents import SegmentRestoreNote, forget_restores, read_restores
 from penstock.state.restores.restore import Restore

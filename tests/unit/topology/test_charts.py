@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from penstock import Materialized, StreamsBuilder, TimeWindows, Topology
-from penstock.broker.jars import cache_directory
+from penstock.base.jars import cache_directory
 
 # Mermaid's own parser, with the document model that it wants: fetched once into the user's cache.
 _PACKAGES = ("mermaid@11", "jsdom@26")

@@ -25,7 +25,7 @@ from penstock import (
     TimeWindows,
 )
 from penstock.errors import TopologyError
-from penstock.plan.partitions import source_topics
+from penstock.topology.plan.partitions import source_topics
 from penstock.topology.stores import StoreSpec
 
 Verbs = Callable[[StreamsBuilder], Any]

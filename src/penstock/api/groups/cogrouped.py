@@ -13,8 +13,8 @@ from penstock.api.options import Materialized, Named
 from penstock.api.table import KTable
 from penstock.api.windowed.build import InWindows, Unwindowed
 from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology.operations.functions import MERGED, Function
 
 if TYPE_CHECKING:

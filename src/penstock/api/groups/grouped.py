@@ -15,7 +15,7 @@ from penstock.api.options import Materialized, Named
 from penstock.api.serdes import resolve
 from penstock.api.table import KTable
 from penstock.api.windowed.build import Unwindowed, Windowing
-from penstock.java_names import with_java_names
+from penstock.base.java_names import with_java_names
 from penstock.topology.operations import base as ops
 from penstock.topology.operations.functions import Function
 

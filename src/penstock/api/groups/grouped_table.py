@@ -11,8 +11,8 @@ from penstock.api.handle import Fluent, name_of
 from penstock.api.options import Materialized, Named
 from penstock.api.serdes import resolve
 from penstock.api.table import KTable
-from penstock.given import check_given
-from penstock.java_names import with_java_names
+from penstock.base.argument_checks import check_given
+from penstock.base.java_names import with_java_names
 from penstock.topology.operations import base as ops
 from penstock.topology.operations.functions import Function
 

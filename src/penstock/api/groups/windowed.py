@@ -14,9 +14,9 @@ from penstock.api.options import Materialized, Named
 from penstock.api.table import KTable
 from penstock.api.windowed.build import EmitStrategy, InWindows
 from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
-from penstock.durations import DurationLike
+from penstock.base.durations import DurationLike
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 
 if TYPE_CHECKING:
     from penstock.serde.windowed import Windowed

@@ -6,7 +6,7 @@ from penstock.api.handle import GlobalTableHandle, StreamHandle, TableHandle, sa
 from penstock.api.joins.build import Join, repartition_for_join
 from penstock.api.options import Joined
 from penstock.api.serdes import UNKNOWN, for_store
-from penstock.durations import duration_ms
+from penstock.base.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.building.grace_joins import GraceJoinGraph, not_versioned
 from penstock.topology.building.graph import ProcessorGraph

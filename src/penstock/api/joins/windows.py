@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology.building.stream_joins import JoinWindowSpec
 
 __all__ = ["JoinWindows"]

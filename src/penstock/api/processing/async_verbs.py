@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from penstock.api.handle import Fluent, StreamHandle, name_of
 from penstock.api.options import Named
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.argument_checks import check_whole
+from penstock.base.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
-from penstock.given import check_whole
 from penstock.topology.operations.asynchronous import MapAsync, Retry
 from penstock.topology.operations.functions import Function
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.api.type_variables import OutKeyOrAny, OutValueOrAny
-from penstock.durations import DurationLike
+from penstock.base.durations import DurationLike
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology.stores import StoreSpec
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from penstock.api.materialize import key_value_spec, window_spec
 from penstock.api.serdes import windowed
 from penstock.api.windowed.windows import Windows
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.operations import base as ops
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from penstock.api.handle import TableHandle, check_kind
 from penstock.api.serdes import for_store, for_topic
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.argument_checks import check_mapping, check_whole
+from penstock.base.durations import DurationLike, duration_ms
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.given import check_mapping, check_whole
-from penstock.java_names import with_java_names
 from penstock.topology.building.graph import GraphNode, ProcessorGraph
 from penstock.topology.building.names import check_name
 from penstock.topology.operations.tables import Suppress

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.java_names import with_java_names
 from penstock.topology.operations.windows import WindowSpec
 
 __all__ = ["MAX_TIME_MS", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]

@@ -13,7 +13,7 @@ from penstock.cli.options import Json, open_log_at
 from penstock.cli.output import console, print_json, waiting
 
 if TYPE_CHECKING:
-    from penstock.spark.conversion.report import ConversionReport
+    from penstock.engines.conversion.report import ConversionReport
 
 __all__ = ["register"]
 
@@ -45,10 +45,10 @@ def convert(
     conversion is repeated. Spark is started only if a batch, or records between sub-topologies, have to be finished.
     """
     from penstock.config import StreamsConfig
-    from penstock.spark.app_log import log_settings
-    from penstock.spark.conversion.convert import convert as convert_application
-    from penstock.spark.driver.figures import Meter
-    from penstock.spark.driver.running import Run
+    from penstock.engines.application.app_log import log_settings
+    from penstock.engines.conversion.convert import convert as convert_application
+    from penstock.engines.figures import Meter
+    from penstock.engines.running import Run
 
     topology, settings = options.load()
     config = StreamsConfig(settings)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.plan.explain import explain_json, explain_text
-from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, plan_of
+from penstock.topology.plan.explain import explain_json, explain_text
+from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, plan_of
 from penstock.topology.topology import Topology
 
 __all__ = ["explained"]

@@ -15,7 +15,7 @@ from penstock.cli.output import console, print_json
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.plan.stored import StoredPlan
+    from penstock.topology.plan.stored import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["register"]
@@ -49,9 +49,9 @@ def plan(
     checkpoint. Exits with 1 if a start would be refused.
     """
     from penstock.config import StreamsConfig
-    from penstock.plan.document import document_of
-    from penstock.plan.evolution import compare
-    from penstock.plan.identity import plan_after
+    from penstock.topology.plan.document import document_of
+    from penstock.topology.plan.evolution import compare
+    from penstock.topology.plan.identity import plan_after
 
     topology, settings = options.load()
     known: dict[str, int] = {}
@@ -86,10 +86,10 @@ def plan(
 def _stored(old: str, settings: Mapping[str, Any], known: Mapping[str, int], partitions: int) -> StoredPlan:
     """Load the plan of a checkpoint, or make that of a topology."""
     from penstock.cli.loader import load_topology
-    from penstock.plan.document import document_of
-    from penstock.plan.plan import plan_of
-    from penstock.plan.stored import StoredPlan
     from penstock.state.checkpoint import read_plan
+    from penstock.topology.plan.document import document_of
+    from penstock.topology.plan.plan import plan_of
+    from penstock.topology.plan.stored import StoredPlan
 
     if "://" in old or Path(old).is_dir():
         facts = read_plan(old.rstrip("/"))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from penstock.base.terminal.words import counted, time_of
+from penstock.base.user_code import is_module
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import (
     Bootstrap,
@@ -23,8 +25,6 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
-from penstock.terminal.words import counted, time_of
-from penstock.user_code import is_module
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -85,11 +85,11 @@ class StateOptions:
                 hint="Name MODULE:TOPOLOGY first, or give --checkpoint LOCATION, or --url of a query server.",
             )
         if not target:
-            from penstock.query.committed.from_plan import state_of_checkpoint
+            from penstock.engines.committed.from_plan import state_of_checkpoint
 
             return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._log()))
         from penstock.config import StreamsConfig
-        from penstock.spark.queries.committed import lag_of, open_committed
+        from penstock.engines.committed.opening import lag_of, open_committed
 
         named = AppOptions(target, self.bootstrap, self.command_config, self.config, self.config_file)
         topology, given = named.load()

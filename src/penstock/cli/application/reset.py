@@ -96,10 +96,10 @@ def reset(
 
     The location of the state comes from --config (state.dir, penstock.checkpoint.location) as for `penstock run`.
     """
+    from penstock.engines.application.app_log import log_settings
+    from penstock.engines.application_reset import ApplicationReset
     from penstock.errors import LogError
-    from penstock.groups.application import ApplicationReset
-    from penstock.groups.resets import Target, choose
-    from penstock.spark.app_log import log_settings
+    from penstock.log.groups.resets import Target, choose
 
     does = moving.wants_execution()
     target = choose(moving.targets(), Target.earliest())

@@ -105,7 +105,7 @@ def explain(
     known: dict[str, int] = {}
     if options.bootstrap:
         from penstock.config import StreamsConfig
-        from penstock.spark.app_log import log_settings
+        from penstock.engines.application.app_log import log_settings
 
         with open_log_at(options.bootstrap, settings=log_settings(StreamsConfig(settings))) as log:
             known = {topic.name: topic.partitions for topic in log.topics()}

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from rich.spinner import Spinner
 from rich.text import Text
 
-from penstock.log_lines import writes_json
-from penstock.terminal.live import LiveView
-from penstock.terminal.words import clock, counted, duration
+from penstock.base.log_lines import writes_json
+from penstock.base.terminal.live import LiveView
+from penstock.base.terminal.words import clock, counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from penstock.app import KafkaStreams
-    from penstock.spark.driver.figures import RunFigures
+    from penstock.engines.figures import RunFigures
 
 __all__ = ["shown_while_running"]
 

@@ -14,7 +14,7 @@ from penstock.cli.options import Json
 from penstock.cli.output import print_json, print_table, working
 
 if TYPE_CHECKING:
-    from penstock.spark.recovery.rebuild import Rebuilder, TaskReport
+    from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
 
 __all__ = ["app"]
 
@@ -30,7 +30,7 @@ def list_state(
 ) -> None:
     """List the tasks with state: stores, newest batch, segments and their bytes. The application may run."""
     from penstock.config import StreamsConfig
-    from penstock.spark.recovery.rebuild import inspector_for
+    from penstock.engines.batches.recovery.rebuild import inspector_for
 
     topology, settings = options.load()
     with inspector_for(topology, StreamsConfig(settings)) as (rebuilder_now, _):
@@ -154,7 +154,7 @@ def _listed(rebuilder_now: Callable[[], Rebuilder], tries: int = 5) -> list[dict
 @contextmanager
 def _rebuilder(options: AppOptions) -> Iterator[Rebuilder]:
     from penstock.config import StreamsConfig
-    from penstock.spark.recovery.rebuild import rebuilder_for
+    from penstock.engines.batches.recovery.rebuild import rebuilder_for
 
     topology, settings = options.load()
     with rebuilder_for(topology, StreamsConfig(settings)) as found:
@@ -165,7 +165,7 @@ def _made_anew(
     options: AppOptions, *, dry_run: bool, accept_loss: bool, progress: Callable[[str, int, int], None]
 ) -> list[TaskReport]:
     from penstock.config import StreamsConfig
-    from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
+    from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 
     topology, settings = options.load()
     with lost_checkpoint_of(topology, StreamsConfig(settings)) as found:

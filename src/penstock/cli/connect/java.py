@@ -52,8 +52,8 @@ def java(
 
     It needs Java 17 and a Kafka cluster. Its REST interface is at port 8083 unless the settings say otherwise.
     """
-    from penstock.broker.java_worker import JavaWorker
-    from penstock.broker.packages import parse_coordinates
+    from penstock.tools.broker.java_worker import JavaWorker
+    from penstock.tools.broker.packages import parse_coordinates
 
     given = given_settings(properties, settings)
     made = {**_COMMON, **(_STANDALONE if connectors else _DISTRIBUTED), **given}

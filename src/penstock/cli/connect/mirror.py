@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.base.terminal.words import counted
 from penstock.cli.output import console
 from penstock.errors import ConfigError
-from penstock.terminal.words import counted
 
 __all__ = ["mirror"]
 

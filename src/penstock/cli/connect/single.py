@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.base.escapes import json_text
+from penstock.base.terminal.words import counted
 from penstock.cli.log_format import logged
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import ConfigError
-from penstock.escapes import json_text
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.connect.data import ConnectRecord

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.base.terminal.words import counted
 from penstock.cli.connect import client as connect_client
 from penstock.cli.connect import java as connect_java
 from penstock.cli.connect import single as connect_single
@@ -19,10 +20,9 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
 from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
-    from penstock.datagen.base import Generated, Settings
+    from penstock.connect.generators.base import Generated, Settings
     from penstock.log.base import TopicLog
 
 __all__ = ["register"]
@@ -69,9 +69,9 @@ def datagen(
     where: LogOptions,
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
-    from penstock.datagen.base import Settings
-    from penstock.datagen.base import paced as at_pace
-    from penstock.durations import duration_ms
+    from penstock.base.durations import duration_ms
+    from penstock.connect.generators.base import Settings
+    from penstock.connect.generators.base import paced as at_pace
 
     settings = Settings(
         seed=seed,
@@ -101,9 +101,9 @@ def datagen(
 
 
 def _generator(kind: Generator, settings: Settings) -> Iterator[Generated]:
-    from penstock.datagen.access_log import access_log
-    from penstock.datagen.clicks import clicks
-    from penstock.datagen.shop import shop
+    from penstock.connect.generators.access_log import access_log
+    from penstock.connect.generators.clicks import clicks
+    from penstock.connect.generators.shop import shop
 
     if kind is Generator.SHOP:
         return shop(settings)

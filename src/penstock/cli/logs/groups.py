@@ -26,7 +26,7 @@ _COLUMNS = ["topic", "partition#", "committed#", "end#", "lag#"]
 @grouped
 def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
     """List the groups that have committed offsets or members."""
-    from penstock.groups.admin import GroupAdmin
+    from penstock.log.groups.admin import GroupAdmin
 
     with where.open() as log:
         found = GroupAdmin(log).groups()
@@ -41,7 +41,7 @@ def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
 @grouped
 def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     """Show a group's state, its members and its lag by partition."""
-    from penstock.groups.admin import GroupAdmin
+    from penstock.log.groups.admin import GroupAdmin
 
     with where.open() as log:
         found = GroupAdmin(log).describe(group)
@@ -66,7 +66,7 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
 @grouped
 def lag(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     """Show the lag of each partition in records."""
-    from penstock.groups.admin import GroupAdmin
+    from penstock.log.groups.admin import GroupAdmin
 
     with where.open() as log:
         admin = GroupAdmin(log)
@@ -99,8 +99,8 @@ def reset(
     The group must be stopped. A stopped application continues at the new offsets; its state stays as it is, so records
     that it reads again are counted twice: see `penstock app reset` for a start from nothing.
     """
-    from penstock.groups.admin import GroupAdmin
-    from penstock.groups.resets import Target, choose
+    from penstock.log.groups.admin import GroupAdmin
+    from penstock.log.groups.resets import Target, choose
 
     does = moving.wants_execution()
     target = choose([*moving.targets(), *([Target.current()] if to_current else [])])
@@ -131,7 +131,7 @@ def delete(
     where: LogOptions,
 ) -> None:
     """Delete a stopped group, or with --topic only its offsets of these topics."""
-    from penstock.groups.admin import GroupAdmin
+    from penstock.log.groups.admin import GroupAdmin
 
     what = f"the offsets of {group} in {', '.join(topic)}" if topic else f"group {group} and its offsets"
     with where.open() as log:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from penstock.base.clock import unix_ms
 from penstock.cli.output import working
-from penstock.clock import unix_ms
 from penstock.errors import LogError, SerializationError
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.escapes import json_text, one_line
+from penstock.base.terminal.words import span_of, time_of, with_article
 from penstock.console.decoding import serdes_of
 from penstock.console.filtering import Selection
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, LogError, SerializationError
-from penstock.escapes import json_text, one_line
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde.plain import plain, text_of
 from penstock.serde.windowed import Windowed
-from penstock.terminal.words import span_of, time_of, with_article
 
 __all__ = ["ReadRange", "TextConsumer", "line_of"]
 

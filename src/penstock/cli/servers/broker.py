@@ -12,7 +12,7 @@ from penstock.cli.output import console, print_json, print_text, waiting
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
 
 if TYPE_CHECKING:
-    from penstock.broker.process import BrokerStatus
+    from penstock.tools.broker.process import BrokerStatus
 
 __all__ = ["app"]
 
@@ -44,8 +44,8 @@ def start(
 
     The first start downloads the jars (about 45 MB). It continues with the data of an earlier start in the same folder.
     """
-    from penstock.broker.process import Broker
-    from penstock.broker.settings import BrokerSettings
+    from penstock.tools.broker.process import Broker
+    from penstock.tools.broker.settings import BrokerSettings
 
     users = collect_users(user, users_file)
     settings = BrokerSettings(
@@ -59,7 +59,7 @@ def start(
 @app.command()
 def stop(*, directory: Directory = _DEFAULT) -> None:
     """Stop the broker; its data stays."""
-    from penstock.broker.process import Broker
+    from penstock.tools.broker.process import Broker
 
     with waiting("stopping Kafka"):
         stopped = Broker.in_directory(directory).stop()
@@ -69,7 +69,7 @@ def stop(*, directory: Directory = _DEFAULT) -> None:
 @app.command()
 def status(*, directory: Directory = _DEFAULT, as_json: Json = False) -> None:
     """Print whether the broker runs, and its listeners. Exits with 1 if it does not run."""
-    from penstock.broker.process import Broker
+    from penstock.tools.broker.process import Broker
 
     found = Broker.in_directory(directory).status()
     _show(found, as_json=as_json)
@@ -86,7 +86,7 @@ def logs(
     """Print the end of the broker's log."""
     from collections import deque
 
-    from penstock.broker.process import Broker
+    from penstock.tools.broker.process import Broker
 
     with Broker.in_directory(directory).log_file.open(encoding="utf-8", errors="replace") as log:
         for line in deque(log, maxlen=lines):

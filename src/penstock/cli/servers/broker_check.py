@@ -6,8 +6,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.terminal.words import counted
 from penstock.errors import AuthorizationError, LogError, LogUnavailableError, PenstockError
-from penstock.terminal.words import counted
 
 __all__ = ["check_broker"]
 

@@ -34,9 +34,9 @@ def start(
     key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
 ) -> None:
     """Serve Confluent's REST interface until Ctrl-C."""
-    from penstock.registry.http import server
-    from penstock.registry.service import Registry
+    from penstock.serde.registry.service import Registry
     from penstock.serving import Certificate
+    from penstock.tools.registry_server import server
 
     users = collect_users(user, users_file) or None
     registry = Registry(file)

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.base.escapes import json_text, one_line
 from penstock.cli.output import print_json_line
-from penstock.escapes import json_text, one_line
 from penstock.serde.plain import plain
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.types.times import timestamp_text

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from penstock.base.masking import without_passwords
 from penstock.errors import ConfigError, ConnectError, EnvironmentProblemError
-from penstock.masking import without_passwords
 
 if TYPE_CHECKING:
     import httpx

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from penstock.base.java_text.blanks import trim
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.numbers import double_text, parse_double, parse_integer
 from penstock.connect.data.errors import SettingError
-from penstock.java_text.blanks import trim
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.numbers import double_text, parse_double, parse_integer
 
 __all__ = [
     "FindClass",

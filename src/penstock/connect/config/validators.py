@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.regex import compile_java, java_complaint
 from penstock.connect.data.errors import SettingError
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.regex import compile_java, java_complaint
 
 __all__ = [
     "AllOf",

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 from penstock.connect.data import SourceRecord
-from penstock.datagen.access_log import access_log
-from penstock.datagen.base import Generated, Settings
-from penstock.datagen.clicks import clicks
-from penstock.datagen.shop import shop
+from penstock.connect.generators.access_log import access_log
+from penstock.connect.generators.base import Generated, Settings
+from penstock.connect.generators.clicks import clicks
+from penstock.connect.generators.shop import shop
 
 __all__ = ["DatagenSource", "DatagenTask"]
 

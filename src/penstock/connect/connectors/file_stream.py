@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from penstock.base.escapes import visible
 from penstock.connect.api import (
     ExactlyOnce,
     SinkConnector,
@@ -24,7 +25,6 @@ from penstock.connect.data.texts import java_text
 from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
-from penstock.escapes import visible
 from penstock.log.base import TopicPartition
 
 __all__ = ["FileStreamSinkConnector", "FileStreamSinkTask", "FileStreamSourceConnector", "FileStreamSourceTask"]

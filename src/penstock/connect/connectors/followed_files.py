@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.line_reader import LineReader, is_packed, is_whole
 from penstock.connect.connectors.lines import FollowedFile, Place
 from penstock.connect.connectors.rotation import base_name
-from penstock.log_lines import own_logger
 
 __all__ = ["FollowedFiles"]
 

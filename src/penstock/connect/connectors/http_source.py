@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
 from penstock.connect.connectors.http_positions import NewRecords

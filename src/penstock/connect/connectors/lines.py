@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, Lines, is_packed, is_whole
 from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files
 from penstock.errors import ConnectError
-from penstock.log_lines import own_logger
 
 __all__ = ["FollowedFile", "Place"]
 

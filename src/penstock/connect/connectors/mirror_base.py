@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import SourceConnector, SourceTask
 from penstock.connect.config import ConfigValue, Model, java_class, validate
 from penstock.connect.mirror.flows import Cluster, Flow, connector_flow
@@ -13,7 +14,6 @@ from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError, PenstockError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
-from penstock.log_lines import own_logger
 
 __all__ = ["PACKAGE", "ClusterLogs", "MirrorConnector", "MirrorTask", "report_error"]
 

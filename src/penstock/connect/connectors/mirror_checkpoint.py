@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
 from penstock.connect.data import BYTES, SourceRecord

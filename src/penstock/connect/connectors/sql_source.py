@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.sql_columns import ColumnRules, SqlColumn
@@ -20,7 +21,6 @@ from penstock.connect.connectors.sql_values import DatabaseFile, database_error,
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
 from penstock.connect.data.logical import DECIMAL_NAME
 from penstock.errors import ConnectError
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -6,6 +6,8 @@ import base64
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.numbers import parse_big_decimal, to_float32
 from penstock.connect.data import (
     DataError,
     Float32,
@@ -29,8 +31,6 @@ from penstock.connect.data.logical import (
     time_from_millis,
 )
 from penstock.connect.data.texts import java_text
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.numbers import parse_big_decimal, to_float32
 
 __all__ = ["Merger", "converted", "number_of"]
 

@@ -6,6 +6,10 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.java_text.blanks import is_blank, trim
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.numbers import parse_big_decimal, to_float32
+from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.connect.converters.header_merging import Merger, converted
 from penstock.connect.converters.header_text import DATE_FORMAT, TIME_FORMAT, TIMESTAMP_FORMAT
 from penstock.connect.converters.header_tokens import Tokens
@@ -35,10 +39,6 @@ from penstock.connect.data import (
     decimal_schema,
     map_of,
 )
-from penstock.java_text.blanks import is_blank, trim
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.numbers import parse_big_decimal, to_float32
-from penstock.java_text.simple_dates import SimpleDateFormat
 
 __all__ = ["parse_header"]
 

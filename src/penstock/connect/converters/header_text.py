@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.connect.data import BigInteger, DataError, Moment, Schema, Struct, java_class
 from penstock.connect.data.numbers import DAY_MS
 from penstock.connect.data.texts import java_text, number_text
-from penstock.java_text.simple_dates import SimpleDateFormat
 
 __all__ = ["DATE_FORMAT", "TIMESTAMP_FORMAT", "TIME_FORMAT", "header_text", "moment_text"]
 

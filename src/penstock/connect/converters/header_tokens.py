@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.java_text.blanks import is_blank, trim
+from penstock.base.java_text.blanks import is_blank, trim
 
 __all__ = ["Tokens"]
 

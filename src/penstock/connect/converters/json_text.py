@@ -8,9 +8,9 @@ from decimal import Decimal, DecimalException
 from json.encoder import encode_basestring
 from typing import Any
 
+from penstock.base.java_text.numbers import double_text, float_text
+from penstock.base.json_depth import depth_of
 from penstock.connect.data import BytesError
-from penstock.java_text.numbers import double_text, float_text
-from penstock.json_depth import depth_of
 
 __all__ = ["MISSING", "float_json", "node_type", "quoted", "read_json"]
 

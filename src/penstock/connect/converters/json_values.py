@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from penstock.base.java_text.numbers import to_float32
 from penstock.connect.converters.json_text import MISSING, float_json, node_type, quoted
 from penstock.connect.data import (
     BytesError,
@@ -36,7 +37,6 @@ from penstock.connect.data.logical import (
     time_from_millis,
 )
 from penstock.connect.data.values import BITS
-from penstock.java_text.numbers import to_float32
 
 __all__ = ["JsonOptions", "from_json", "to_json"]
 

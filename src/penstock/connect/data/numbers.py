@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from penstock.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.simple_dates import SimpleDateFormat
 
 __all__ = [
     "BigInteger",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.java_text.numbers import double_text, float_text
 from penstock.connect.data.numbers import Float32
 from penstock.connect.data.schema import Schema, Type
 from penstock.connect.data.struct import Struct
-from penstock.java_text.numbers import double_text, float_text
 
 __all__ = ["java_text", "number_text"]
 

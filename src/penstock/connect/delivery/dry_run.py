@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.api import SourceTask, TransactionContext
 from penstock.connect.data import ConnectRecord, SourceRecord, java_name
 from penstock.connect.delivery.conversion import Converters, Encoded

@@ -9,12 +9,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.connect.data import RetriableError, SinkRecord
 from penstock.connect.delivery.traces import error_message
 from penstock.errors import ConnectError
 from penstock.log import ConsumerRecord
-from penstock.log_lines import own_logger
 
 __all__ = [
     "EXCEEDED",

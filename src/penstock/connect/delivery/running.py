@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.delivery.pipeline import Pipeline
@@ -15,7 +16,6 @@ from penstock.connect.plugins import Plugins, start_notes, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log_lines import own_logger
 
 __all__ = ["PLAIN_CONVERTERS", "ConnectorRun", "check_config", "topics_of"]
 
@@ -55,7 +55,7 @@ def check_config(config: Mapping[str, str], plugins: Plugins) -> None:
 
 def topics_of(settings: Mapping[str, str], log: TopicLog) -> list[str]:
     """The topics that a sink reads: those of ``topics``, or those that ``topics.regex`` matches."""
-    from penstock.java_text.regex import compile_java
+    from penstock.base.java_text.regex import compile_java
 
     if settings.get("topics.regex"):
         pattern = compile_java(settings["topics.regex"])

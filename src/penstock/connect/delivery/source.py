@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.api import SourceTask
 from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.data.stored_offsets import OffsetRecord, offset_record

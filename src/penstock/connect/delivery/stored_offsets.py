@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.data.stored_offsets import note_of, offset_record, partition_id, stored_offset, with_note
 from penstock.log.base import LogTransaction, TopicLog
 from penstock.log.ensure_topic import ensure_topic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.base.java_text.regex import compile_java
 from penstock.config.prefixes import behind_prefix
 from penstock.errors import PenstockError, ProductionError
-from penstock.java_text.regex import compile_java
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 

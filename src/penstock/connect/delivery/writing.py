@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.data.stored_offsets import NOTE_HEADER, OffsetRecord
 from penstock.connect.delivery.copied import Copy
 from penstock.connect.delivery.outgoing import Outgoing

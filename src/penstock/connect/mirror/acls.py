@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.mirror.flows import Flow
 from penstock.errors import LogError, LogUnavailableError
 from penstock.log.acls import SecuredLog, TopicAcl
 from penstock.log.base import TopicLog
-from penstock.log_lines import own_logger
 
 __all__ = ["AclSync", "remote_acls"]
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.regex import compile_java
 from penstock.connect.config import ConfigDef, Importance, Kind, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.policies import ReplicationPolicy
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.regex import compile_java
 
 __all__ = ["ConfigPropertyFilter", "GroupFilter", "MirroredTopics", "NameFilter", "TopicFilter", "is_cycle"]
 

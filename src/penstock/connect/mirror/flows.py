@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import CLIENT_NAMES
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, Range, Setting
@@ -13,7 +14,6 @@ from penstock.connect.data import SettingError
 from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG, HEARTBEAT_CONFIG, SOURCE_CONFIG
 from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, NameFilter, TopicFilter
 from penstock.connect.mirror.policies import ReplicationPolicy, policy_of
-from penstock.nearest_name import mistyped, question
 
 __all__ = ["Cluster", "Flow", "connector_flow", "read_flows"]
 

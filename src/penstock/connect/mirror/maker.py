@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
 from penstock.connect.mirror.flows import Cluster, Flow, read_flows
@@ -15,7 +16,6 @@ from penstock.connect.mirror.replication import MirrorHeartbeat, MirrorSource
 from penstock.errors import LogUnavailableError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
-from penstock.log_lines import own_logger
 
 __all__ = ["Mirror"]
 

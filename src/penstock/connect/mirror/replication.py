@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition

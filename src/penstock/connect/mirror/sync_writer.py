@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import SyncState
 from penstock.connect.mirror.records import OffsetSync

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.base.nearest_name import question
 from penstock.connect.api import Connector, SinkConnector
 from penstock.connect.config import NO_MODEL, ConfigDef, Model, java_class
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
 from penstock.connect.data import SettingError
 from penstock.connect.predicates import PREDICATES
 from penstock.connect.transforms import ABSTRACT, TRANSFORMS
-from penstock.nearest_name import question
 
 __all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "connector_plugin", "standard_plugins"]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import check_client_name
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import Kind, Model, parse_kind
@@ -16,7 +17,6 @@ from penstock.connect.plugins.enriching import CONDITIONS, PARTS
 from penstock.connect.plugins.kind_settings import SINK
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.errors import ConfigError
-from penstock.nearest_name import mistyped, question
 
 __all__ = ["NameCheck", "check_converter", "check_names", "start_notes"]
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.hashing import hash_order
+from penstock.base.java_text.regex import compile_java
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate
@@ -14,9 +17,6 @@ from penstock.connect.plugins.enriching import enriched, plugin_settings_of
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.connect.plugins.setting_names import check_names
 from penstock.connect.plugins.versions import in_range, version_error
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.hashing import hash_order
-from penstock.java_text.regex import compile_java
 
 __all__ = ["plugin_settings", "validate_connector"]
 

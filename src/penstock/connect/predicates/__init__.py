@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from penstock.base.java_text.regex import compile_java
 from penstock.connect.config import AllOf, ConfigDef, Importance, JavaRegex, Kind, NonEmptyText, Setting
 from penstock.connect.data import ConnectRecord
-from penstock.java_text.regex import compile_java
 
 __all__ = ["PREDICATES", "HasHeaderKey", "Predicate", "RecordIsTombstone", "TopicNameMatches"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote_plus
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
 from penstock.connect.data import array as array_of
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
-from penstock.log_lines import own_logger
 
 __all__ = [
     "ENUM",

@@ -11,9 +11,9 @@ from penstock.connect.converters import Converter, Role
 from penstock.connect.converters.converter import CONVERTER_TYPE
 from penstock.connect.data import NO_VALUE, DataError, Schema, SchemaAndValue, SettingError
 from penstock.errors import ConfigError, SerializationError
-from penstock.registry.compatibility import differences
-from penstock.registry.model import Reference
-from penstock.registry.model import Schema as Document
+from penstock.serde.registry.compatibility import differences
+from penstock.serde.registry.model import Reference
+from penstock.serde.registry.model import Schema as Document
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText, client_for
 from penstock.serde.schemas.framing import frame, read_frame
 from penstock.serde.schemas.settings import SchemaSettings

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.base.version import __version__
 from penstock.connect.plugins import KAFKA_VERSION
 from penstock.connect.rest.messages import Answer, Call, config_of, json_of
 from penstock.connect.worker.loggers import known_level
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
-from penstock.version import __version__
 
 __all__ = ["AdminEndpoints"]
 

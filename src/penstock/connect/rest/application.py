@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.delivery.traces import error_message
 from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, Answer, Call
@@ -20,7 +21,6 @@ from penstock.connect.rest.routing import Endpoint, Route, find_route, is_ambigu
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
-from penstock.log_lines import own_logger
 
 __all__ = ["ConnectApplication"]
 

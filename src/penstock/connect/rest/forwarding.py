@@ -6,10 +6,10 @@ import http.client
 import ssl
 from urllib.parse import urlsplit
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.rest.messages import JSON, Answer, Call
 from penstock.connect.settings import WorkerConfig
 from penstock.errors import ConfigError
-from penstock.log_lines import own_logger
 
 __all__ = ["ask_worker", "forwarded", "trust_of"]
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from penstock.base.escapes import json_text
+from penstock.base.json_depth import depth_of
 from penstock.connect.worker.refusals import RequestError
-from penstock.escapes import json_text
-from penstock.json_depth import depth_of
 
 __all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of", "text_of"]
 

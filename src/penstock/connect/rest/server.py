@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from urllib.parse import quote
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.rest.application import ConnectApplication
 from penstock.connect.rest.connectors import SIGNATURE, SIGNATURE_ALGORITHM, signature
 from penstock.connect.rest.forwarding import ask_worker, trust_of
@@ -16,7 +17,6 @@ from penstock.connect.rest.policies import CrossOrigin, WorkerAccess
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.worker import Worker
 from penstock.errors import ConfigError, LogUnavailableError
-from penstock.log_lines import own_logger
 from penstock.serving.access import AccessRules, parse_users
 from penstock.serving.guard import Limits
 from penstock.serving.server import Certificate, HttpServer, listen

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from penstock.base.log_lines import own_logger
+from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import CLIENT_NAMES, check_client_name
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
@@ -16,8 +18,6 @@ from penstock.connect.data import SettingError
 from penstock.connect.plugins import NameCheck, Plugins, WorkerSettings, check_converter
 from penstock.connect.settings.worker_model import WORKER_MODEL
 from penstock.errors import ConfigError
-from penstock.log_lines import own_logger
-from penstock.nearest_name import mistyped, question
 
 __all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.storage.topic_table import Change, Table
 
 __all__ = ["ConfigStore", "RestartRequest", "TargetState", "TaskId"]

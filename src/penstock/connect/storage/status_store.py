@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.data.stored_offsets import compact_json
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.storage.topic_table import Change, Table

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.data.stored_offsets import note_of
 from penstock.errors import ConfigError, FencedError, LogError, UnknownTopicError
 from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log_lines import own_logger
 
 __all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
 

@@ -17,12 +17,12 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import follow_environment, own_logger, writes_json
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
 from penstock.connect.tasks.template import has_template, modules_for
-from penstock.log_lines import follow_environment, own_logger, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 

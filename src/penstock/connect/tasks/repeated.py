@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.tasks.parts import TaskLink
-from penstock.log_lines import own_logger
 
 __all__ = ["Repeated"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from penstock.base.log_lines import Work, own_logger
 from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind
 from penstock.connect.tasks.parts import TaskLink, TaskParts, TaskSpec
 from penstock.connect.tasks.sink_run import SinkRun
 from penstock.connect.tasks.source_run import SourceRun
 from penstock.errors import PenstockError
-from penstock.log_lines import Work, own_logger
 
 __all__ = ["run_task"]
 

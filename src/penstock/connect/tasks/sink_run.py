@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from penstock.base.java_text.regex import compile_java
 from penstock.connect.api import SinkTask
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.delivery import Pipeline, SinkDelivery
@@ -14,7 +15,6 @@ from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.connect.tasks.repeated import Repeated
 from penstock.errors import UnknownTopicError
-from penstock.java_text.regex import compile_java
 from penstock.log import Consumer
 
 __all__ = ["SinkRun"]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import cast
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import SourceTask
 from penstock.connect.data import RetriableError
 from penstock.connect.delivery import Pipeline, RecordWriter, SourceDelivery, SourceSteps, WritableLog
@@ -21,7 +22,6 @@ from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.connect.tasks.repeated import Repeated
 from penstock.errors import LogUnavailableError
 from penstock.log.thread_clients import Writer
-from penstock.log_lines import own_logger
 
 __all__ = ["SourceRun"]
 

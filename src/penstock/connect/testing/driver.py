@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
 from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step

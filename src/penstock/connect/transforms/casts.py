@@ -6,6 +6,8 @@ import base64
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.numbers import parse_double, parse_integer, to_float32
 from penstock.connect.converters.header_text import moment_text
 from penstock.connect.data import (
     DataError,
@@ -23,8 +25,6 @@ from penstock.connect.data import (
 )
 from penstock.connect.data.logical import DATE_NAME, TIME_NAME, TIMESTAMP_NAME, days_of, millis_of_day
 from penstock.connect.data.texts import java_text
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.numbers import parse_double, parse_integer, to_float32
 
 __all__ = ["INPUTS", "OUTPUTS", "cast_value", "check_input"]
 

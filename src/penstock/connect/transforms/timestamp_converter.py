@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from penstock.base.java_text.blanks import is_blank
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf
 from penstock.connect.data import (
     DATE,
@@ -38,9 +41,6 @@ from penstock.connect.transforms.transformation import (
     setting,
 )
 from penstock.errors import ConnectError
-from penstock.java_text.blanks import is_blank
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.simple_dates import SimpleDateFormat
 
 __all__ = ["TimestampConverter"]
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.regex import compile_java, replacement
+from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.connect.config import ConfigDef, Importance, JavaRegex, Kind
 from penstock.connect.data import DataError, UnexpectedDataError
 from penstock.connect.transforms.transformation import PACKAGE, R, Transformation, required, setting
-from penstock.java_text.errors import JavaTextError
-from penstock.java_text.regex import compile_java, replacement
-from penstock.java_text.simple_dates import SimpleDateFormat
 
 __all__ = ["Filter", "RegexRouter", "TimestampRouter"]
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.storage.config_store import ConfigState, TaskId
 from penstock.connect.storage.topic_table import Change, TopicTable
 from penstock.connect.worker.fencing import Fencing, Marks
@@ -20,7 +21,6 @@ from penstock.connect.worker.view import View
 from penstock.errors import LogError
 from penstock.log import Consumer, TopicPartition
 from penstock.log.base import TopicLog
-from penstock.log_lines import own_logger
 
 __all__ = ["GroupMembership", "planned"]
 

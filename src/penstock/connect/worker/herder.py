@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
 from penstock.connect.settings.providers import Providers, config_providers
@@ -28,7 +29,6 @@ from penstock.connect.worker.stages import Stages
 from penstock.connect.worker.view import Membership, View
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
-from penstock.log_lines import own_logger
 
 __all__ = ["Herder", "StartTask", "Stores"]
 

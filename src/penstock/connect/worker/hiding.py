@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from penstock.base.masking import without_passwords
 from penstock.connect.plugins import Plugins, WorkerSettings, validate_connector
 from penstock.connect.settings.providers import Providers
 from penstock.errors import PenstockError
-from penstock.masking import without_passwords
 
 __all__ = ["HIDDEN", "Hiding"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import LogError
-from penstock.log_lines import own_logger
 
 __all__ = ["LogTrouble"]
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.worker.refusals import RequestError
 
 __all__ = ["Loggers", "known_level"]

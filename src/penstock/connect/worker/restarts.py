@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.common_settings import FOREVER, RESTARTS
 from penstock.connect.storage.config_store import TaskId

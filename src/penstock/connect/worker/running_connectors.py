@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import Connector
 from penstock.connect.plugins import Plugin, PluginKind, Plugins
 from penstock.errors import ConnectError
-from penstock.log_lines import own_logger
 
 __all__ = ["ConnectorSlot", "TooManyTasksError", "task_configs"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 
 __all__ = ["Stages"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.java_text.hashing import copy_order
 from penstock.connect.config import ConfigValue
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import Plugin, PluginKind, validate_connector
@@ -14,7 +15,6 @@ from penstock.connect.worker.overrides import override_errors
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.restarts import RestartPolicy
 from penstock.errors import ConfigError
-from penstock.java_text.hashing import copy_order
 
 __all__ = ["check_config", "validated"]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.settings.worker_config import WorkerConfig
 from penstock.connect.storage.config_store import ConfigStore
 from penstock.connect.storage.offset_store import OffsetStore
@@ -24,7 +25,6 @@ from penstock.connect.worker.view import Membership, Solo
 from penstock.errors import ConfigError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
-from penstock.log_lines import own_logger
 
 __all__ = ["Worker"]
 

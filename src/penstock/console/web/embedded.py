@@ -13,9 +13,9 @@ from penstock.console.web.application import make_console
 from penstock.console.web.site import Permissions, Site
 from penstock.console.web.tokens import kept_token
 from penstock.console.web.writing import BODY_BYTES, MARK, methods_of
+from penstock.engines.application.app_log import log_settings
 from penstock.log.open import open_log
 from penstock.serving import Beside, TokenDoor
-from penstock.spark.app_log import log_settings
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -8,11 +8,11 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from penstock.base.escapes import visible
+from penstock.base.version import __version__
 from penstock.console.web.page import NotThereError, Page, Visit
 from penstock.console.web.words import FILTERS
 from penstock.errors import PenstockError
-from penstock.escapes import visible
-from penstock.version import __version__
 
 __all__ = ["Renderer"]
 

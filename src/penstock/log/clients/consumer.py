@@ -10,7 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.assignors import check_assignors
 from penstock.log.base import Isolation, OffsetAndTime, TopicLog, TopicPartition

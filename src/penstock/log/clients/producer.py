@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.clients.dispatch import open_producer

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import FencedError, LogError
 from penstock.log.embedded.record_rows import Change, read_row
 from penstock.log.fenced_record import RecordName, StoredRecord, newest_record

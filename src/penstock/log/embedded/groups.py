@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.client_counts import timed

@@ -11,7 +11,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, TopicInfo, TopicPartition
 from penstock.log.client_counts import count

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import catalog, records

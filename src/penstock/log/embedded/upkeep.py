@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.embedded import catalog

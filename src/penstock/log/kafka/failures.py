@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.remedies import name_of, remedy
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess

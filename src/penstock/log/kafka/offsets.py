@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import LogUnavailableError
 from penstock.log.base import OffsetAndTime, Span, Stretch, TopicPartition
 from penstock.log.kafka.failures import error_of, is_transient
 from penstock.log.kafka.wire.fetch import first_records, stored_bytes
 from penstock.log.kafka.wire.offsets import LATEST
 from penstock.log.time_range import first_from
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from penstock.log_lines import own_logger
+from penstock.base.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition

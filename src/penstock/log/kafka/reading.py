@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.kafka.failures import error_of, failure, may_pass, patience_for
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation

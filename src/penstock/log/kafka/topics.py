@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.client_counts import timed
@@ -27,7 +28,6 @@ from penstock.log.kafka.wire.deletions import delete_records
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
-from penstock.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation

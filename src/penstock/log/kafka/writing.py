@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.stored import StoredRecords
 

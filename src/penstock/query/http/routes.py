@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from penstock.base.version import __version__
 from penstock.errors import PenstockError
 from penstock.query.http.answers import Freshness, Paging, refused
 from penstock.query.http.codec import Encoding
@@ -22,7 +23,6 @@ from penstock.query.http.service import QueryService
 from penstock.query.position import Position, PositionBound
 from penstock.serving.api_page import api_page
 from penstock.serving.json_answers import EscapedJson
-from penstock.version import __version__
 
 __all__ = ["Route", "make_app", "shown_refusal"]
 

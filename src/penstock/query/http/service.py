@@ -7,9 +7,8 @@ from copy import copy
 from itertools import islice
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import ConfigError, StateError
-from penstock.query.committed.lag import LagWatch
 from penstock.query.execute import position_of
 from penstock.query.http.answers import (
     Freshness,
@@ -26,6 +25,7 @@ from penstock.query.http.answers import (
 )
 from penstock.query.http.codec import Encoding, parse
 from penstock.query.http.paging import Page, in_time, page_of
+from penstock.query.lag import LagWatch
 from penstock.query.metadata import HostInfo, Instances, KeyQueryMetadata, key_metadata
 from penstock.query.source import CommittedStores, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries

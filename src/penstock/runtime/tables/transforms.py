@@ -25,7 +25,7 @@ from penstock.topology.operations.tables import TableTransformValues
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.durations import DurationLike
+    from penstock.base.durations import DurationLike
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
-from penstock.given import check_given
 from penstock.serde.buffers import from_ends
 from penstock.serde.schemas.avro_bytes import is_plain, plain_bytes, plain_value
 from penstock.serde.schemas.avro_columns import Unsupported, compiled

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.json_depth import MOST_DEPTH
+from penstock.base.json_depth import MOST_DEPTH
 from penstock.serde.schemas.avro_types import Parsed
 
 __all__ = ["check_value", "is_bounded"]

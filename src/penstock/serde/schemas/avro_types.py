@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.registry.avro_rules import type_of
+from penstock.serde.registry.avro_rules import type_of
 from penstock.serde.schemas.client import SchemaText
 
 __all__ = ["Parsed", "column_schema", "column_type", "optional", "parse"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from penstock.base.json_depth import depth_of
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
-from penstock.json_depth import depth_of
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -331,8 +331,8 @@ class _InProcess:
     ) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError as Refused
 
-        from penstock.registry.routes import handle
-        from penstock.registry.service import named
+        from penstock.serde.registry.routes import handle
+        from penstock.serde.registry.service import named
 
         parts = urlsplit(url)
         asked = {**dict(parse_qsl(parts.query)), **{name: str(value) for name, value in (query or {}).items()}}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
-from penstock.given import check_given
 from penstock.serde.buffers import cut, series_of
 from penstock.serde.json_serde import JsonSerde, decode_json
 from penstock.serde.rowwise import show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.varints import INT_BYTES, read_signed, signed
+from penstock.base.varints import INT_BYTES, read_signed, signed
 
 __all__ = ["index_bytes", "indexes_of", "read_indexes", "skip_indexes"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from penstock.base.terminal.words import with_article
 from penstock.errors import SerializationError
-from penstock.terminal.words import with_article
 
 __all__ = ["column_type", "fill", "to_series"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.base.argument_checks import check_mapping
 from penstock.config.secrets import resolved
 from penstock.errors import ConfigError
-from penstock.given import check_mapping
 
 __all__ = ["SchemaSettings", "Strategy"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.refusals import refusal

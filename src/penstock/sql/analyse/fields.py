@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as parts_of
 from typing import Any, Literal
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
 from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import SqlError
-from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.fields import Names
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Source

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import PenstockError, SqlError
-from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow, TimestampColumn
 from penstock.sql.formats import format_info

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.definitions import alter_source, create_source, replaceable
 from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.evaluate.refusals import refused
 from penstock.sql.parse import type_nodes as t
 from penstock.sql.types import (

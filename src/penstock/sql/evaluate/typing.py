@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.coerce import decimal_of, fixed, united
 from penstock.sql.evaluate.named_types import sql_type

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.json_depth import MOST_DEPTH, depth_of
+from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde

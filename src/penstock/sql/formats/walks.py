@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.json_depth import depth_of
+from penstock.base.json_depth import depth_of
 
 __all__ = ["SchemaWalk", "schema_document"]
 

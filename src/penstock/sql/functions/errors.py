@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.log_lines import own_logger
+from penstock.base.log_lines import own_logger
 from penstock.runtime.reported import report
 from penstock.sql.types import SqlValueError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.json_depth import depth_of
+from penstock.base.json_depth import depth_of
 from penstock.sql.types import SqlValueError
 from penstock.sql.types.numbers import decimal_text, double_text
 

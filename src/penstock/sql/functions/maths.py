@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
-from penstock.randomness import RANDOM
+from penstock.base.randomness import RANDOM
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import BIGINT, DecimalType, SqlType
 from penstock.sql.types.numbers import INT_MIN, LONG_MAX, LONG_MIN, rescale, saturate, to_decimal

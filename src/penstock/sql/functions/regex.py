@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.java_text.regex import compile_java, replacement
+from penstock.base.java_text.regex import compile_java, replacement
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlValueError
 

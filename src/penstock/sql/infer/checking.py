@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.base.json_depth import depth_of
 from penstock.errors import PenstockError
-from penstock.json_depth import depth_of
 from penstock.serde.binding import bound, configured
 from penstock.sql.catalog import DataFormat
 from penstock.sql.compile.serdes import format_serde

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.base.json_depth import depth_of
 from penstock.errors import PenstockError, SqlError
-from penstock.json_depth import depth_of
 from penstock.sql.formats import FormatProperties, inferred_columns
 from penstock.sql.infer.types import known, merged, type_of
 from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, NULL, STRING, SqlType, StructType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.nearest_name import nearest_names, question
+from penstock.base.nearest_name import nearest_names, question
 from penstock.sql.parse.errors import Snag, excerpt, listed, syntax_error
 from penstock.sql.parse.tokens import RESERVED, Kind, Position, Token
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.parse import commands
 from penstock.sql.parse.command_nodes import Explain, Statement
 from penstock.sql.parse.cursor import Cursor

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.masking import without_passwords
 from penstock.console.sources import SqlResult
 from penstock.errors import ConfigError, EnvironmentProblemError, SqlError
-from penstock.masking import without_passwords
 from penstock.sql.completion import Known, completions
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c

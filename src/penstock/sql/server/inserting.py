@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import PenstockError
-from penstock.nearest_name import did_you_mean
-from penstock.registry.documents import BadDocumentError, parse_object
+from penstock.serde.registry.documents import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
 from penstock.sql.catalog import Source
 from penstock.sql.formats.json_values import json_reader, parse_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from penstock.base.escapes import json_text
 from penstock.errors import PenstockError
-from penstock.escapes import json_text
 from penstock.sql.formats.json_text import json_writer
 from penstock.sql.queries.answer import Answer
 from penstock.sql.queries.plans import ResultRow

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.version import __version__
 from penstock.errors import ConfigError, PenstockError, SqlSyntaxError
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
@@ -27,7 +28,6 @@ from penstock.sql.server.problems import (
 from penstock.sql.session import SqlSession
 from penstock.sql.session.settings import check_setting
 from penstock.sql.session.workspace import Scope
-from penstock.version import __version__
 
 __all__ = ["SqlService"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import CheckpointMismatchError, PenstockError, SqlError
-from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.replacing import has_state, obstacles
 from penstock.sql.catalog import Catalog

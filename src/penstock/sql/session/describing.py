@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.groups.lag import lag
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import counted
+from penstock.log.groups.lag import lag
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source
@@ -15,7 +16,6 @@ from penstock.sql.parse.tokens import Position
 from penstock.sql.results import Described, Listing
 from penstock.sql.session.listing import errors_of, functions_of
 from penstock.sql.session.workspace import Workspace
-from penstock.terminal.words import counted
 
 __all__ = ["describe", "describe_all"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.api.builder import StreamsBuilder
-from penstock.nearest_name import did_you_mean
+from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import Expression, Step, plain
 from penstock.sql.analyse.walking import expressions_below

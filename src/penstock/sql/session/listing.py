@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.config.secrets import shown
-from penstock.groups.lag import lag
+from penstock.log.groups.lag import lag
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source

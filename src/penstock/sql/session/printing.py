@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.log.clients.consumer import Consumer
 from penstock.log.consumer_interface import ConsumerRecord
-from penstock.nearest_name import did_you_mean
 from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal

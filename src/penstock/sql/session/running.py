@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.builder import StreamsBuilder
+from penstock.base.log_lines import own_logger
+from penstock.engines.application_states import State
 from penstock.errors import PenstockError
-from penstock.log_lines import own_logger
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.compile import compile_query
 from penstock.sql.session.settings import SessionSettings
-from penstock.states import State
 
 if TYPE_CHECKING:
     from penstock.app import KafkaStreams
@@ -201,7 +201,7 @@ class QueryRunner:
     def _start_spark(self) -> None:
         if self._spark is not None:
             return
-        from penstock.spark.session.session import session_for
+        from penstock.engines.spark.session import session_for
 
         settings = {name: value for name, value in self._settings.app.items() if name.startswith("spark.")}
         settings = {"spark.scheduler.mode": "FAIR", **settings}

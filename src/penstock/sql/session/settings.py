@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.log_lines import own_logger
+from penstock.base.nearest_name import did_you_mean
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.log_lines import own_logger
-from penstock.nearest_name import did_you_mean
 from penstock.sql.functions import UserFunctions, load_functions
 
 __all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting", "has_effect"]

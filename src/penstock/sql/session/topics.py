@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
-from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.plans import Aggregate, QueryPlan
 from penstock.sql.analyse.properties import Properties

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
 from penstock.log.base import TopicLog
 from penstock.log.lease_keeper import LeaseKeeper
-from penstock.log_lines import own_logger
 from penstock.sql.analyse import Applied, apply
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.log.base import TopicLog
 from penstock.serde.binding import bound, configured
 from penstock.serde.partitioner import partition_for

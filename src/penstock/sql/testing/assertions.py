@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import SqlError
-from penstock.nearest_name import did_you_mean
 from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.definitions import create_source

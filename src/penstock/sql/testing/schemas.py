@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from penstock.registry import Reference, Schema
 from penstock.serde.binding import bound
+from penstock.serde.registry import Reference, Schema
 from penstock.sql.catalog import DataFormat, Source
 from penstock.sql.compile.serdes import format_properties
 from penstock.sql.formats import FormatProperties, RowSerde, format_info, inferred_columns, row_format

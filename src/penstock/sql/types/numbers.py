@@ -7,7 +7,7 @@ import re
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, InvalidOperation
 from functools import lru_cache
 
-from penstock.java_text.numbers import double_text
+from penstock.base.java_text.numbers import double_text
 from penstock.sql.types.errors import SqlValueError
 from penstock.sql.types.sql_type import DecimalType
 

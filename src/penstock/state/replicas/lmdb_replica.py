@@ -24,7 +24,7 @@ from typing import Any
 
 import lmdb
 
-from penstock.clock import boot_id
+from penstock.base.clock import boot_id
 from penstock.errors import StateError
 from penstock.state.base import Entries
 from penstock.state.own_folder import open_lock, own_folder

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import lmdb
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import StateError
-from penstock.log_lines import own_logger
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.folders import own_replicas, task_of
 from penstock.state.replicas.lmdb_replica import replica_place

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.clock import unix_ms
-from penstock.log_lines import own_logger
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import own_logger
 from penstock.state.documents import (
     delete_document,
     list_documents,

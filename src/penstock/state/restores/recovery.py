@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import CorruptSegmentError, MissingSegmentError
-from penstock.log_lines import own_logger
 from penstock.state.replicas.lmdb_replica import Replica
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.restores.documents import CatchUpSteps, Changes

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
-from penstock.java_names import with_java_names_of
+from penstock.base.java_names import with_java_names_of
 from penstock.state.base import ByteMap
 from penstock.state.views.keys import key_bytes
 from penstock.state.views.prefixed import IndexedView

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
-from penstock.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap

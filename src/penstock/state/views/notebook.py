@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from penstock.base.terminal.html import MOST_ROWS, table_html
+from penstock.base.terminal.words import span_of
 from penstock.serde.windowed import Windowed
-from penstock.terminal.html import MOST_ROWS, table_html
-from penstock.terminal.words import span_of
 
 __all__ = ["ShownInNotebooks", "entries_html", "shown"]
 

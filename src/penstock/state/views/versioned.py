@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from penstock.java_names import with_java_names, with_java_names_of
+from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.base.java_names import with_java_names_of
 from penstock.errors import StateError
-from penstock.java_names import with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn

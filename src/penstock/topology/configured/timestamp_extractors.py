@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.topology.operations.functions import Function
 
 __all__ = ["extractor_of"]

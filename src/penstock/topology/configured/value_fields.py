@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock.base.nearest_name import did_you_mean
 from penstock.errors import TopologyError
-from penstock.nearest_name import did_you_mean
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 from penstock.topology.operations.base import (
     Branch,

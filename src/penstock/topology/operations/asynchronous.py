@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.backoff import Backoff
-from penstock.durations import DurationLike, duration_ms
+from penstock.base.argument_checks import check_given, check_whole
+from penstock.base.backoff import Backoff
+from penstock.base.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
-from penstock.given import check_given, check_whole
 from penstock.topology.operations.base import Operation
 from penstock.topology.operations.functions import Function
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.base.log_lines import own_logger
+from penstock.base.version import __version__
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
 from penstock.connect.connectors.postgres.masks import Columns
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, Relation
@@ -29,8 +31,6 @@ from penstock.connect.data import (
     with_default,
 )
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
-from penstock.log_lines import own_logger
-from penstock.version import __version__
 
 __all__ = ["Capture", "Origin", "Row", "TableForm", "TableFacts"]
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
+from penstock.engines.spark.connector.frames import Frame, read_frame, write_frame
 from penstock.errors import ConnectError
-from penstock.spark.connector.frames import Frame, read_frame, write_frame
 
 __all__ = ["SparkChild"]
 
@@ -29,7 +29,7 @@ class SparkChild:
     def __init__(self, head: Mapping[str, Any], name: str) -> None:
         self._name = name
         self._frames: queue.Queue[Frame | None] = queue.Queue(2)
-        command = [sys.executable, "-m", "penstock.spark.connector"]
+        command = [sys.executable, "-m", "penstock.engines.spark.connector"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         threading.Thread(target=_listen, args=[self._process.stdout, self._frames], daemon=True).start()

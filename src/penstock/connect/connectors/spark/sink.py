@@ -14,8 +14,8 @@ from penstock.connect.connectors.objects.formats import to_arrow
 from penstock.connect.connectors.spark.child import SparkChild
 from penstock.connect.connectors.spark.settings import SINK_CONFIG, SPARK, session_head
 from penstock.connect.data import DataError, SinkRecord
+from penstock.engines.spark.connector.frames import Frame
 from penstock.log.base import TopicPartition
-from penstock.spark.connector.frames import Frame
 
 __all__ = ["SparkSinkConnector", "SparkSinkTask"]
 

@@ -14,7 +14,7 @@ from penstock.connect.connectors.spark.child import SparkChild
 from penstock.connect.connectors.spark.rows import schema_of, value_of
 from penstock.connect.connectors.spark.settings import SOURCE_CONFIG, SPARK, session_head
 from penstock.connect.data import Schema, SettingError, SourceRecord, Struct, struct
-from penstock.spark.connector.frames import Frame
+from penstock.engines.spark.connector.frames import Frame
 
 __all__ = ["SparkSourceConnector", "SparkSourceTask"]
 

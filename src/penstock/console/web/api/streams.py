@@ -9,12 +9,12 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from penstock.base.escapes import json_text
 from penstock.console.messages import Messages, read_messages
 from penstock.console.web.api.applications import line_of
 from penstock.console.web.api.topics import message_document
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.log_pages import log_of, message_query
-from penstock.escapes import json_text
 from penstock.serde.plain import plain
 
 __all__ = ["application_events", "tail_events"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
+from penstock.base.escapes import json_text
 from penstock.console.limits import fit_for_file
 from penstock.console.messages import one_message, read_messages, record_at
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
-from penstock.escapes import json_text
 from penstock.serde.plain import plain, text_of
 
 if TYPE_CHECKING:

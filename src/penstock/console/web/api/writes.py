@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages.log_pages import log_of
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
-from penstock.json_depth import depth_of
 
 __all__ = ["body_of", "changed", "produce", "require_writes", "reset", "restart_connector", "stop"]
 

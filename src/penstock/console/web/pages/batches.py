@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.base.escapes import json_text
+from penstock.base.terminal.words import size
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.picture import Picture
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of, linked_topics
 from penstock.console.web.pages.letters import newest_letters
-from penstock.escapes import json_text
 from penstock.metrics.batches import busy_seconds, times_the_median
-from penstock.terminal.words import size
 
 __all__ = ["batches", "errors", "tasks"]
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.durations import timestamp_ms
 from penstock.console.group_watch import GroupRow, waiting_of
 from penstock.console.messages import MessageQuery, one_message, read_messages
 from penstock.console.trend import Trend
 from penstock.console.web.page import NotThereError, Visit, whole
-from penstock.durations import timestamp_ms
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
-from penstock.groups.admin import GroupAdmin
-from penstock.groups.lag import seconds_behind
 from penstock.log.base import TopicPartition
+from penstock.log.groups.admin import GroupAdmin
+from penstock.log.groups.lag import seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.durations import timestamp_ms
+from penstock.base.escapes import json_text, visible
 from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
-from penstock.durations import timestamp_ms
 from penstock.errors import ConfigError, PenstockError
-from penstock.escapes import json_text, visible
 from penstock.query.http.answers import Paging
 from penstock.query.http.codec import ENCODINGS, Encoding
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.escapes import json_text
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of, linked_topics
-from penstock.escapes import json_text
 
 __all__ = ["topology"]
 

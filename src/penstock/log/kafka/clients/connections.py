@@ -11,6 +11,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.base.log_lines import own_logger
 from penstock.config import CONFIG_DEFS
 from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.clients.fetcher import FetchLimits
@@ -23,7 +24,6 @@ from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch_session import FetchSizes
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.waiting import DataWaiter
-from penstock.log_lines import own_logger
 
 __all__ = ["Clients"]
 

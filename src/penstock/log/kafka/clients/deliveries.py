@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.errors import PenstockError
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, too_large_here

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.backoff import Backoff
+from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import Fetched, TopicPartition
 from penstock.log.kafka.error_codes import ErrorCategory
@@ -19,7 +20,6 @@ from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, en
 from penstock.log.kafka.wire.connection import arrivals
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess

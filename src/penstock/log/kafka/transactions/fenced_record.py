@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.backoff import Backoff
-from penstock.clock import unix_ms
+from penstock.base.backoff import Backoff
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
 from penstock.log.thread_clients import Part, Writer
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.transactions.core import KafkaCore

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import KafkaException
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import LogUnavailableError
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.fenced_producers import is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, TopicExistsError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.clock import since_boot_ms
+from penstock.base.clock import since_boot_ms
+from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError
 from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
@@ -16,7 +17,6 @@ from penstock.log.kafka.failures import category_of, error_of, failure, removed_
 from penstock.log.kafka.topics import error_code
 from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
 from penstock.log.membership import GroupMembership
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from penstock.base.log_lines import own_logger
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.fenced_producers import is_own_id
 from penstock.log.kafka.wire.hanging import find_hanging, settle
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients

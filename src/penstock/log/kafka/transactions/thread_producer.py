@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, LogUnavailableError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.joining import Placed, joined
@@ -23,7 +24,6 @@ from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.record_bytes import record_bytes
 from penstock.log.stored import StoredRecords
 from penstock.log.thread_clients import Part, Writer
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.base.log_lines import own_logger
 from penstock.errors import (
     FencedError,
     InvalidStateError,
@@ -26,7 +27,6 @@ from penstock.log.kafka.transactions.refusals import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked
-from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa

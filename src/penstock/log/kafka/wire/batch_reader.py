@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from crc32c import crc32c
 
+from penstock.base.varints import read_unsigned
 from penstock.log.base import RECORD_SCHEMA, Fetched, TopicPartition
 from penstock.log.kafka.wire.batch_format import (
     ABORT_MARKER,
@@ -30,7 +31,6 @@ from penstock.log.kafka.wire.batch_format import (
 from penstock.log.kafka.wire.compression import decompress
 from penstock.log.kafka.wire.few_records import FEW, decode_few
 from penstock.log.kafka.wire.record_columns import FoundRecords, RecordRange, find_records, record_columns
-from penstock.varints import read_unsigned
 
 __all__ = [
     "MOST_UNPACKED_BYTES",

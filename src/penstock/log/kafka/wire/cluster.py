@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
+from penstock.base.randomness import RANDOM
 from penstock.log.base import TopicPartition
 from penstock.log.client_counts import count
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.kafka.wire.errors import check, failed
-from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from penstock.base.varints import read_unsigned
 from penstock.errors import ConfigError
 from penstock.log.kafka.wire.batch_format import DamagedError
-from penstock.varints import read_unsigned
 
 __all__ = ["codec_number", "compress", "decompress"]
 

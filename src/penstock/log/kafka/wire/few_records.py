@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.record_bytes import record_bytes
-from penstock.varints import INT_BYTES, read_signed, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
-from penstock.varints import read_unsigned, unsigned
+from penstock.base.varints import read_unsigned, unsigned
 
 __all__ = ["FrequentCodec", "codec_of"]
 

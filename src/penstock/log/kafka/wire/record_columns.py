@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.varints import INT_BYTES, read_unsigned
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.kafka.wire.batch_format import DamagedError
 from penstock.log.kafka.wire.record_headers import read_headers
 from penstock.log.kafka.wire.varint_columns import read_varints
-from penstock.varints import INT_BYTES, read_unsigned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

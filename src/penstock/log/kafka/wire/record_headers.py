@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.varints import read_signed, signed
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.kafka.wire.batch_format import DamagedError
-from penstock.varints import read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
+from penstock.base.user_code import load_module
 from penstock.errors import PenstockError, SqlFunctionError
 from penstock.sql.functions.user.user_functions import UserFunctions
-from penstock.user_code import load_module
 
 __all__ = ["ENTRY_POINTS", "load_functions"]
 

@@ -1,0 +1,3 @@
+"""What all packages stand on: times, names, texts, lines of the log, the terminal."""
+
+__all__: list[str] = []

@@ -1,0 +1,140 @@
+"""Jars by their Maven coordinates, such as the broker's, downloaded once by PySpark's Ivy and cached."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.base.jar_digests import check_jars
+from penstock.errors import EnvironmentProblemError
+
+__all__ = ["KAFKA_VERSION", "Coordinates", "broker_jars", "cache_directory", "fetch_jars", "java_command"]
+
+Coordinates = tuple[str, str, str]
+"""Group, artifact, version."""
+
+KAFKA_VERSION = "4.3.1"
+_COORDINATES = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),  # without it the broker writes no log at all
+)
+_PATIENCE_S = 600
+
+
+def cache_directory() -> Path:
+    """Return the directory of downloads: ``PENSTOCK_CACHE``, or ``penstock`` in the user's cache folder."""
+    own = os.environ.get("PENSTOCK_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def java_command() -> str:
+    """Return the path of the java command.
+
+    Raises:
+        EnvironmentProblemError: Java is not installed.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"JAVA_HOME is {home}, which has no working bin/java" if home else "there is no java on the PATH"
+        raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` explains how to install it.")
+    return found
+
+
+def broker_jars() -> Path:
+    """Return the folder of the broker's jars; downloads them (about 45 MB) if they are not cached.
+
+    Raises:
+        EnvironmentProblemError: They cannot be downloaded.
+    """
+    return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
+
+
+def fetch_jars(
+    name: str,
+    coordinates: Sequence[Coordinates],
+    *,
+    transitive: bool = True,
+    check: Callable[[Path], None] = check_jars,
+) -> Path:
+    """Return the folder ``name`` of the cache with these jars and their dependencies; downloads missing ones.
+
+    Args:
+        name: The name of the folder; it should contain the version, as an existing folder is never downloaded again.
+        coordinates: The jars.
+        transitive: Whether to include their dependencies.
+        check: Checks the jars of the folder, each time; by default against the pins in ``jars.sha256``.
+
+    Raises:
+        EnvironmentProblemError: They cannot be downloaded, or differ from the pins; checked each time, as files in a
+            cache can be changed later.
+    """
+    folder = cache_directory() / name
+    if folder.is_dir():
+        check(folder)
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two processes that start at once, one downloads and the other waits
+        if not folder.is_dir():
+            _fetch(folder, coordinates, transitive=transitive, check=check)
+    check(folder)
+    return folder
+
+
+def _fetch(
+    folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool, check: Callable[[Path], None]
+) -> None:
+    """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
+        wanted = Path(scratch) / "ivy.xml"
+        depth = f'transitive="{str(transitive).lower()}"'
+        dependencies = "".join(
+            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" {depth}/>'
+            for group, name, version in coordinates
+        )
+        wanted.write_text(
+            '<ivy-module version="2.0"><info organisation="penstock" module="jars"/>'
+            "<configurations><conf name='default'/></configurations>"
+            f"<dependencies>{dependencies}</dependencies></ivy-module>"
+        )
+        jars = Path(scratch) / "jars"
+        command = [
+            java_command(), "-jar", str(_ivy()), "-ivy", str(wanted), "-cache", str(Path(scratch) / "cache"),
+            "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle",
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired as error:
+            raise _not_fetched(folder, f"no end after {_PATIENCE_S} s") from error
+        if done.returncode or not all((jars / f"{name}-{version}.jar").exists() for _, name, version in coordinates):
+            errors = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
+            reason = "; ".join(errors[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
+            raise _not_fetched(folder, reason)
+        check(jars)
+        jars.rename(folder)
+
+
+def _not_fetched(folder: Path, reason: str) -> EnvironmentProblemError:
+    return EnvironmentProblemError(
+        f"the jars of {folder.name} could not be fetched: {reason}",
+        hint="They come from the machine's Maven repository: check the network, or copy the folder "
+        f"{folder} from a machine that has it.",
+    )
+
+
+def _ivy() -> Path:
+    spec = find_spec("pyspark")
+    places = spec.submodule_search_locations if spec else None
+    found = sorted(path for place in places or () for path in (Path(place) / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise EnvironmentProblemError("PySpark has no Ivy jar", hint="Install PySpark from PyPI: pip install pyspark")
+    return found[-1]

@@ -1,1 +1,0 @@
-../../../examples/access_log.py

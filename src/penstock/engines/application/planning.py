@@ -1,0 +1,128 @@
+"""The physical plan of an application over the existing topics, and the creation of topics that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.application.locations import Locations
+from penstock.engines.application.stored_plans import read_stored_plan
+from penstock.engines.dataframes.into_topic import dataframe_topic_partitions
+from penstock.errors import CoPartitionError, UnknownTopicError
+from penstock.log.ensure_topic import ensure_topic
+from penstock.log.url import kafka_servers
+from penstock.topology.plan.identity import plan_after
+from penstock.topology.plan.plan import PhysicalPlan
+from penstock.topology.plan.stored import StoredPlan
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
+    from penstock.topology.topology import Topology
+
+__all__ = ["create_missing", "create_sources", "plan_for", "sliced_reasons"]
+
+_log = own_logger(__name__)
+
+
+def plan_for(
+    topology: Topology, config: StreamsConfig, log: TopicLog, stored: StoredPlan | None = None
+) -> PhysicalPlan:
+    """Make the physical plan over the existing topics; raise UnknownTopicError or CoPartitionError.
+
+    Sub-topologies keep the ids, and internal topics the partition counts, that they have in the checkpoint.
+
+    Args:
+        topology: The topology.
+        config: The application's settings.
+        log: The application's log.
+        stored: The earlier plan to continue from; None: the one in the checkpoint.
+    """
+    known = dataframe_topic_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
+    stored = stored or read_stored_plan(Locations.of(config, log).checkpoint)
+    try:
+        return plan_after(stored, topology, config["application.id"], known)
+    except UnknownTopicError as error:
+        topic = error.facts.get("topic")
+        if topic is None:  # a pattern that matches nothing
+            raise
+        with suppress(UnknownTopicError):
+            log.topic(str(topic))  # a log that hides topics from some users raises an error that says so
+        raise UnknownTopicError(error.message, hint=_how_to_create(str(topic), config), **error.facts) from None
+
+
+def _how_to_create(topic: str, config: StreamsConfig) -> str:
+    url = str(config["bootstrap.servers"])
+    where = kafka_servers(url) or url.removeprefix("sqlite:///")
+    return (
+        f"Create it before the start: penstock topics create {topic} -b {quote(where)}; or set "
+        "penstock.source.partitions, and the start creates what is missing."
+    )
+
+
+def create_sources(topology: Topology, config: StreamsConfig, log: TopicLog) -> None:
+    """Create missing source topics if ``penstock.source.partitions`` is set."""
+    partitions = int(config["penstock.source.partitions"])
+    if partitions == 0:
+        return
+    fed = {source.topic for source in topology.dataframes.values()}  # made with settings of their own
+    existing = {topic.name for topic in log.topics()}
+    wanted = dict.fromkeys(topic for node in topology.sources if not node.internal for topic in node.topics)
+    for topic in wanted:
+        if topic not in existing and topic not in fed:
+            ensure_topic(log, topic, partitions)
+
+
+def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
+    """Return by sub-topology the reason why its records are processed one by one; None if whole batches are."""
+    from penstock.runtime.task import StreamTask, TaskPart
+    from penstock.state.memory import MemoryTaskState
+
+    reasons: dict[int, str | None] = {}
+    for sub in plan.subtopologies:
+        state = MemoryTaskState([topology.stores[name] for name in (*sub.stores, *sorted(topology.global_stores))])
+        task = StreamTask(topology, config, TaskPart(f"{sub.id}_0", plan.partitions, sub.nodes), state)
+        reasons[sub.id] = task.sliced_reason
+        task.close()
+    return reasons
+
+
+def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> bool:
+    """Create the missing topics that the application writes: sinks, the dead letter topic, topics of DataFrames.
+
+    Returns:
+        Whether any topic was created.
+
+    Raises:
+        CoPartitionError: An internal topic exists already, with another number of partitions than the topology says.
+    """
+    existing = {t.name: t.partitions for t in log.topics()}
+    _check_internal(topology, existing)
+    feeds = {
+        name: count for name, count in dataframe_topic_partitions(topology, config).items() if name not in existing
+    }
+    for topic, partitions in feeds.items():
+        settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
+        ensure_topic(log, topic, partitions, {"retention.ms": "-1", **settings})
+    wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
+    wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
+    known = {*existing, *feeds, *topology.internal_topics}
+    sinks = [t for t in dict.fromkeys(wanted) if t and t not in known]
+    for topic in sinks:
+        ensure_topic(log, topic, int(config["num.partitions"]))
+    return bool(feeds or sinks)
+
+
+def _check_internal(topology: Topology, existing: Mapping[str, int]) -> None:
+    for source in topology.dataframes.values():
+        there = existing.get(source.topic)
+        if source.partitions is not None and there is not None and there != source.partitions:
+            raise CoPartitionError(
+                f"the internal topic {source.topic!r} has {there} partitions, but the topology says "
+                f"{source.partitions}",
+                hint="Keep the number that it has, or call KafkaStreams.reset(), which deletes it, and start again.",
+                topic=source.topic,
+            )

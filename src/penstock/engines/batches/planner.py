@@ -1,0 +1,265 @@
+"""Planning of an application's batches on the driver: the new records in its topics, and how many come next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.base.clock import unix_ms
+from penstock.engines.application.identities import recreated_error, recreated_topics
+from penstock.engines.batches.batch_bytes import ByteLimit
+from penstock.engines.batches.batch_limits import Throttle
+from penstock.engines.batches.bins import cut_into_bins
+from penstock.engines.batches.planned_batch import PlannedBatch, note_planned
+from penstock.engines.offsets.group_resets import resets_since
+from penstock.engines.offsets.offsets import SourceOffset, batch_ends
+from penstock.engines.offsets.record_order import PartitionBacklog
+from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
+from penstock.engines.spark.spark_log import QUERY, newest_planned, sync_offsets
+from penstock.errors import UnknownTopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from penstock.engines.batches.bins import Bin
+    from penstock.engines.offsets.offsets import Offsets
+    from penstock.engines.spark.job import SparkJob
+    from penstock.log.base import Span, TopicLog, TopicPartition
+
+__all__ = ["Planner"]
+
+_WAIT_FOR_DATA_S = 0.4  # the log ends the wait; this is how long a stop of the query may have to wait
+_LOOK_S = 10.0
+_NONE = np.zeros(0, np.int64)
+
+
+class Planner:
+    """A planner of the batches of a started application, in a process beside the driver.
+
+    Args:
+        job: The application.
+        log: Its log.
+        clock: Returns the time in seconds.
+        sleep: Waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        job: SparkJob,
+        log: TopicLog,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._job = job
+        self._log = log
+        self._clock = clock
+        self._sleep = sleep
+        self._throttle = Throttle(job.reading, clock)
+        most_bytes = job.reading.max_bytes_per_batch
+        self._bytes = None if most_bytes is None else ByteLimit(most_bytes, log.record_sizes, clock)
+        self._target: Offsets | None = None
+        self._looked: float | None = None
+        self._ids: Mapping[str, str] | None = None
+        self._asked = 0.0
+        self._planned: SourceOffset | None = None
+        self._seen: dict[TopicPartition, int] = {}  # where the topics ended when the log was asked last
+        self._seen_at = 0.0
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the last known ends of the topics that tasks read; Spark asks for them each time."""
+        topics = set(self._job.plan.external_topics)
+        return {tp: end for tp, end in (self._seen or self._ends(topics)).items() if tp.topic in topics}
+
+    def stop_at_present_end(self) -> None:
+        """Plan nothing behind the present ends."""
+        self._target = self._ends(self._job.plan.all_topics)
+
+    def next_batch(self, before: SourceOffset, limit: int | None) -> SourceOffset | None:
+        """Plan the end of the next batch; return None as long as there is nothing to do.
+
+        Args:
+            before: The end of the batch before; without offsets there was none.
+            limit: The most records; None: all.
+
+        Raises:
+            OffsetOutOfRangeError: Retention removed unread records, or a topic was created again, and the settings
+                do not allow that.
+            UnknownTopicError: A topic no longer exists.
+        """
+        if self._job.reads_nothing:
+            return None
+        self._throttle.ended()
+        rest = self._throttle.rest_s()
+        if rest and self._target is None:
+            self._sleep(min(rest, _WAIT_FOR_DATA_S))
+            return None
+        if rest:
+            self._sleep(rest)
+        ends = self._present_ends(before)
+        ids = self._identities(before, ends)
+        recreated = recreated_topics(before.ids, ids)
+        if recreated and self._job.reading.loss_fails:
+            raise recreated_error(recreated, self._job.plan.application_id)
+        if recreated and self._target is not None:
+            ends = self._target = self._ends(self._job.plan.all_topics)
+        resets, moved = resets_since(self._job.group_resets, before.resets)
+        begin, starts, lost = self._begin(before, ends, moved, recreated)
+        tables = {tp: end for tp, end in ends.items() if tp.topic in self._job.plan.global_topics}
+        streams = {tp: end for tp, end in ends.items() if tp not in tables}
+        waiting = sum(end - begin[tp] for tp, end in streams.items())
+        tick = before.tick
+        if self._job.tick_ms and self._target is None:
+            tick = max(tick, unix_ms() // self._job.tick_ms)
+        settled = (
+            not starts and tables.items() <= before.ends.items() and tick == before.tick and ids == dict(before.ids)
+        )
+        if settled and (not waiting or (self._target is None and self._throttle.waits(waiting))):
+            return None
+        if limit is not None:
+            streams = self._admitted(begin, streams, self._throttle.most(limit))
+        self._throttle.planned(sum(end - begin[tp] for tp, end in streams.items()))
+        self._planned = SourceOffset(tables | streams, tick, starts, lost, resets, ids)
+        return self._planned
+
+    def _admitted(self, begin: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:
+        """Return the ends of a batch of at most so many records, and of no more bytes than the settings allow."""
+        of_partition = self._job.reading.max_records_per_partition
+
+        def admitted(most: int) -> dict[TopicPartition, int]:
+            return batch_ends(begin, ends, most, of_partition, self._backlogs)
+
+        found = admitted(most)
+        return found if self._bytes is None else self._bytes.admitted(begin, found, admitted)
+
+    def cut(self, before: SourceOffset, end: SourceOffset) -> list[Bin]:
+        """Divide a batch into bins, with the offsets that Spark has noted, perhaps before the last restart.
+
+        Spark's note is on the disk, and in the log too, when this returns.
+
+        Raises:
+            OffsetOutOfRangeError: A topic was created again since then, and the settings do not allow that.
+        """
+        noted = sync_offsets(f"{self._job.checkpoint}/{QUERY}")
+        if self._job.journal:  # in an object store the note lasts already; the copy on this machine has its number
+            noted = newest_planned(self._job.journal)
+        recreated: frozenset[str] = frozenset()
+        if end != self._planned:
+            read = {tp.topic for tp in end.ends}.intersection(self._job.plan.all_topics)
+            recreated = recreated_topics(end.ids, self._log.topic_ids(sorted(read)))
+        if recreated and self._job.reading.loss_fails:
+            raise recreated_error(recreated, self._job.plan.application_id)
+        if noted is not None:
+            note_planned(self._job, self._log, PlannedBatch(noted, before, end))
+        return cut_into_bins(self._job, before, end, recreated)
+
+    def _identities(self, before: SourceOffset, ends: Offsets) -> dict[str, str]:
+        """Fetch the ids of all topics, after their ends, so a topic that was created again meanwhile is noticed.
+
+        Without new records the last ids are used.
+        """
+        now = self._clock()
+        if self._ids is None or ends != before.ends or now - self._asked > _LOOK_S:
+            self._ids, self._asked = self._log.topic_ids(sorted({tp.topic for tp in ends})), now
+        return {**before.ids, **self._ids}
+
+    def _present_ends(self, before: SourceOffset) -> Offsets:
+        """Fetch the ends of all topics; without new records wait a little for some."""
+        if self._target is not None:
+            return self._target
+        return self._ends(self._job.plan.all_topics, before.ends)
+
+    def _ends(self, topics: Iterable[str], read: Offsets | None = None) -> dict[TopicPartition, int]:
+        """Fetch the ends of topics; if they are equal to ``read``, wait a little for more records.
+
+        Partitions that the plan does not know are left out: the driver plans anew when it sees them.
+        """
+        counts = self._job.plan.partitions
+
+        def planned(found: Offsets) -> dict[TopicPartition, int]:
+            return {tp: end for tp, end in found.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
+
+        wanted = list(topics)
+        found = self._seen
+        try:
+            if read is None or not found or planned(found) != read or self._clock() - self._seen_at > _LOOK_S:
+                found, self._seen_at = self._log.end_offsets(wanted), self._clock()
+            if found and planned(found) == read:
+                found = self._log.wait_for_data(found, self._wait_s())
+        except UnknownTopicError as error:
+            self._seen = {}
+            missing = error.facts.get("topic")
+            if missing in self._job.reading.patterned and missing in wanted:
+                return self._ends((topic for topic in wanted if topic != missing), read)
+            raise UnknownTopicError(
+                f"{error.message}: it was deleted while application {self._job.plan.application_id!r} reads it",
+                hint="Create it again, or take it out of the topology; then start again. Its records are gone.",
+                **error.facts,
+            ) from error
+        self._seen = planned(found)
+        return self._seen
+
+    def _wait_s(self) -> float:
+        """Return the time to wait for records: at most until the next tick of the clock."""
+        tick_ms = self._job.tick_ms
+        left_ms = tick_ms - time.time() * 1000 % tick_ms if tick_ms else 1000 * _WAIT_FOR_DATA_S
+        return min(_WAIT_FOR_DATA_S, left_ms / 1000)
+
+    def _begin(
+        self, before: SourceOffset, ends: Offsets, moved: Offsets, recreated: frozenset[str]
+    ) -> tuple[Offsets, Offsets, Offsets]:
+        """Find the start of the batch.
+
+        Returns:
+            The start positions; those of them that differ from the end of the batch before; and the numbers of lost
+            offsets.
+        """
+        reading = self._job.reading
+        at = {tp: offset for tp, offset in before.ends.items() if tp in ends and tp.topic not in recreated}
+        new = [tp for tp in ends if tp not in at or tp in moved]
+        is_behind = any(ends[tp] - offset > reading.max_records_per_partition for tp, offset in at.items())
+        is_due = self._looked is None or self._clock() - self._looked > _LOOK_S
+        if not (new or is_behind or is_due or any(ends[tp] < offset for tp, offset in at.items())):
+            return at, {}, {}
+        self._looked = self._clock()
+        first = self._log.beginning_offsets(sorted({tp.topic for tp in ends}))
+        bounds = {tp: (first.get(tp, 0), end) for tp, end in ends.items()}
+        tables = {tp: bounds[tp][0] for tp in new if tp.topic in self._job.plan.global_topics}  # never read in part
+        again = {tp: bounds[tp][0] for tp in new if tp.topic in recreated and tp not in tables and tp not in moved}
+        starts = tables | again
+        if len(new) > len(starts):
+            group = {**self._log.committed_offsets(self._job.plan.application_id), **moved}
+            known = {tp.topic for tp in at} if before.ends else set()
+            others = [tp for tp in new if tp not in starts]
+            added = [tp for tp in others if tp.topic in known]
+            starts |= added_positions(added, bounds, group)
+            first_read = [tp for tp in others if tp.topic not in known]
+            starts |= first_positions(reading, first_read, bounds, group, self._log)
+        kept = {tp: o for tp, o in at.items() if tp not in starts and tp.topic not in self._job.plan.global_topics}
+        lost = lost_offsets(kept, bounds)
+        for tp in lost:
+            cut_off = at[tp] > bounds[tp][1] and tp.topic in before.ids
+            if reading.loss_fails:
+                raise lost_records_error(tp, at[tp], *bounds[tp])
+            # What is left of a topic that was cut off has been read. An unknown topic may be a new one.
+            starts[tp] = bounds[tp][1] if cut_off else bounds[tp][0]
+        lost |= {tp: 0 for tp in before.ends if tp.topic in recreated and tp in ends}
+        return {**at, **starts}, starts, lost
+
+    def _backlogs(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, PartitionBacklog]:
+        found = self._log.stretches(spans)
+        return {tp: PartitionBacklog(span.start, found[tp], partial(self._times, tp)) for tp, span in spans.items()}
+
+    def _times(self, tp: TopicPartition, first: int, following: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        parts = self._log.read_range(tp.topic, tp.partition, first, following)
+        offsets, stamps = ([part.column(name).to_numpy() for part in parts] for name in ("offset", "timestamp"))
+        return (np.concatenate(offsets), np.concatenate(stamps)) if parts else (_NONE, _NONE)

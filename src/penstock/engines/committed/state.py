@@ -1,0 +1,260 @@
+"""The committed state of an application, read from its checkpoint.
+
+It needs neither the driver nor a worker: the newest batch is in Spark's commit log, the tasks are in the checkpoint's
+plan, and each task's state is a replica and segments.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.engines.committed.commits import Commit, CommitLog
+from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
+from penstock.engines.committed.tasks import AheadError, ReplicaFolders, TaskReader, TaskView
+from penstock.errors import InvalidStateError, StateError
+from penstock.query.placement import LagInfo
+from penstock.query.position import Position
+from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
+from penstock.state.documents import document_time_ms, read_document
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["CommittedState", "GlobalReader", "QueriedStores"]
+
+_PLAN = "plan.json"
+_TRIES = 3
+_PLAN_REFRESH_S = 1.0  # a restart may add stores, and topics may grow
+
+
+class GlobalReader(Protocol):
+    """A reader of global stores, which are in no segment."""
+
+    def reading(self, store: str, ends: Mapping[str, Mapping[int, int]]) -> AbstractContextManager[Any]:
+        """Open the typed view of a store whose topics have been read up to ``ends``."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueriedStores:
+    """The stores of an application for queries.
+
+    Attributes:
+        specs: The stores by name, with serdes.
+        global_names: The names of global stores.
+        global_reader: The reader of global stores; None: they cannot be read.
+    """
+
+    specs: Mapping[str, StoreSpec]
+    global_names: frozenset[str] = frozenset()
+    global_reader: GlobalReader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """A sub-topology of the plan."""
+
+    number: int
+    tasks: int
+    runs: int
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    is_direct: bool
+
+
+class CommittedState(QueryableStores):
+    """The `StateSource` of a checkpoint; thread-safe.
+
+    Args:
+        checkpoint: The application's checkpoint location.
+        application_id: The ``application.id``.
+        stores: Its stores.
+        replicas: The directories of replicas.
+        refresh_s: The longest age of the cached newest commit; see `CommitLog`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        application_id: str,
+        stores: QueriedStores,
+        replicas: ReplicaFolders,
+        *,
+        refresh_s: float | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.application_id = application_id
+        self.commits = CommitLog(checkpoint, refresh_s)
+        super().__init__(stores.specs)
+        self._replicas = replicas
+        self._global_stores = stores.global_names
+        self._globals = stores.global_reader
+        self._lock = threading.Lock()
+        self._plan: dict[str, _Tasks] = {}
+        self._plan_written: int | None = None
+        self._planned = float("-inf")
+        self._readers: dict[str, TaskReader] = {}
+        self._generation = 0
+        self._closed = False
+
+    def _info(self, name: str) -> StoreInfo | None:
+        if name in self._global_stores:
+            return StoreInfo(self._specs[name], 1, is_global=True)
+        sub = self._tasks().get(name)
+        return None if sub is None else StoreInfo(self._specs[name], sub.tasks, sub.topics, sub.is_direct)
+
+    def stale(self) -> CommittedState:
+        """Return this: all copies are read at the end of the newest batch."""
+        return self
+
+    def places(self, store: str, partition: int) -> None:
+        """Return None: replicas of micro-batches are caches, and any process reads the segments."""
+
+    def place(self) -> str:
+        """Return nothing, see `places`."""
+        return ""
+
+    def lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return by store and partition the number of batches; answers lack none of them."""
+        commit = self.commits.newest()
+        at = LagInfo(0, 0) if commit is None else LagInfo(commit.batch + 1, commit.batch + 1)
+        return {name: dict.fromkeys(range(info.partitions), at) for name, info in self.stores().items()}
+
+    @contextmanager
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:
+        """Open a store at the end of the newest committed batch."""
+        info = self.store(store)
+        wanted = sorted(range(info.partitions) if partitions is None else partitions)
+        if info.is_global:
+            with self._global_reading(store) as reading:
+                yield reading
+            return
+        commit, views = self._views(store, wanted)
+        try:
+            yield StoreSnapshot(
+                {number: typed_view(self._specs[store], view) for number, view in views.items()},
+                batch=-1 if commit is None else commit.batch,
+                committed_ms=0 if commit is None else commit.committed_ms,
+                position=Position() if commit is None else commit.position,
+                sources={number: view.source for number, view in views.items()},
+            )
+        finally:
+            for view in views.values():
+                view.close()
+
+    @contextmanager
+    def _global_reading(self, store: str) -> Iterator[StoreSnapshot]:
+        if self._globals is None:
+            raise StateError(
+                f"store {store!r} is global: it is in no segment, but read from its topics",
+                hint="Query it with its topology and log: in the application, or as MODULE:TOPOLOGY.",
+                store=store,
+            )
+        commit = self.commits.newest()
+        if commit is None:
+            yield StoreSnapshot({})
+            return
+        with self._globals.reading(store, commit.ends) as view:
+            yield StoreSnapshot(
+                {GLOBAL: view},
+                batch=commit.batch,
+                committed_ms=commit.committed_ms,
+                position=commit.position,
+                sources={GLOBAL: "own"},
+                is_shared=True,
+            )
+
+    def _views(self, store: str, partitions: list[int]) -> tuple[Commit | None, dict[int, TaskView]]:
+        """Open the partitions, all at the end of the same batch."""
+        stuck, before = 0, -1
+        while True:
+            commit = self.commits.newest(now=before >= 0)
+            self._check_generation()
+            if commit is None:
+                return None, {}
+            stuck, before = (0 if commit.batch > before else stuck + 1), commit.batch
+            sub = self._tasks().get(store)
+            if sub is None:
+                return None, {}
+            readers = {number: self._reader(sub, number) for number in partitions}
+            target = commit.batch * sub.runs + sub.runs - 1
+            with ExitStack() as opened:
+                views: dict[int, TaskView] = {}
+                try:
+                    for number, reader in readers.items():
+                        views[number] = reader.view(target, insist=stuck >= _TRIES)
+                        opened.callback(views[number].close)
+                except AheadError:  # a newer batch was committed, or a worker is in the second phase of a batch
+                    continue
+                opened.pop_all()
+                return commit, views
+
+    def _reader(self, sub: _Tasks, number: int) -> TaskReader:
+        task_id = f"{sub.number}_{number}"
+        with self._lock:
+            if self._closed:
+                raise InvalidStateError("these queries are closed", hint="Open them anew.")
+            found = self._readers.get(task_id)
+            if found is None:
+                found = self._readers[task_id] = TaskReader(
+                    self.checkpoint, self.application_id, task_id, sub.stores, self._replicas
+                )
+            return found
+
+    def _check_generation(self) -> None:
+        """Forget everything if the checkpoint was deleted and created again."""
+        with self._lock:
+            if self.commits.generation == self._generation:
+                return
+            self._generation = self.commits.generation
+            gone, self._readers, self._plan = list(self._readers.values()), {}, {}
+            self._plan_written = None
+        for reader in gone:
+            reader.close()
+
+    def _tasks(self) -> dict[str, _Tasks]:
+        """Return the sub-topology of each store, by the plan in the checkpoint."""
+        with self._lock:
+            if time.monotonic() - self._planned > _PLAN_REFRESH_S or not self._plan:
+                written = document_time_ms(self.checkpoint, _PLAN)
+                if written != self._plan_written:
+                    self._plan, self._plan_written = self._read_plan(), written
+                self._planned = time.monotonic()
+            return self._plan
+
+    def _read_plan(self) -> dict[str, _Tasks]:
+        text = read_document(self.checkpoint, _PLAN)
+        document = json.loads(text)["plan"] if text else {"subtopologies": {}}
+        if text and document["application"] != self.application_id:
+            raise StateError(
+                f"the checkpoint {self.checkpoint} is of application {document['application']!r}, "
+                f"not of {self.application_id!r}",
+                hint="Name that application's checkpoint, or this checkpoint's application.",
+                checkpoint=self.checkpoint,
+            )
+        found: dict[str, _Tasks] = {}
+        for number, sub in document["subtopologies"].items():
+            stores, topics = tuple(sub["stores"]), tuple(sub["topics"])
+            tasks = _Tasks(int(number), sub["tasks"], sub["runs"], stores, topics, not sub["internal_topics"])
+            found |= dict.fromkeys(stores, tasks)
+        return found
+
+    def close(self) -> None:
+        """Close all files; open snapshots keep theirs until they end."""
+        with self._lock:
+            self._closed = True
+            readers, self._readers = list(self._readers.values()), {}
+        for reader in readers:
+            reader.close()
+        if self._globals is not None:
+            self._globals.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # it was never closed; the interpreter may be ending
+            self.close()

@@ -1,0 +1,303 @@
+"""The committed state of one task, at a given batch.
+
+The base is a replica: one of a worker on this machine if there is one, read without blocking it; else one of this
+process, which follows the segments. Changes that the replica does not have yet are layers over it. A worker's replica
+is never far behind, so there is little to read and nothing to write; a replica of this process is updated only when it
+has many layers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.committed.overlay import Layer, LayeredMap
+from penstock.engines.committed.shared_replica import SharedReplica
+from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
+from penstock.state.replicas.lmdb_replica import Replica, replica_place
+from penstock.state.replicas.watched import WatchedReplica, watch_replicas
+from penstock.state.restores.documents import CatchUpSteps
+from penstock.state.restores.recovery import catch_up
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import Segment, SegmentName
+from penstock.state.segments.storage import SegmentStorage, open_storage
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import ReadableMap
+    from penstock.state.replicas.position import ReplicaPosition
+
+__all__ = ["AheadError", "ReplicaFolders", "TaskReader", "TaskView"]
+
+_log = own_logger(__name__)
+_MOST_LAYERS = 32
+_MOST_BYTES = 32 << 20
+_LISTED_GAP = 16  # from so many batches on, the storage is listed rather than asked for each segment
+_MAP_BYTES = 1 << 38  # address space only: LMDB could not resize the map while queries read it
+_LOOK_FOR_WORKERS_S = 2.0
+
+
+class AheadError(Exception):
+    """The replica is ahead of the requested batch; internal to this package."""
+
+
+@dataclass(slots=True)
+class TaskView:
+    """One task's stores at the end of a batch; close it.
+
+    Attributes:
+        below: The replica.
+        reader: The consistent view of the replica.
+        layers: The changes over it.
+        meta: The task's numbers.
+    """
+
+    below: SharedReplica
+    reader: Any
+    layers: tuple[Layer, ...]
+    meta: Mapping[str, int]
+
+    @property
+    def source(self) -> str:
+        """The owner of the replica: "worker" or "own"."""
+        return self.below.source
+
+    def map(self, store: str) -> ReadableMap:
+        """Return the rows of one store."""
+        rows = [found for layer in self.layers if (found := layer.rows(store)) is not None]
+        below: ReadableMap = self.reader.map(store)
+        return LayeredMap(below, rows) if rows else below
+
+    def close(self) -> None:
+        self.below.release(self.reader)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFolders:
+    """The directories of replicas.
+
+    Attributes:
+        own: For replicas of this process.
+        workers: Of this machine's workers; None: there are none.
+    """
+
+    own: str | Path
+    workers: str | Path | None = None
+
+
+class TaskReader:
+    """A reader of one task's state; thread-safe.
+
+    Args:
+        checkpoint: The location of the segments.
+        application_id: Segments of another application are refused.
+        task_id: The task.
+        stores: Its stores.
+        replicas: The directories of replicas.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        application_id: str,
+        task_id: str,
+        stores: tuple[str, ...],
+        replicas: ReplicaFolders,
+    ) -> None:
+        self._storage: SegmentStorage = open_storage(checkpoint, task_id)
+        self._application_id = application_id
+        self._task_id = task_id
+        self._stores = stores
+        of_task = (application_id, checkpoint, task_id)
+        self._workers = None if replicas.workers is None else replica_place(Path(replicas.workers), *of_task)
+        self._identity, self._own_directory = replica_place(Path(replicas.own), *of_task)
+        self._below: SharedReplica | None = None
+        self._layers: list[Layer] = []
+        self._seen = -1  # segments up to this batch are in the replica, in the layers, or were never written
+        self._looked = float("-inf")
+        self._lock = threading.RLock()
+
+    def view(self, target: int, *, insist: bool = False) -> TaskView:
+        """Open the state at the end of batch ``target``, which is committed.
+
+        Args:
+            target: A batch, as segments are numbered.
+            insist: Rebuild the state from the segments instead of raising AheadError.
+
+        Raises:
+            AheadError: The replica is ahead; try again with a newer batch.
+            StateError: Segments are lost or damaged.
+        """
+        with self._lock:
+            try:
+                found = self._try(target)
+            except AheadError:
+                if not insist:
+                    raise
+                self._looked = time.monotonic()  # not the worker's
+                self._retire()
+                found = None
+            if found is None:
+                self._rebase(target)
+                found = self._try(target)
+            if found is None:
+                raise MissingSegmentError(
+                    f"the segments of task {self._task_id} do not follow one another up to batch {target}",
+                    hint="Try again: segments may have been replaced by a snapshot just now. If that does not help, "
+                    "one is lost: restore it from a backup.",
+                    task=self._task_id,
+                    batch=target,
+                )
+            return found
+
+    def _try(self, target: int) -> TaskView | None:
+        """Open a view; None if the open replica and its layers do not reach the batch."""
+        below = self._below
+        if below is None:
+            return None
+        try:
+            if not below.replica.is_there():
+                raise FileNotFoundError
+            reader, position = below.reader()
+        except (lmdb.Error, OSError):
+            self._retire()
+            return None
+        try:
+            if position.batch > target:
+                raise AheadError  # noqa: TRY301 - the reader is closed below
+            layers = self._collect(position, target)
+        except BaseException:
+            below.release(reader)
+            raise
+        if layers is None:
+            below.release(reader)
+            return None
+        return TaskView(below, reader, layers, layers[-1].meta if layers else position.meta)
+
+    def _collect(self, position: ReplicaPosition, target: int) -> tuple[Layer, ...] | None:
+        """Return the layers up to ``target``; None if they are too many, or do not follow the replica."""
+        if self._seen < position.batch:
+            self._layers, self._seen = [], position.batch
+        layers = [layer for layer in self._layers if layer.batch > position.batch]
+        for batch in self._missing(target):
+            segment = self._read(SegmentName(batch, "delta"))
+            if segment is not None:
+                layers.append(Layer(segment))
+            if len(layers) > _MOST_LAYERS or sum(layer.size_bytes for layer in layers) > _MOST_BYTES:
+                return None
+        following = (position.head, position.checksum)
+        kept: list[Layer] = []
+        for layer in layers:
+            if layer.previous != following and kept and layer.previous == kept[-1].previous:
+                kept.pop()  # it came too late: its batch was committed as empty, and nothing builds on it
+            elif layer.previous != following:
+                return None
+            kept.append(layer)
+            following = (layer.batch, layer.checksum)
+        self._layers, self._seen = kept, max(target, self._seen)
+        return tuple(layer for layer in kept if layer.batch <= target)
+
+    def _missing(self, target: int) -> list[int]:
+        if target - self._seen <= _LISTED_GAP:
+            return list(range(self._seen + 1, target + 1))
+        names = self._storage.names()
+        return [name.batch for name in names if name.kind == "delta" and self._seen < name.batch <= target]
+
+    def _rebase(self, target: int) -> None:
+        """Switch to a replica that is nearer to ``target``: a worker's, or one of its own."""
+        self._layers, self._seen = [], -1
+        if self._watch(target):
+            return
+        if self._below is None or not isinstance(self._below.replica, Replica):
+            self._retire()
+            own = Replica(self._own_directory, self._identity, self._stores, map_bytes=_MAP_BYTES)
+            self._below = SharedReplica(own)
+        replica = self._below.replica
+        assert isinstance(replica, Replica)  # noqa: S101 - there is no worker's
+        try:
+            catch_up(replica, self._storage, target, self._read, CatchUpSteps())
+        except (MissingSegmentError, lmdb.Error) as error:
+            # A snapshot may have replaced segments between listing and reading them; or the replica is damaged.
+            _log.info("The query replica %s is rebuilt: %s", replica.directory, error)
+            replica.reset()
+            catch_up(replica, self._storage, target, self._read, CatchUpSteps())
+        if replica.position.batch < target:
+            replica.position = replace(replica.position, batch=target)  # empty batches
+
+    def _watch(self, target: int) -> bool:
+        """Switch to the worker's replica that is nearest to ``target``; False if none is near enough.
+
+        Raises:
+            AheadError: A worker is ahead: a newer batch must have been committed.
+        """
+        now = time.monotonic()
+        if self._workers is None or now - self._looked < _LOOK_FOR_WORKERS_S:
+            return False
+        self._looked = now
+        before, self._below = self._below, None
+        if before is not None and before.source == "worker":
+            before.retire()
+            before = None
+        best: tuple[int, WatchedReplica] | None = None
+        is_ahead = False
+        for replica in watch_replicas(self._workers[1], self._workers[0], self._stores):
+            reader = replica.reader()
+            batch = reader.position.batch
+            reader.close()
+            is_ahead = is_ahead or batch > target
+            if batch > target or (best is not None and best[0] >= batch):
+                replica.close()
+                continue
+            if best is not None:
+                best[1].close()
+            best = (batch, replica)
+        if best is not None:
+            self._below = SharedReplica(best[1])
+            found = None
+            try:
+                found = self._try(target)
+            except AheadError:
+                is_ahead = True
+            except StateError as error:
+                _log.debug("The replica of a worker is not usable: %s", error)
+            if found is not None:
+                found.close()
+                if before is not None:
+                    before.retire()
+                return True
+            self._retire()
+        self._below, self._layers, self._seen = before, [], -1
+        if is_ahead:
+            self._looked = float("-inf")
+            raise AheadError
+        return False
+
+    def _retire(self) -> None:
+        if self._below is not None:
+            self._below.retire()
+            self._below = None
+        self._layers, self._seen = [], -1
+
+    def close(self) -> None:
+        """Close the files after the last view is closed."""
+        with self._lock:
+            self._retire()
+
+    def _read(self, name: SegmentName) -> Segment | None:
+        segment = read_segment(self._storage, name)
+        if segment is None:
+            return None
+        if (segment.head.application_id, segment.head.task_id) != (self._application_id, self._task_id):
+            raise CheckpointMismatchError(
+                f"segment {segment.where} is of task {segment.head.task_id} of application "
+                f"{segment.head.application_id!r}, not of task {self._task_id} of {self._application_id!r}",
+                hint="Name the application that owns this checkpoint.",
+                segment=segment.where,
+            )
+        return segment

@@ -1,0 +1,230 @@
+"""Writing of a streaming DataFrame into a topic of its application, exactly once, by a query beside the application's.
+
+A batch of the DataFrame is one transaction of the log, together with its number in the ledger. Spark repeats a batch
+that it has not noted as done with the same number and the same rows; if the ledger has it, nothing is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.spark.commit_interval import commit_trigger
+from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
+from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark.spark_files import spark_location
+from penstock.engines.spark.spark_log import drop_damaged, noted_inputs, sync_offsets
+from penstock.errors import AppFailedError, PenstockError, TopologyError
+from penstock.serde.column import Column
+from penstock.serde.partitioner import partitions_for
+from penstock.state.checkpoint import own_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
+    from penstock.log.embedded.coordination import Lease
+    from penstock.topology.dataframe_source import DataFrameSource
+    from penstock.topology.topology import Topology
+
+__all__ = ["DataFrameQuery", "TopicWriter", "dataframe_topic_partitions", "dataframe_queries"]
+
+_log = own_logger(__name__)
+_LOOK_S = 2.0
+_NESTED = ("struct", "array", "map")
+
+
+class DataFrameQuery:
+    """The query that writes one DataFrame into its topic.
+
+    Args:
+        source: The DataFrame, its columns and its topic.
+        log: The application's log.
+        lease: The application's lease; an instance that lost it no longer writes.
+        checkpoint: The application's checkpoint location.
+        settings: Spark's settings for the copy of the user's session in which the query runs.
+    """
+
+    def __init__(
+        self,
+        source: DataFrameSource,
+        log: TopicLog,
+        lease: Lease,
+        checkpoint: str,
+        settings: Mapping[str, str],
+    ) -> None:
+        if source.frame is None:
+            raise TopologyError(
+                f"the topology has been pickled, and its DataFrame {source.name!r} was not pickled with it",
+                hint=f"Pass it again: KafkaStreams(topology, config, dataframes={{{source.name!r}: df}}).",
+            )
+        self._source = source
+        self._log = log
+        self._lease = lease
+        self._writer = TopicWriter(source, log, lease)
+        self._location = checkpoint
+        self._settings = settings
+        self._checkpoint = f"{checkpoint}/dataframes/{source.name}"
+        self._query: StreamingQuery | None = None
+        self._error: PenstockError | None = None
+
+    def start(self, interval_ms: int, *, until_latest: bool) -> None:
+        """Start the query; with ``until_latest`` return when all present rows of the DataFrame are in the topic."""
+        own_part(self._location, "dataframes")
+        session = clone_session(self._source.frame.sparkSession, self._settings)
+        rows = move_frame(session, self._source.frame.select(*_columns(self._source)))
+        writer = (
+            rows.writeStream.queryName(f"{self._lease.application}-{self._source.task}")
+            .option("checkpointLocation", spark_location(session, self._checkpoint))
+            .outputMode(self._source.output_mode)
+            .foreachBatch(keep_rdd_to_df(self._write))
+        )
+        trigger = commit_trigger(interval_ms, until_latest=until_latest)
+        drop_damaged(self._checkpoint)
+        with active_session(session):
+            self._query = writer.trigger(**trigger).start()
+        while until_latest and not self._wait(_LOOK_S):
+            pass
+
+    def check(self) -> None:
+        """Raise the error that ended the query, if any."""
+        if self._query is not None and not self._query.isActive:
+            self._wait(0.1)
+
+    def stop(self) -> None:
+        """Stop the query; a running batch is abandoned, which loses nothing."""
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except Exception as error:  # noqa: BLE001 - it is over either way
+                _log.debug("the query of DataFrame %s did not stop cleanly: %s", self._source.name, error)
+
+    def _wait(self, timeout_s: float) -> bool:
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        try:
+            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+        except Exception as error:
+            text = str(error).strip() or type(error).__name__
+            raise self._error or AppFailedError(
+                f"the query of DataFrame {self._source.name!r} failed: {text.splitlines()[0][:500]}",
+                hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
+                details=text,
+            ) from error
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        try:
+            with quiet_pyspark():
+                sync_offsets(self._checkpoint)
+                self._writer.write(frame.toArrow(), batch, noted_inputs(self._checkpoint, batch))
+        except PenstockError as error:  # Spark would pass on only its text
+            self._error = error
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWriter:
+    """A writer of Spark's batches of one DataFrame into its topic, each in one transaction.
+
+    Attributes:
+        source: The topic and its serdes.
+        log: The application's log.
+        lease: The application's lease.
+    """
+
+    source: DataFrameSource
+    log: TopicLog
+    lease: Lease
+
+    def write(self, rows: pa.Table, batch: int, inputs: str = "") -> None:
+        """Append the rows by time, unless the ledger says that the batch has been written.
+
+        Args:
+            rows: The rows of the batch, with the columns ``key``, ``value`` and ``timestamp`` (milliseconds).
+            batch: Spark's batch number.
+            inputs: A checksum of the input of the batch, for the ledger.
+
+        Raises:
+            CheckpointMismatchError: The ledger has a batch of this number with another input.
+        """
+        if rows.num_rows == 0:
+            return
+        source, log, application = self.source, self.log, self.lease.application
+        times = rows.column("timestamp").to_numpy()
+        order = np.argsort(times, kind="stable")  # rows of several files or partitions come one after the other
+        rows = rows.take(pa.array(order)).combine_chunks()
+        keys = _encoded(rows.column("key"), source.key_serde)
+        values = _encoded(rows.column("value"), source.value_serde)
+        records = pa.RecordBatch.from_arrays([pa.array(times[order]), keys, values], ["timestamp", "key", "value"])
+        targets = partitions_for(keys, log.partitions(source.topic), seed=batch)
+        with log.transaction(f"{application}-{source.task}", self.lease.epoch) as transaction:
+            for partition in np.unique(targets):
+                part = records.take(pa.array(np.flatnonzero(targets == partition)))
+                transaction.append(source.topic, int(partition), part)
+            transaction.put_ledger(application, source.task, batch, inputs)
+        for place, offset in log.committed_offsets(application).items():
+            if place.topic == source.topic and offset > 0:
+                log.delete_records(place.topic, place.partition, offset)  # as Kafka Streams purges repartition topics
+
+
+def _encoded(column: pa.ChunkedArray, serde: Any) -> pa.Array:
+    """Encode a column with a serde, unless it is binary already."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        return array.cast(pa.large_binary())
+    return serde.encode(Column.of_items(array.to_pylist())).cast(pa.large_binary())
+
+
+def _columns(source: DataFrameSource) -> list[SparkColumn]:
+    """Return the columns ``key``, ``value`` and ``timestamp`` (milliseconds) of the source's DataFrame."""
+    frame = source.frame
+    key = F.lit(None).cast("binary") if source.key is None else _plain(frame, source.key, source.key_serde)
+    names = frame.columns if source.value is None else source.value
+    value = F.struct(*(_column(n) for n in names)) if isinstance(names, list | tuple) else names
+    now = F.unix_millis(F.current_timestamp())
+    if source.timestamp is None:
+        time = now
+    else:
+        time = _column(source.timestamp)
+        if frame.select(time).schema.fields[0].dataType.typeName() != "long":
+            time = F.unix_millis(time.cast("timestamp"))
+        time = F.coalesce(time, now)
+    return [key.alias("key"), _plain(frame, value, source.value_serde).alias("value"), time.alias("timestamp")]
+
+
+def _column(column: Any) -> SparkColumn:
+    return F.col(column) if isinstance(column, str) else column
+
+
+def _plain(frame: DataFrame, column: Any, serde: Any) -> SparkColumn:
+    """Return a column, as JSON bytes if it is nested and its serde is JSON: Spark converts it in parallel."""
+    found = _column(column)
+    nested = frame.select(found).schema.fields[0].dataType.typeName() in _NESTED
+    if nested and getattr(serde, "name", "").startswith("json"):
+        return F.to_json(found, {"ignoreNullFields": "false"}).cast("binary")
+    return found
+
+
+def dataframe_queries(
+    topology: Topology, log: TopicLog, lease: Lease, checkpoint: str, settings: Mapping[str, str]
+) -> list[DataFrameQuery]:
+    """Make the queries of all DataFrames of a topology; the arguments are those of `DataFrameQuery`.
+
+    Raises:
+        TopologyError: A DataFrame is missing, as the topology was pickled.
+    """
+    return [DataFrameQuery(source, log, lease, checkpoint, settings) for source in topology.dataframes.values()]
+
+
+def dataframe_topic_partitions(topology: Topology, config: StreamsConfig) -> dict[str, int]:
+    """Return the partition counts with which the topics of DataFrames are created."""
+    usual = int(config["num.partitions"])
+    return {source.topic: source.partitions or usual for source in topology.dataframes.values()}

@@ -1,0 +1,81 @@
+"""Offsets of the group that others have set: `penstock groups reset`, or any tool of Kafka.
+
+An application continues at the offsets in Spark's checkpoint. The offsets that it commits for its group carry a mark,
+so offsets without the mark were set by others while it was stopped. If its changelogs were written to as well, another
+program has gone on with the application, which `takeovers` handles. Otherwise the offsets are noted in the checkpoint
+as a numbered reset and then marked; the first batch that is planned afterwards starts there, and notes the number in
+Spark's own offset log. So a reset is applied exactly once, whatever crashes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.offsets.offsets import SourceOffset
+from penstock.log.base import TopicPartition
+from penstock.state.documents import read_document, write_document
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = ["MARK", "GroupReset", "noted_resets", "resets_since", "take_up_group_resets"]
+
+MARK = "penstock"  # the beginning of the metadata of offsets that an application commits
+_NAME = "moves.json"
+_log = own_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReset:
+    """New positions of some partitions, numbered from 1."""
+
+    number: int
+    offsets: dict[TopicPartition, int]
+
+
+def take_up_group_resets(
+    checkpoint: str, log: TopicLog, application: str, topics: Iterable[str]
+) -> tuple[GroupReset, ...]:
+    """Note offsets that others have set for the group, and return all resets of the checkpoint.
+
+    The lease must be held.
+    """
+    resets = noted_resets(checkpoint)
+    wanted = set(topics)
+    found = {
+        place: each.offset
+        for place, each in log.group_offsets(application).items()
+        if place.topic in wanted and not each.metadata.startswith(MARK)
+    }
+    if not found:
+        return tuple(resets)
+    resets.append(GroupReset(len(resets) + 1, found))
+    write_document(checkpoint, _NAME, json.dumps([SourceOffset(each.offsets).to_json() for each in resets]))
+    log.commit_offsets(application, found, f"{MARK} move {len(resets)}")
+    places = ", ".join(f"{place.topic}-{place.partition} at {offset}" for place, offset in sorted(found.items()))
+    _log.warning("%s continues where its group's offsets were set: %s; its state is as it was", application, places)
+    return tuple(resets)
+
+
+def noted_resets(checkpoint: str) -> list[GroupReset]:
+    """Return the resets that a checkpoint has noted."""
+    stored = json.loads(read_document(checkpoint, _NAME) or "[]")
+    return [GroupReset(number, dict(SourceOffset.of(each).ends)) for number, each in enumerate(stored, start=1)]
+
+
+def resets_since(resets: Sequence[GroupReset], applied: int) -> tuple[int, dict[TopicPartition, int]]:
+    """Return the number of the last reset, and the positions of those after number ``applied``.
+
+    >>> place = TopicPartition("orders", 0)
+    >>> resets_since([GroupReset(1, {place: 5}), GroupReset(2, {place: 3})], 1) == (2, {place: 3})
+    True
+    """
+    starts: dict[TopicPartition, int] = {}
+    for reset in resets:
+        if reset.number > applied:
+            starts |= reset.offsets
+    return max([applied, *(reset.number for reset in resets)]), starts

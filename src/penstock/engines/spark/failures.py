@@ -1,0 +1,117 @@
+"""Errors on their way from a worker through Spark to the user, and the meaning of Spark's own errors."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from penstock.engines.spark.signed_errors import seal_error, unseal_error
+from penstock.errors import AppFailedError, PenstockError, StateError
+
+__all__ = [
+    "WorkerError",
+    "is_cancelled",
+    "is_lost_process",
+    "sealed_error_in",
+    "spark_error_reason",
+    "spark_error_text",
+    "spark_is_gone",
+    "to_worker_error",
+]
+
+_QUOTED = 2000  # characters of the message beside the sealed error, for readers of Spark's own log
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
+_CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
+_UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
+_CANCELLED = re.compile(r"cancel|\A[^\n]*\n: java\.lang\.InterruptedException")  # of the driver, not of an executor
+_ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
+# Spark's words for the loss of one of its processes, or of what that process had made.
+_LOST_PROCESS = re.compile(
+    r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|indeterminate output"
+    r"|Failed to get broadcast|Could not find CoarseGrainedScheduler|Lost task .* executor"
+    r"|Python worker (?:failed to connect back|exited unexpectedly)|PYTHON_RUNNER_(?:INITIALIZATION|COMMUNICATION)"
+    r"|java\.io\.EOFException|java\.nio\.channels\.\w*Close\w*Exception|java\.net\.Socket(?:Timeout)?Exception"
+    r"|Connection reset|Broken pipe"
+)
+
+
+class WorkerError(Exception):
+    """An exception with a sealed PenstockError in its text, as Spark passes on only the text."""
+
+
+def to_worker_error(error: Exception, key: bytes) -> WorkerError:
+    """Make the exception that a worker raises so that the driver can raise ``error``.
+
+    Args:
+        error: Any exception; one that is no PenstockError becomes an AppFailedError.
+        key: The job's ``error_key``.
+    """
+    if not isinstance(error, PenstockError):
+        text = "".join(traceback.format_exception_only(error)).strip()
+        where = traceback.extract_tb(error.__traceback__)
+        last = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
+        error = AppFailedError(f"a worker failed: {text}{last}", traceback="".join(traceback.format_exception(error)))
+    return WorkerError(f"{error.message[:_QUOTED]} {seal_error(error, key)}")
+
+
+def is_cancelled(error: PenstockError) -> bool:
+    """Return whether a Spark job was cancelled, as when somebody stops its query."""
+    return _CANCELLED.search(str(error.facts.get("details", ""))) is not None
+
+
+def is_lost_process(text: str) -> bool:
+    """Return whether a query ended because an executor or a worker was lost, so that another start may succeed.
+
+    Only for errors without a sealed PenstockError in them.
+    """
+    return _LOST_PROCESS.search(text) is not None
+
+
+def spark_error_text(error: Exception) -> str:
+    """Return Spark's whole text of an error: the message and the stack trace, which names causes without a message."""
+    message = str(error).strip() or type(error).__name__
+    return f"{message}\n{getattr(error, '_stackTrace', '') or ''}".strip()
+
+
+def spark_error_reason(text: str) -> str:
+    r"""Return the line of a Spark exception's text that says most: the reason for an aborted job, else the first line.
+
+    Example:
+        >>> spark_error_reason("ended with exception:  SQLSTATE: XXKST\nCaused by: java.io.EOFException\n\tat g")
+        'ended with exception:  SQLSTATE: XXKST: java.io.EOFException'
+        >>> spark_error_reason("An error occurred while calling o42.load.\n: java.io.IOException: No such host\n\tat g")
+        'java.io.IOException: No such host'
+    """
+    text = _CALLED.sub("", text)
+    found = _ABORTED.search(text)
+    if found is not None:
+        return found.group(0)
+    first, causes = text.splitlines()[0], _CAUSE.findall(text)
+    return f"{first}: {causes[-1]}" if causes and _UNNAMED.search(first) else first
+
+
+def sealed_error_in(text: str, key: bytes) -> PenstockError | None:
+    """Find the PenstockError in the text of a Spark exception; None if the error is Spark's own.
+
+    Args:
+        text: Spark's text, with all that it quotes.
+        key: The job's ``error_key``; nothing else in the text is taken for an error of ours.
+    """
+    found = unseal_error(text, key)
+    if found is None and _DISK_FULL.search(text) is not None:
+        return StateError(
+            "Spark could not write: no space is left on the disk of its checkpoint or of its temporary files",
+            hint="Free space there (penstock.checkpoint.location, state.dir, spark.local.dir) and start again; nothing "
+            "of the batch is lost.",
+            details=text,
+        )
+    return found
+
+
+def spark_is_gone(error: Exception) -> AppFailedError:
+    """Make the error of an application whose Spark does not respond any more."""
+    return AppFailedError(
+        f"Spark does not respond any more: {type(error).__name__}: {error}",
+        hint="Was its JVM killed, or out of memory? Start the application again: it continues where it stopped.",
+    )

@@ -1,0 +1,203 @@
+"""Making of an application's Spark session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.base.log_lines import environment, own_logger, writes_json
+from penstock.engines.spark.gateway import call_in_thread, launch_jvm
+from penstock.engines.spark.java_archive import archive_options
+from penstock.engines.spark.masters import is_one_process, with_retries
+from penstock.engines.spark.own_session import clone_session
+from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.spark.secrets import REDACTED, secrets_off_command_line
+from penstock.engines.spark.submitted import overruled_settings, submitted_settings
+from penstock.engines.spark.worker_process import ENVIRONMENT
+from penstock.engines.spark.worker_python import workers_with_this_python
+from penstock.errors import EnvironmentProblemError
+
+__all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for"]
+
+_log = own_logger(__name__)
+_MINIMUM_JAVA = 17
+_STREAMING: Mapping[str, str] = {
+    # A micro-batch has a few tiny shuffles of known width: planning them anew each time only costs.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    # 4.2 writes a checksum file beside each of its offset and commit files (110 ms a batch in place of 30). Given up is
+    # only that a bit flipped inside such a small JSON file is found by its checksum rather than by its parser.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # 4.2 compares checksums of shuffle rows. If those of a map task that runs again differ when part of the last stage
+    # is done, it ends the job and with it the query, so a lost executor would end the application. The rows that matter
+    # are the same in each attempt, as they come from a published segment; but reports contain times.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.streaming.stopTimeout": "20s",
+}
+# A JVM that only plans runs little code often. Its optimizing compiler would take some 7 s of CPU until the first
+# record and half of the JVM's CPU of each batch, away from the Python workers that do the work.
+_NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
+_SMALL_COLLECTOR = "-XX:+UseSerialGC"
+_JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
+_RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in use
+# All of Spark runs in one process: no other machine connects to it.
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of what it computes
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+# Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
+_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def session_for(
+    settings: Mapping[str, Any],
+    application_id: str,
+    checkpoint: str,
+    *,
+    session: SparkSession | None = None,
+    rows_in_jvm: bool = False,
+) -> tuple[SparkSession, bool]:
+    """Return a session with the application's settings, and whether its Spark is new.
+
+    It is a copy of the running session if there is one, else a new session.
+
+    Args:
+        settings: Names with their ``spark.`` prefix. They win over those of spark-submit and spark-defaults.conf, and
+            these over the defaults here, of which ``spark.master`` is ``local[*]``.
+        application_id: The name that Spark shows.
+        checkpoint: The checkpoint location; for a local one Spark uses its faster file manager.
+        session: The user's own session, which stays unchanged; None: the active one of this thread.
+        rows_in_jvm: Whether a new session's JVM handles records: those of DataFrames.
+            Otherwise it only plans, and gets settings that cost less CPU.
+    """
+    fast, submitted = _streaming(checkpoint), submitted_settings()
+    fast = {name: value for name, value in fast.items() if name not in submitted}
+    wanted = {name: str(value) for name, value in settings.items()}
+    if overruled := overruled_settings(wanted, submitted):
+        _log.warning("%s", overruled)
+    with quiet_pyspark():
+        session = session or running_session()
+        if session is not None:
+            return clone_session(session, {**fast, **wanted}), False
+        check_java()
+        java = _java_options({**submitted, **wanted}, rows_in_jvm=rows_in_jvm)
+        session = _new_session(fast, {**submitted, **wanted}, application_id, java)
+        _activate(session)
+    return session, True
+
+
+def dataframe_query_settings(settings: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
+    """Return the settings for the copy of a user's session in which the query of their DataFrame runs.
+
+    Args:
+        settings: Names with their ``spark.`` prefix.
+        checkpoint: The checkpoint location of the query.
+    """
+    ours = {name: value for name, value in _streaming(checkpoint).items() if name.startswith(_OF_STREAMING)}
+    submitted = submitted_settings()
+    ours = {name: value for name, value in ours.items() if name not in submitted}
+    return {**ours, **{name: str(value) for name, value in settings.items()}}
+
+
+def _streaming(checkpoint: str) -> dict[str, str]:
+    is_local = "://" not in checkpoint or checkpoint.startswith("file:")
+    return {**_STREAMING, **({_FILE_MANAGER: _LOCAL_FILES} if is_local else {})}
+
+
+def running_session() -> SparkSession | None:
+    """Return the active session of this thread; None if there is none."""
+    return SparkSession.getActiveSession()
+
+
+def _activate(session: SparkSession) -> None:
+    virtual_machine: Any = session._jvm  # noqa: SLF001 - as PySpark itself does it; there is no public way
+    virtual_machine.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
+def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
+    """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
+    given = wanted.get("spark.driver.extraJavaOptions", "")
+    options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
+    if writes_json():
+        options.append(_JSON_APPENDER)
+    if not rows_in_jvm:
+        options.append(_NO_OPTIMIZING_COMPILER)
+        if "GC" not in given:  # Java refuses two collectors
+            options.append(_SMALL_COLLECTOR)
+    if _RECORDING not in given:
+        options += archive_options()
+    return " ".join([*options, given]).strip()
+
+
+def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str) -> SparkSession:
+    settings = {
+        "spark.master": "local[*]",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": REDACTED,
+        # Over TCP, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch.
+        "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+        **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
+        **fast,
+        **wanted,
+        "spark.driver.extraJavaOptions": java,
+    }
+    master, failures = str(settings["spark.master"]), str(settings.get("spark.task.maxFailures", ""))
+    is_local = is_one_process(master)
+    if is_local:
+        settings = {**_LOOPBACK, **settings}
+        if failures.isdecimal():
+            settings["spark.master"] = with_retries(master, int(failures))
+    elif str(settings["spark.master"]).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers in this very environment
+    builder = SparkSession.builder.appName(application_id)
+    try:
+        with secrets_off_command_line(settings) as arguments:
+            for name, value in arguments.items():
+                builder = builder.config(name, value)
+
+            def make() -> SparkSession:
+                with workers_with_this_python() if is_local else nullcontext():
+                    launch_jvm(arguments)
+                    return builder.getOrCreate()
+
+            return call_in_thread(make)
+    except Exception as error:
+        text = str(error)
+        if "BindException" in text or "could not bind" in text.lower():
+            raise EnvironmentProblemError(
+                f"Spark could not open a port: {text.splitlines()[0]}",
+                hint="Another process has it. Set spark.ui.port or spark.driver.port to a free one, or leave them out.",
+            ) from error
+        raise EnvironmentProblemError(
+            f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
+            hint="`penstock doctor` shows what is missing.",
+        ) from error
+
+
+def check_java() -> None:
+    """Raise EnvironmentProblemError unless there is a Java that can run Spark."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = "Install Java 17 or later (a JDK or JRE; on Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME."
+    if java is None or not Path(java).exists():
+        raise EnvironmentProblemError(
+            f"Spark needs Java, which was not found{f' in {home}' if home else ''}", hint=remedy
+        )
+    run = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
+    version = run.stderr.partition('version "')[2].partition('"')[0]
+    major = version.removeprefix("1.").split(".", 1)[0]
+    if major.isdecimal() and int(major) < _MINIMUM_JAVA:
+        raise EnvironmentProblemError(f"Spark needs Java 17 or later; {java} is Java {version}", hint=remedy)

@@ -1,0 +1,113 @@
+"""The thread of an application that starts its run, watches it, and ends it."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.base.log_lines import Work
+from penstock.engines.application_states import State
+from penstock.engines.spark.failures import spark_is_gone
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.engines.extensions import ApplicationExtensions
+    from penstock.engines.http_port import HttpPort
+    from penstock.engines.lifecycle import Lifecycle
+    from penstock.engines.running import Run
+
+__all__ = ["Supervisor"]
+
+_LOOK_S = 0.1
+
+
+class Supervisor:
+    """The supervision of one run of an application.
+
+    A thread looks every tenth of a second whether the run has ended or is to end, has lost a process, or needs another
+    plan, and changes the application's state accordingly.
+
+    Args:
+        lifecycle: The application's state.
+        run: The run.
+        port: The application's HTTP port, which is open while the run is.
+        extensions: Its extensions, likewise.
+
+    Attributes:
+        run: The run.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, run: Run, port: HttpPort, extensions: ApplicationExtensions) -> None:
+        self._lifecycle, self.run = lifecycle, run
+        self._port, self._extensions = port, extensions
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Work, *, until_latest: bool) -> None:
+        """Launch the run, begin the extensions, open the port, and watch the run in a thread.
+
+        Raises:
+            PenstockError: A check has failed; everything has been released, and the state is ERROR.
+        """
+        try:
+            work.run(partial(self.run.launch, until_latest=until_latest))
+            self._extensions.started(self.run)
+            self._port.open()
+        except BaseException as error:
+            self._lifecycle.error = error if isinstance(error, PenstockError) else None
+            self._close_port()
+            self.run.release()
+            self._lifecycle.become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
+            raise
+        watch: Callable[[], None] = self._watch
+        self._thread = threading.Thread(target=work.run, args=(watch,), name="penstock-watcher", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        lifecycle, run = self._lifecycle, self.run
+        try:
+            while not self._has_ended():
+                if lifecycle.stop.is_set() or self._extensions.is_stop_requested():
+                    lifecycle.stop.set()
+                    run.stop()
+                elif (plan := run.new_plan()) is not None:
+                    lifecycle.become(State.REBALANCING)
+                    run.rebalance(plan)
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
+            if not lifecycle.stop.is_set():
+                self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
+                return
+        if lifecycle.state is State.REBALANCING and not lifecycle.stop.is_set():
+            lifecycle.become(State.RUNNING)  # the query has ended by itself: its tasks have run
+        lifecycle.become(State.PENDING_SHUTDOWN)
+        self._close_port()
+        run.release(commit=True)
+        lifecycle.become(State.NOT_RUNNING)
+
+    def _has_ended(self) -> bool:
+        """Watch the run for a while, and return whether it has ended. A query that lost its processes is restarted."""
+        lifecycle, run = self._lifecycle, self.run
+        try:
+            has_ended = run.wait(_LOOK_S)
+        except PenstockError as error:
+            if lifecycle.stop.is_set() or not run.may_recover(error):
+                raise
+            lifecycle.become(State.REBALANCING)
+            run.recover()
+            return False
+        if lifecycle.state is State.REBALANCING and not has_ended and run.has_running_tasks():
+            lifecycle.become(State.RUNNING)
+        return has_ended
+
+    def _fail(self, error: PenstockError) -> None:
+        self._extensions.failed(error)
+        self._lifecycle.fail(error)
+        self._close_port()
+        self.run.release()
+        self._lifecycle.become(State.ERROR)
+
+    def _close_port(self) -> None:
+        self._port.close()
+        self._extensions.close()

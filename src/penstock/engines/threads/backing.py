@@ -1,0 +1,133 @@
+"""The rows of a task's replica: in LMDB, or in memory with the same interface."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.state.memory import MemoryMap
+from penstock.state.replicas.folders import global_place
+from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.position import ReplicaPosition
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.state.overlay import ReadableMap
+    from penstock.topology.plan.plan import TaskId
+
+__all__ = [
+    "Backing",
+    "MemoryBacking",
+    "Pieces",
+    "Reader",
+    "continuous_place",
+    "continuous_replicas",
+    "global_folder",
+    "open_backing",
+]
+
+_FOLDER = re.compile(r"continuous-(\d+_\d+)-[0-9a-f]{12}")
+Pieces = Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]]
+
+
+class Reader(Protocol):
+    """One consistent view of all stores."""
+
+    def map(self, store: str) -> ReadableMap: ...
+    def close(self) -> None: ...
+
+
+class Backing(Protocol):
+    """Committed rows with the position that they stand for, see `penstock.state.replicas.lmdb_replica.Replica`."""
+
+    position: ReplicaPosition
+
+    def apply(
+        self, stores: Sequence[str], changes: Pieces, position: ReplicaPosition, *, fresh: bool = False
+    ) -> None: ...
+    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None: ...
+    def reset(self) -> None: ...
+    def give_back(self) -> bool: ...
+    def reader(self) -> Reader: ...
+    def close(self) -> None: ...
+
+
+class MemoryBacking:
+    """Rows in memory, without a file."""
+
+    def __init__(self, stores: Iterable[str]) -> None:
+        self._maps = {store: MemoryMap() for store in stores}
+        self.position = ReplicaPosition()
+
+    def apply(
+        self,
+        stores: Sequence[str],
+        changes: Pieces,
+        position: ReplicaPosition,
+        *,
+        fresh: bool = False,  # noqa: ARG002 - of no use here
+    ) -> None:
+        for store in stores:
+            for keys, values in changes(store):
+                self._maps[store].put_many(keys, values)
+        self.position = position
+
+    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
+        for store in stores:
+            self._maps[store] = MemoryMap()
+        self.position = position
+
+    def reset(self) -> None:
+        self.clear(list(self._maps), ReplicaPosition())
+
+    def give_back(self) -> bool:
+        """Return False: there is nothing to give back."""
+        return False
+
+    def reader(self) -> MemoryBacking:
+        return self
+
+    def map(self, store: str) -> MemoryMap:
+        return self._maps[store]
+
+    def close(self) -> None:
+        """Do nothing: as a reader it holds nothing."""
+
+
+def open_backing(app: ThreadApp, task: TaskId) -> Backing:
+    """Open the replica of a task; in memory if the application has no folder of replicas, or the task no state."""
+    sub = app.subtopology(task)
+    if app.replica_root is None or not sub.keeps_state:
+        return MemoryBacking(sub.stores)
+    identity, place = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
+    return Replica(place, identity, sub.stores)
+
+
+def continuous_place(root: str | Path, application_id: str, identity: str, task_id: str) -> tuple[str, Path]:
+    """Return the identity of a stream thread's replica, and the directory of its slots on this machine.
+
+    Neither is that of a replica of micro-batches, so the two are never taken for each other.
+
+    >>> continuous_place("r", "app", "log", "0_1")[1].name
+    'continuous-0_1-ef20002752ee'
+    """
+    full = f"continuous {application_id} {identity} {task_id}"
+    place = hashlib.blake2b(full.encode(), digest_size=6).hexdigest()
+    return full, Path(root) / f"continuous-{task_id}-{place}"
+
+
+def global_folder(root: str | Path, application_id: str, identity: str) -> Path:
+    """Return the folder of this machine's copy of an application's global stores for stream threads."""
+    return global_place(root, f"continuous {application_id} {identity}")
+
+
+def continuous_replicas(root: Path, application_id: str, identity: str) -> Iterator[Path]:
+    """Yield the replicas of an application's stream threads among the folders of a directory."""
+    shared = global_folder(root, application_id, identity)
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        found = _FOLDER.fullmatch(folder.name)
+        if folder == shared or (found and continuous_place(root, application_id, identity, found[1])[1] == folder):
+            yield folder

@@ -1,0 +1,91 @@
+"""Reading up to given offsets: for runs that end at the records that exist at their start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.log.base import Fetched, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.thread import ThreadLog
+    from penstock.log.thread_clients import Fetcher
+
+__all__ = ["BoundedFetcher", "BoundedLog"]
+
+
+class BoundedLog:
+    """A log whose fetchers stop at given offsets; in all else it is that log.
+
+    Args:
+        log: The log.
+        bounds: The offsets behind the last records to read; other partitions have no bound.
+    """
+
+    def __init__(self, log: ThreadLog, bounds: Mapping[TopicPartition, int]) -> None:
+        self._log = log
+        self._bounds = bounds
+
+    def fetcher(self, application: str = "") -> Fetcher:
+        """Make a fetcher that stops at the bounds."""
+        return BoundedFetcher(self._log.fetcher(application), self._bounds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class BoundedFetcher:
+    """A fetcher that returns no records from given offsets on, see `penstock.log.thread_clients.Fetcher`.
+
+    Args:
+        fetcher: The fetcher that reads.
+        bounds: The offsets behind the last records to read.
+    """
+
+    def __init__(self, fetcher: Fetcher, bounds: Mapping[TopicPartition, int]) -> None:
+        self._fetcher = fetcher
+        self._bounds = bounds
+        self._done: set[TopicPartition] = set()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._fetcher.assign(positions)
+        self._done = {place for place, at in positions.items() if at >= self._bounds.get(place, at + 1)}
+        self._fetcher.pause(self._done)
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        self._fetcher.pause(places)
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        self._fetcher.resume([place for place in places if place not in self._done])
+
+    def poll(self, timeout_s: float) -> dict[TopicPartition, Fetched]:
+        found: dict[TopicPartition, Fetched] = {}
+        for place, fetched in self._fetcher.poll(timeout_s).items():
+            bound = self._bounds.get(place)
+            if place in self._done:
+                continue
+            found[place] = fetched
+            if bound is not None and fetched.next_offset >= bound:
+                found[place] = Fetched(_before(fetched, bound), bound)
+                self._done.add(place)
+                self._fetcher.pause([place])
+        return found
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        known = {place: min(end, self._bounds.get(place, end)) for place, end in self._fetcher.ends().items()}
+        # Those that are done may never have been fetched, and the task would wait to learn of their lag.
+        return {**known, **{place: self._bounds[place] for place in self._done}}
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _before(fetched: Fetched, bound: int) -> Any:
+    offsets = fetched.records.column("offset").to_numpy()
+    return fetched.records.slice(0, int(offsets.searchsorted(bound)))

@@ -1,0 +1,43 @@
+"""Checks of an epoch that the driver makes: of Spark before it begins, of its topics while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engines.application.identities import recreated_error, recreated_topics
+from penstock.engines.spark.masters import is_one_process
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.log.base import TopicLog
+
+__all__ = ["control_addresses", "refuse_speculation", "require_same_topics"]
+
+
+def control_addresses(session: SparkSession) -> tuple[str, str]:
+    """Return the driver's host for threads, and the address to listen on."""
+    settings = session.sparkContext.getConf()
+    if is_one_process(settings.get("spark.master") or ""):
+        return "127.0.0.1", "127.0.0.1"
+    host = settings.get("spark.driver.host") or "127.0.0.1"
+    return host, settings.get("spark.driver.bindAddress") or host
+
+
+def refuse_speculation(session: SparkSession) -> None:
+    """Raise ConfigError if Spark runs slow tasks twice: each second attempt would fence the first."""
+    if str(session.sparkContext.getConf().get("spark.speculation", "false")).lower() == "true":
+        raise ConfigError(
+            "processing.mode is continuous, and spark.speculation is on: Spark would start stream threads, which run "
+            "as long as the application, a second time",
+            hint="Start Spark with spark.speculation=false.",
+            setting="spark.speculation",
+        )
+
+
+def require_same_topics(log: TopicLog, job: ContinuousJob) -> None:
+    """Raise OffsetOutOfRangeError if a topic was made again: threads know topics by their names only."""
+    if again := recreated_topics(job.topic_ids, log.topic_ids(job.plan.external_topics)):
+        raise recreated_error(again, job.plan.application_id)

@@ -1,0 +1,151 @@
+"""The limit of epochs that end alike: a record or function that ends its process must not do so for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import AppFailedError, PenstockError, UnknownTopicError
+from penstock.topology.plan.plan import TaskId
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.hosting.epoch import Epoch
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.topology.plan.plan import PhysicalPlan
+
+__all__ = ["MOST_RESTARTS", "CrashWatch"]
+
+MOST_RESTARTS = 3
+_FORGET_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """The ends of epochs at which a task had not got further.
+
+    Attributes:
+        count: Their number.
+        committed: The committed offsets of the task's partitions at the last one.
+        at_s: Its time.
+    """
+
+    count: int
+    committed: Mapping[TopicPartition, int]
+    at_s: float
+
+
+class CrashWatch:
+    """The tasks whose threads have ended epochs, and how often without a commit in between.
+
+    Commits of other tasks do not count: they go on in each epoch, while one record ends its process again and again.
+
+    Args:
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._crashes: dict[TaskId, _Crash] = {}
+
+    def note(
+        self, tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, int]
+    ) -> tuple[int, TaskId | None]:
+        """Note the end of an epoch.
+
+        Args:
+            tasks: The tasks that may be its cause, with the partitions that they read.
+            committed: The committed offsets of the group.
+
+        Returns:
+            The most often that one of them has not got further, this time included, and that task.
+        """
+        now, worst = self._clock(), None
+        for task, places in tasks.items():
+            at = {place: committed.get(place, 0) for place in places}
+            before = self._crashes.get(task)
+            is_again = before is not None and before.committed == at and now - before.at_s < _FORGET_S
+            found = self._crashes[task] = _Crash(before.count + 1 if before and is_again else 1, at, now)
+            if worst is None or found.count > self._crashes[worst].count:
+                worst = task
+        return (0 if worst is None else self._crashes[worst].count), worst
+
+    def note_end(self, epoch: Epoch, log: TopicLog, error: PenstockError) -> int:
+        """Note the end of an epoch; return how often in succession one has ended so.
+
+        Args:
+            epoch: The epoch.
+            log: The log, which knows how far tasks have come.
+            error: The error that has ended it, with its thread in ``facts["thread"]`` if that is known.
+
+        Raises:
+            AppFailedError: A task has not got further for too many epochs.
+        """
+        plan, thread = epoch.job.plan, epoch.threads.get(str(error.facts.get("thread")))
+        committed = log.committed_offsets(plan.application_id)
+        own = [TaskId.parse(each["task"]) for each in thread.report.get("tasks", ())] if thread is not None else []
+        found = _suspects(log, plan, own or epoch.job.tasks(), committed)
+        count, worst = self.note(found, committed)
+        if worst is not None and count > MOST_RESTARTS:
+            raise _repeated_error(error, worst, found[worst], committed) from error
+        return count
+
+    def note_crash(self, plan: PhysicalPlan, tasks: Iterable[TaskId], log: TopicLog, thread: str) -> None:
+        """Note the end of a thread's process while its epoch goes on; a thread with nothing to do does not count.
+
+        Args:
+            plan: The plan.
+            tasks: The tasks that the thread had.
+            log: The log, which knows how far tasks have come.
+            thread: The name of the thread.
+
+        Raises:
+            AppFailedError: A task has not got further for too many crashes.
+        """
+        committed = log.committed_offsets(plan.application_id)
+        found = _behind(log, {task: plan.sources(task) for task in tasks}, committed)
+        count, worst = self.note(found, committed)
+        if worst is not None and count > MOST_RESTARTS:
+            error = AppFailedError(f"the process of {thread} has ended", thread=thread)
+            raise _repeated_error(error, worst, found[worst], committed)
+
+
+def _suspects(
+    log: TopicLog, plan: PhysicalPlan, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
+) -> dict[TaskId, list[TopicPartition]]:
+    """Return the tasks that had something to do, with their partitions; all of them if none had."""
+    sources = {task: plan.sources(task) for task in tasks}
+    return _behind(log, sources, committed) or sources
+
+
+def _behind(
+    log: TopicLog, sources: Mapping[TaskId, list[TopicPartition]], committed: Mapping[TopicPartition, int]
+) -> dict[TaskId, list[TopicPartition]]:
+    """Return the tasks that had something to do, with their partitions; none while one of their topics is not there."""
+    try:
+        ends = log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
+    except UnknownTopicError:  # deleted, and perhaps about to be made again: the next start says what it finds
+        return {}
+    return {
+        task: places
+        for task, places in sources.items()
+        if any(committed.get(place, 0) < ends.get(place, 0) for place in places)
+    }
+
+
+def _repeated_error(
+    error: PenstockError, task: TaskId, places: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> AppFailedError:
+    """Make the error for a task that has not got further for several epochs."""
+    at = [f"{place.topic}-{place.partition} from offset {committed.get(place, 0)} on" for place in places]
+    thread = error.facts.get("thread") or "a thread"
+    return AppFailedError(
+        f"{thread} has failed {MOST_RESTARTS + 1} times, and task {task} has not got further; it was to read "
+        f"{', '.join(at)}. The last time: {error.message}",
+        hint="A record there, or a function of the application that it calls, may end the process (a native library, "
+        "memory, os._exit). Nothing after the last commit counts; the application continues there when it is started.",
+        details=str(error.facts.get("details", "")),
+        task=str(task),
+        positions={f"{place.topic}-{place.partition}": committed.get(place, 0) for place in places},
+    )

@@ -1,0 +1,375 @@
+"""An epoch on the driver: its threads from their hello to their end, their tasks, and the sum of their reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.spark.signed_errors import unseal_error
+from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
+from penstock.engines.threads.ownership import Ownership, TaskList
+from penstock.engines.threads.placement import Placement, PlacementLimits, StateHolders, place_tasks
+from penstock.errors import AppFailedError, PenstockError
+from penstock.query.placement import Standby, TaskPlaces
+from penstock.topology.plan.plan import TaskId
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.hosting.job import ContinuousJob
+
+__all__ = ["Epoch"]
+
+_log = own_logger(__name__)
+_GONE_S = 0.3  # without a connection, before a thread is taken for lost: one that broke is made again within
+_SILENT_S = 3.0  # a thread reports once a second
+Send = Callable[[Member, Mapping[str, Any]], bool]
+
+
+class Epoch:
+    """The threads of an epoch. Its methods may be called from any thread.
+
+    Args:
+        job: The epoch's job.
+        send: Sends a message to a thread.
+        before: Where tasks and their state were in the epoch before.
+        clock: Returns the time in seconds.
+
+    Attributes:
+        job: The epoch's job; with another plan once `extend` was called.
+        threads: Its threads that are there, by name.
+        error: The error that has ended it.
+    """
+
+    def __init__(
+        self, job: ContinuousJob, send: Send, before: StateHolders, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.job = job
+        self.threads: dict[str, ThreadState] = {}
+        self.error: PenstockError | None = None
+        self.is_assigned = False
+        self._send = send
+        self._before = before
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._began = clock()
+        self._is_stopping = False
+        self._membership: list[Any] | None = None
+        self._owners = Ownership()
+        self._placed = Placement({}, {}, {})
+        self._probed = clock()
+        self._has_grown = False
+        self._warned = 0
+        self._starting: set[str] = set()  # that have come to a running epoch, and cannot take over tasks yet
+        self._fencing: dict[
+            str, Mapping[str, Any] | None
+        ] = {}  # threads that are lost -> the hello of one that is back
+        self._crashed: list[tuple[str, frozenset[TaskId]]] = []
+
+    def on_message(self, member: Member, message: Mapping[str, Any]) -> None:
+        """Take a message of one of its threads."""
+        with self._lock:
+            if member.thread in self._fencing and self._wait(member.thread, message):
+                return
+            if "hello" in message:
+                self._hello(member.thread, message["hello"])
+            state = self.threads.get(member.thread)
+            if state is None:
+                return
+            if "gone" in message:
+                state.gone = self._clock()
+                return
+            state.heard = self._clock()
+            if "report" in message:
+                state.report = message["report"]
+                self._deliver(self._owners.reported(member.thread, state.revision, state.held))
+                if member.thread in self._starting and state.revision >= 0:
+                    self._starting.discard(member.thread)
+                    self._place()
+            if "error" in message:
+                self.fail(self.unsealed(str(message["error"])))
+
+    def unsealed(self, text: str) -> PenstockError:
+        """Return the error that a thread has sent."""
+        found = unseal_error(text, self.job.error_key)
+        return found or AppFailedError("a stream thread failed, and its error is not signed", details=text)
+
+    def fail(self, error: PenstockError) -> None:
+        """Note the error that ends the epoch, unless there is one already, and stop all threads."""
+        with self._lock:
+            self.error = self.error or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask all threads to commit and end."""
+        with self._lock:
+            self._is_stopping = True
+            for name in self.threads:
+                self._send(Member(name, self.job.epoch), {"stop": True})
+
+    def look(self, start_s: float, session_s: float) -> None:
+        """Assign the tasks once the threads are there, move warmed ones; fail the epoch if a thread stays silent.
+
+        Args:
+            start_s: The longest time to wait for Spark to start all threads.
+            session_s: The longest time that a thread may be silent.
+        """
+        with self._lock:
+            now = self._clock()
+            waited = now - self._began
+            missing = self.job.threads - len(self.threads)
+            if not self.is_assigned and self.threads and (not missing or waited > start_s):
+                if missing:
+                    _log.warning(
+                        "Spark has started %d of %d stream threads in %.0f s: the tasks go to these. Does other work "
+                        "use its cores? Set num.stream.threads to fewer, or give Spark more",
+                        len(self.threads), self.job.threads, waited,
+                    )  # fmt: skip
+                self.is_assigned = True
+                self._place()
+            elif self.is_assigned and now - self._probed >= self.job.probing_s:
+                self._probed = now
+                if self._placed.has_warmups and not self._is_stopping:
+                    self._place()
+            late = [name for name, each in self.threads.items() if now - each.heard > session_s]
+            late = [name for name in late if self.threads[name].state != "ended"]
+        if late and not self._is_stopping:
+            self.fail(_silent(late[0], self.threads[late[0]].host, session_s))
+
+    def lost(self, is_dead: Callable[[ThreadState], bool] = lambda _: False) -> list[str]:
+        """Return the threads whose processes are gone, while others run: they are to be fenced, and then `fenced`.
+
+        From now on a thread of such a name that comes back waits until it is fenced: a new attempt has no tasks, and
+        so no producer, before.
+
+        Args:
+            is_dead: Returns whether the process of a thread without a connection is known to have ended; else a thread
+                is lost after some time.
+        """
+        with self._lock:
+            if not self.is_assigned or self._is_stopping:
+                return []
+            late = self._clock() - _GONE_S
+            away = {name: each for name, each in self.threads.items() if each.gone is not None}
+            gone = [name for name, each in away.items() if (each.gone or 0.0) < late or is_dead(each)]
+            lost = gone if len(gone) < len(self.threads) else []
+            self._fencing |= dict.fromkeys(lost)
+            return lost
+
+    def fenced(self, name: str) -> None:
+        """Give the tasks of a thread that can commit no more to others; it may come back, with a new producer.
+
+        If its process is there, and only its connection was gone, it cannot commit what it does: the epoch fails.
+        """
+        with self._lock:
+            state, back = self.threads.pop(name, None), self._fencing.pop(name, None)
+            if state is None:
+                return
+            _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
+            self._crashed.append((name, self._tasks_of(name, state)))
+            self._starting.discard(name)
+            self._owners.fenced(name)
+            if back is not None and _attempt_of(back) == state.attempt:
+                self.fail(_back_too_late(name, state.host))
+            elif back is not None:
+                self._hello(name, back)
+            self._place()
+
+    def _wait(self, name: str, message: Mapping[str, Any]) -> bool:
+        """Keep the hello of a thread that is being fenced until it is; return whether the message is done with."""
+        if "hello" in message:
+            self._fencing[name] = message["hello"]
+        elif "gone" in message:
+            self._fencing[name] = None
+        return "error" not in message
+
+    def take_crashes(self) -> list[tuple[str, frozenset[TaskId]]]:
+        """Return the threads whose processes have ended since the last call, with the tasks that they had."""
+        with self._lock:
+            found, self._crashed = self._crashed, []
+            return found
+
+    def _tasks_of(self, name: str, state: ThreadState) -> frozenset[TaskId]:
+        return state.held | (self._owners.lists[name].active if name in self._owners.lists else frozenset())
+
+    def show_membership(self, membership: Sequence[Any]) -> None:
+        """Tell all threads in whose name they commit: a `GroupMembership`; empty: it was removed from the group."""
+        with self._lock:
+            self._membership = list(membership)
+            for name in self.threads:
+                self._send(Member(name, self.job.epoch), {"member": self._membership})
+
+    def extend(self, job: ContinuousJob) -> None:
+        """Go on with a plan that has more tasks, or more topics."""
+        with self._lock:
+            self.job, self._has_grown = job, True
+            for name in self.threads:
+                self._send(Member(name, job.epoch), {"plan": job.plan_facts()})
+            self._owners.outdate()
+            if self.is_assigned:
+                self._place()
+
+    def holders(self) -> StateHolders:
+        """Return where the tasks and their state are, for the next epoch."""
+        with self._lock:
+            caught_up = caught_up_places(self.threads, self._owners.owners, self.job.acceptable_lag)
+            threads = {**self._before.threads, **self._owners.owners}
+            return StateHolders(threads, {**self._before.caught_up, **caught_up}, followed_places(self.threads))
+
+    def standbys(self) -> dict[str, dict[str, int | None]]:
+        """Return for each task the machines with its standbys, and how many records they lacked at the last look."""
+        with self._lock:
+            found: dict[str, dict[str, int | None]] = {}
+            for each in self.threads.values():
+                for task, lag in each.lags.items():
+                    found.setdefault(str(task), {})[each.host] = lag
+            return found
+
+    def active_hosts(self) -> dict[str, str]:
+        """Return the machine of each task."""
+        with self._lock:
+            threads = self.threads
+            return {str(task): threads[name].host for task, name in self._owners.owners.items() if name in threads}
+
+    def places(self) -> dict[str, TaskPlaces]:
+        """Return for each task the places with its state."""
+        with self._lock:
+            found: dict[str, TaskPlaces] = {}
+            standbys: dict[TaskId, list[Standby]] = {}
+            for each in self.threads.values():
+                for task, lag in each.lags.items():
+                    standbys.setdefault(task, []).append(Standby(*each.spot, lag))
+            owners = {task: name for task, name in self._owners.owners.items() if name in self.threads}
+            for task in sorted({*owners, *standbys}):
+                host, place = self.threads[owners[task]].spot if task in owners else ("", "")
+                found[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
+            return found
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all threads have been asked to end, and have committed and ended."""
+        with self._lock:
+            ended = [each for each in self.threads.values() if each.state == "ended"]
+            return self._is_stopping and len(ended) == self.job.threads
+
+    def awaited(self) -> list[str]:
+        """Return the threads whose last commit the end of the epoch waits for.
+
+        Not those that have nothing to commit, as they are starting, nor those that have not been heard for some time:
+        their process is paused or out of reach, and what they do later fails at its commit.
+        """
+        with self._lock:
+            late = self._clock() - _SILENT_S
+            return [
+                name
+                for name, each in self.threads.items()
+                if each.state != "ended" and each.gone is None and each.heard > late and name not in self._starting
+            ]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all threads process records, the state of their tasks restored."""
+        with self._lock:
+            return (
+                self.is_assigned
+                and self._owners.is_settled
+                and all(self._has_done(name, each) for name, each in self.threads.items())
+            )
+
+    def _has_done(self, name: str, state: ThreadState) -> bool:
+        """Return whether a thread runs all tasks of its newest list."""
+        return state.state == "ended" or (
+            state.state == "running" and state.revision >= self._owners.lists[name].revision
+        )
+
+    def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
+        known = self.threads.get(name)
+        place = str(facts.get("place", ""))
+        state = ThreadState(str(facts["host"]), int(facts["pid"]), self._clock(), place, attempt=_attempt_of(facts))
+        state.on_disk = frozenset(map(TaskId.parse, facts.get("on_disk", ())))
+        is_same = known is not None and known.attempt == state.attempt
+        if known is not None and is_same:
+            state.report = known.report
+        elif known is not None:
+            self._crashed.append((name, self._tasks_of(name, known)))
+        self.threads[name] = state
+        member = Member(name, self.job.epoch)
+        if self._membership is not None:
+            self._send(member, {"member": self._membership})
+        if self._has_grown:
+            self._send(member, {"plan": self.job.plan_facts()})
+        if self.is_assigned:
+            if name in self._owners.lists:
+                self._deliver({name: self._owners.lists[name]})
+            if not is_same:
+                if name not in self._owners.owners.values():
+                    self._starting.add(name)
+                self._place()
+        if self._is_stopping:
+            self._send(member, {"stop": True})
+
+    def _place(self) -> None:
+        """Place all tasks on the threads that are there, and send the lists that change."""
+        if not self.threads:
+            return
+        job, owners = self.job, self._owners.owners
+        caught_up = caught_up_places(self.threads, owners, job.acceptable_lag)
+        here = {each.place for each in self.threads.values()}
+        for task, places in {**places_on_disk(self.threads), **self._before.caught_up}.items():
+            if task not in caught_up and task not in owners:
+                caught_up[task] = {place for place in places if place in here}
+        held = StateHolders({**self._before.threads, **owners}, caught_up, followed_places(self.threads))
+        limits = PlacementLimits(job.standbys, job.warmups)
+        spots = {name: each.spot for name, each in self.threads.items()}
+        able = {name: spot for name, spot in spots.items() if name not in self._starting} or spots
+        self._placed = place_tasks(job.tasks(), set(job.stateful_tasks()), able, held, limits)
+        self._placed = self._placed.with_idle(spots)
+        self._warn(self._placed.missing)
+        self._deliver(self._owners.aim(self._placed, spots))
+
+    def _warn(self, missing: int) -> None:
+        if missing > self._warned:
+            hosts = len({each.place for each in self.threads.values()})
+            _log.warning(
+                "%d standby tasks have no place: num.standby.replicas is %d, and there %s %d with stream threads. "
+                "Threads of one machine share its replicas, so a standby needs another machine",
+                missing, self.job.standbys, "is 1 machine" if hosts == 1 else "are machines:", hosts,
+            )  # fmt: skip
+        self._warned = missing
+
+    def _deliver(self, lists: Mapping[str, TaskList]) -> None:
+        if self._is_stopping:
+            return
+        for name, each in lists.items():
+            active, standby = _names(each.active), _names(each.standby)
+            message = {"revision": each.revision, "active": active, "standby": standby}
+            self._send(Member(name, self.job.epoch), {"assign": message})
+
+
+def _names(tasks: Iterable[TaskId]) -> list[str]:
+    return [str(task) for task in sorted(tasks)]
+
+
+def _attempt_of(facts: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return the process and the attempt of a thread; Spark may start it again in the same process."""
+    return str(facts["host"]), int(facts["pid"]), int(facts.get("attempt", 0))
+
+
+def _back_too_late(name: str, host: str) -> AppFailedError:
+    return AppFailedError(
+        f"{name} on {host} had lost its connection to the driver, and returned when other threads had its tasks",
+        hint="The network to its machine may be slow. All threads begin again from what is committed.",
+        lost_process=True,
+        thread=name,
+    )
+
+
+def _silent(name: str, host: str, session_s: float) -> AppFailedError:
+    return AppFailedError(
+        f"{name} on {host} has not reported for {session_s:.0f} s (session.timeout.ms)",
+        hint="Its machine or network may have failed, or its process was stopped. Its tasks move to other threads.",
+        lost_process=True,
+        thread=name,
+    )

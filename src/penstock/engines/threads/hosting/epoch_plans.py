@@ -1,0 +1,76 @@
+"""The epochs of a run, one prepared after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engines.threads.hosting.known_positions import KnownPositions
+from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, take_notes
+from penstock.engines.threads.hosting.start import ends_of, extended_epoch, positions_of, prepare_epoch, thread_count
+
+if TYPE_CHECKING:
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.topology.plan.stored import StoredPlan
+
+__all__ = ["THREAD_SETTINGS", "EpochPlans"]
+
+# Spark starts a lost thread again while the others go on, and ends their job at the last of these failures.
+THREAD_SETTINGS = {"spark.task.maxFailures": 16}
+
+
+class EpochPlans:
+    """The preparation of the epochs of one run, which notes each in the log.
+
+    Args:
+        reads_nothing: Whether the run ends where it begins, as for a conversion.
+
+    Attributes:
+        until_latest: Whether it ends at the records that exist at its start.
+        known: The committed offsets that its driver knows of.
+    """
+
+    def __init__(self, *, reads_nothing: bool) -> None:
+        self._reads_nothing = reads_nothing
+        self.until_latest = False
+        self.known = KnownPositions()
+        self._notes: LogNotes | None = None
+        self._bounds: dict[TopicPartition, int] | None = None
+
+    @property
+    def stored(self) -> StoredPlan | None:
+        """The plan that the log notes; None if there is none."""
+        return None if self._notes is None else self._notes.stored
+
+    def read(self, log: TopicLog, application: str) -> None:
+        """Read the note of the last run."""
+        self._notes = read_notes(log, application)
+
+    def take(self, log: TopicLog, lease: Lease) -> bool:
+        """Read the note again, as the holder of the lease, and return whether another instance has changed it since."""
+        before, self._notes = self._notes, take_notes(log, lease)
+        return self._notes != before
+
+    def next(self, app: PlannedApp, lease: Lease, slots: int) -> ContinuousJob:
+        """Prepare the next epoch, see `prepare_epoch`."""
+        if self.until_latest and self._bounds is None:
+            look = positions_of if self._reads_nothing else ends_of
+            self._bounds = look(app.log, app.plan)
+        prepared = prepare_epoch(app, lease, self._threads(app, slots), self._notes, self._bounds, self.known)
+        self._notes = prepared.notes
+        return prepared.job
+
+    def extension(self, app: PlannedApp, lease: Lease, slots: int, job: ContinuousJob) -> ContinuousJob | None:
+        """Prepare more tasks for the epoch that runs; None if that needs a new one, see `extended_epoch`."""
+        if self._notes is None:
+            return None
+        prepared = extended_epoch(app, lease, self._threads(app, slots), job, self._notes)
+        if prepared is None:
+            return None
+        self._notes = prepared.notes
+        return prepared.job
+
+    def _threads(self, app: PlannedApp, slots: int) -> int:
+        return thread_count(app.plan, slots, app.config["num.stream.threads"])

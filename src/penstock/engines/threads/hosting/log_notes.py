@@ -1,0 +1,92 @@
+"""The note of an application in continuous mode in its log: the plan, the identity of its topics, and its threads.
+
+Nothing on any machine is needed to go on: the note is the last record of the key ``application`` in the topic of the
+tasks' numbers. A copy of the plan beside the replicas (``plan.json``) serves tools only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.engines.application.changelog_topics import read_application, take_application, write_application
+from penstock.errors import CheckpointMismatchError
+from penstock.topology.plan.stored import StoredPlan
+
+if TYPE_CHECKING:
+    from penstock.log.base import Lease, TopicLog
+
+__all__ = ["CONTINUOUS", "LogNotes", "read_notes", "take_notes", "write_notes"]
+
+CONTINUOUS = "continuous"
+
+
+@dataclass(frozen=True, slots=True)
+class LogNotes:
+    """The note.
+
+    Attributes:
+        stored: The plan, and what earlier plans have left.
+        topic_ids: The ids of the topics that the application reads and keeps its state in.
+        threads: The threads that may still write, by name.
+        batch: The last micro-batch before the application was converted; -1: it has always been in this mode.
+    """
+
+    stored: StoredPlan
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    threads: tuple[str, ...] = ()
+    batch: int = -1
+
+
+def read_notes(log: TopicLog, application: str) -> LogNotes | None:
+    """Read the note; None if the application has not run in continuous mode.
+
+    Raises:
+        CheckpointMismatchError: It has run in micro-batches.
+    """
+    return _notes(log, application, read_application(log, application))
+
+
+def take_notes(log: TopicLog, lease: Lease) -> LogNotes | None:
+    """Read the note as the holder of the lease: no earlier holder can change it any more.
+
+    Raises:
+        CheckpointMismatchError: It has run in micro-batches.
+        FencedError: A newer instance has taken over.
+    """
+    return _notes(log, lease.application, take_application(log, lease))
+
+
+def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> LogNotes | None:
+    if facts is None or facts.get("mode") != CONTINUOUS:
+        if facts is not None or log.ledger(application):
+            raise _other_mode(application, "micro_batch", CONTINUOUS)
+        return None
+    threads = tuple(facts.get("threads", ()))
+    return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, int(facts.get("batch", -1)))
+
+
+def _other_mode(application: str, before: str, now: str) -> CheckpointMismatchError:
+    """Make the error for an application that has run in the other mode."""
+    return CheckpointMismatchError(
+        f"application {application!r} has run with processing.mode={before}, and now it is {now}",
+        hint=f"A start converts it, and so does penstock app convert MODULE:TOPOLOGY --to {now}.",
+        application=application,
+    )
+
+
+def write_notes(log: TopicLog, lease: Lease, notes: LogNotes) -> None:
+    """Write the note.
+
+    Raises:
+        FencedError: A newer instance has taken over, or has changed the note.
+    """
+    facts: dict[str, Any] = {
+        **notes.stored.facts(),
+        "mode": CONTINUOUS,
+        "topic_ids": dict(notes.topic_ids),
+        "threads": list(notes.threads),
+        "batch": notes.batch,
+    }
+    write_application(log, lease, facts)

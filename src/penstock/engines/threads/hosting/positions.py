@@ -1,0 +1,95 @@
+"""The positions at which threads begin: committed to the group before they start, where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.application.identities import recreated_error
+from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
+from penstock.log.groups.gone_back import epoch_note, gone_back, gone_back_error, gone_back_text
+
+if TYPE_CHECKING:
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.offsets.reading_settings import ReadSettings
+    from penstock.log.base import TopicPartition
+    from penstock.log.groups.gone_back import KnownOffset
+
+__all__ = ["commit_start_positions", "restore_positions"]
+
+_log = own_logger(__name__)
+
+
+def restore_positions(
+    app: PlannedApp, known: Mapping[TopicPartition, KnownOffset], recreated: Collection[str], epoch: int
+) -> None:
+    """Compare the group's offsets with those that the driver knows of; no thread runs.
+
+    Args:
+        app: The application; the lease is held.
+        known: The offsets that were committed.
+        recreated: Topics that were made again since.
+        epoch: The epoch of the lease.
+
+    Raises:
+        CheckpointMismatchError: Some have gone back, and ``penstock.data.loss`` is "fail".
+    """
+    log, plan = app.log, app.plan
+    partitions = {topic: plan.partitions[topic] for topic in plan.external_topics if topic not in recreated}
+    partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
+    group = log.group_offsets(app.application)
+    behind = {
+        place: at
+        for place, at in known.items()
+        if place.partition < partitions.get(place.topic, 0) and (place not in group or group[place].offset < at.offset)
+    }
+    if not behind:
+        return
+    topics = sorted({place.topic for place in behind})
+    back = gone_back(behind, group, log.beginning_offsets(topics), log.end_offsets(topics))
+    if not back:
+        return
+    if app.loss_fails:
+        raise gone_back_error(app.application, "the application", back)
+    _log.warning("%s; it continues from there", gone_back_text(app.application, "the application", back))
+    newer = {place: offset for place, (_, offset) in back.items()}
+    log.commit_offsets(app.application, newer, epoch_note("stream-driver", epoch))
+
+
+def commit_start_positions(
+    app: PlannedApp,
+    reading: ReadSettings,
+    recreated: Collection[str],
+    epoch: int,
+) -> None:
+    """Commit start positions of partitions that have none, or whose records are gone.
+
+    Args:
+        app: The application; the lease is held, and no thread runs.
+        reading: The settings of reading.
+        recreated: Topics that were made again since the last start.
+        epoch: The epoch of the lease.
+
+    Raises:
+        OffsetOutOfRangeError: Unread records are gone, or a topic was made again, and ``penstock.data.loss`` is "fail".
+    """
+    log, topics = app.log, list(app.plan.external_topics)
+    if recreated and app.loss_fails:
+        raise recreated_error(frozenset(recreated), app.application)
+    group = log.committed_offsets(app.application)
+    first, ends = log.beginning_offsets(topics), log.end_offsets(topics)
+    bounds = {tp: (first[tp], end) for tp, end in ends.items() if tp.partition < app.plan.partitions[tp.topic]}
+    starts = {tp: bounds[tp][0] for tp in bounds if tp.topic in recreated}
+    at = {tp: offset for tp, offset in group.items() if tp in bounds and tp not in starts}
+    known = {tp.topic for tp in at}
+    new = [tp for tp in bounds if tp not in at and tp not in starts]
+    starts |= added_positions([tp for tp in new if tp.topic in known], bounds, {})
+    starts |= first_positions(reading, [tp for tp in new if tp.topic not in known], bounds, {}, log)
+    for tp, count in lost_offsets(at, bounds).items():
+        if app.loss_fails:
+            raise lost_records_error(tp, at[tp], *bounds[tp])
+        _log.warning("%s-%d: records were gone before they were read (%d offsets)", tp.topic, tp.partition, count)
+        starts[tp] = bounds[tp][1] if at[tp] > bounds[tp][1] else bounds[tp][0]
+    if starts:
+        log.commit_offsets(app.application, starts, epoch_note("stream-driver", epoch))

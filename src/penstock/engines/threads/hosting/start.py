@@ -1,0 +1,254 @@
+"""Preparation of an epoch on the driver: topics, start positions, the noted plan, fencing, the job for the threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.application.app_log import log_settings
+from penstock.engines.application.identities import recreated_topics
+from penstock.engines.application.stored_plans import write_stored_plan
+from penstock.engines.offsets.reading_settings import read_settings_of
+from penstock.engines.spark.topology_bytes import pickle_app
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, write_notes
+from penstock.engines.threads.hosting.positions import commit_start_positions, restore_positions
+from penstock.engines.threads.hosting.topics import create_internal_topics
+from penstock.engines.threads.noted_app import write_noted_app
+from penstock.errors import CheckpointMismatchError, ConfigError
+from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.continuous import continuous_refusal
+from penstock.topology.plan.evolution import require_compatible
+from penstock.topology.plan.stored import StoredPlan
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.threads.hosting.known_positions import KnownPositions
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.log.thread_clients import ThreadClients
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.topology import Topology
+
+__all__ = [
+    "PreparedEpoch",
+    "check_own_changelogs",
+    "ends_of",
+    "extended_epoch",
+    "placement_settings",
+    "positions_of",
+    "prepare_epoch",
+    "require_continuous",
+    "thread_count",
+]
+
+_log = own_logger(__name__)
+
+
+@dataclass(frozen=True)
+class PreparedEpoch:
+    """An epoch that may begin, and the note of it in the log."""
+
+    job: ContinuousJob
+    notes: LogNotes
+
+
+def require_continuous(topology: Topology, config: object) -> None:
+    """Raise ConfigError if continuous mode cannot run an application."""
+    why = continuous_refusal(topology)
+    if why is not None:
+        raise ConfigError(
+            f"processing.mode is continuous, but {why}",
+            hint="Leave processing.mode out, or write the DataFrame to a topic with a query of your own.",
+            setting="processing.mode",
+        )
+    if topology.stores and not config["penstock.changelog.enabled"]:  # type: ignore[index] # StreamsConfig
+        raise ConfigError(
+            "processing.mode is continuous, which keeps state in changelogs, and penstock.changelog.enabled is off",
+            hint="Leave penstock.changelog.enabled out.",
+            setting="penstock.changelog.enabled",
+        )
+
+
+def thread_count(plan: PhysicalPlan, slots: int, most: int | None) -> int:
+    """Return the number of threads: no more than tasks, than Spark can run at once, and than ``num.stream.threads``."""
+    return max(1, min(sum(sub.tasks for sub in plan.subtopologies), slots, most or slots))
+
+
+def prepare_epoch(
+    app: PlannedApp,
+    lease: Lease,
+    threads: int,
+    before: LogNotes | None,
+    bounds: dict[TopicPartition, int] | None,
+    known: KnownPositions | None = None,
+) -> PreparedEpoch:
+    """Prepare an epoch; no thread of an earlier one runs any more, or its commits will fail.
+
+    Args:
+        app: The application.
+        lease: Its lease, which is new.
+        threads: The number of threads.
+        before: The note of the epoch before in this process; None: that in the log, if there is one.
+        bounds: The offsets to stop at; None: it runs until it is stopped.
+        known: The committed offsets that the driver knows of; None: nothing is compared with them.
+
+    Raises:
+        CheckpointMismatchError: The state is of an incompatible topology, changelogs are gone, or committed offsets
+            have gone back.
+        CoPartitionError: An internal topic has another number of partitions.
+        OffsetOutOfRangeError: Unread records are gone, and ``penstock.data.loss`` is "fail".
+        TopologyError: A function cannot be pickled.
+    """
+    log, config = app.log, app.config
+    pickled = pickle_app(app.topology, config)
+    before = before or read_notes(log, app.application)
+    clients: ThreadClients = log  # type: ignore[assignment] # both logs are
+    if before is not None:
+        clients.fence_threads(app.application, before.threads, lease.epoch)
+    return _prepared(app, _NewEpoch(lease, threads, bounds, known), before, pickled)
+
+
+def extended_epoch(
+    app: PlannedApp, lease: Lease, threads: int, job: ContinuousJob, before: LogNotes
+) -> PreparedEpoch | None:
+    """Prepare more tasks or topics for an epoch that runs; None: they need a new one.
+
+    A new epoch is needed if tasks or topics have gone, if internal topics have other numbers of partitions, if global
+    tables read other topics, or if there would be more threads.
+
+    Args:
+        app: The application with its new plan.
+        lease: Its lease, which is that of the epoch.
+        threads: The number of threads that a new epoch would have.
+        job: The epoch that runs.
+        before: The note of it.
+
+    Raises:
+        CheckpointMismatchError, CoPartitionError, OffsetOutOfRangeError: As `prepare_epoch`.
+    """
+    if job.bounds is not None or threads > job.threads or not _is_extension(job.plan, app.plan):
+        return None
+    return _prepared(app, _NewEpoch(lease, job.threads, None), before, job.pickled_app)
+
+
+def _is_extension(old: PhysicalPlan, new: PhysicalPlan) -> bool:
+    if old.global_topics != new.global_topics or len(old.subtopologies) != len(new.subtopologies):
+        return False
+    if any(old.partitions[topic] != new.partitions.get(topic) for topic in old.internal_topics):
+        return False
+    for was, is_ in zip(old.subtopologies, new.subtopologies, strict=True):
+        if replace(was, tasks=is_.tasks, external_topics=is_.external_topics) != is_ or was.tasks > is_.tasks:
+            return False
+        if not {*was.external_topics} <= {*is_.external_topics}:
+            return False
+    return True
+
+
+class _NewEpoch(NamedTuple):
+    lease: Lease
+    threads: int
+    bounds: dict[TopicPartition, int] | None
+    known: KnownPositions | None = None
+
+
+def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
+    """Create topics, commit start positions, and note the plan; return the job."""
+    log, config, plan = app.log, app.config, app.plan
+    stored = _stored_plan(app, before)
+    if before is not None:
+        check_own_changelogs(app, before)
+    create_internal_topics(app, has_run=before is not None)
+    own = [each.topic for each in app.changelogs]
+    ids = dict(log.topic_ids([*plan.external_topics, *own]))
+    recreated = recreated_topics(
+        before.topic_ids if before is not None else {},
+        {topic: ids[topic] for topic in plan.external_topics if topic in ids},
+    )
+    if epoch.known is not None:
+        numbers = numbers_topic(app.application)
+        epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
+        restore_positions(app, epoch.known.offsets, recreated, epoch.lease.epoch)
+    commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
+    job = ContinuousJob(
+        plan=plan,
+        pickled_app=pickled,
+        log_url=log.url,
+        log_settings=log_settings(config),
+        identity=log.identity(),
+        epoch=epoch.lease.epoch,
+        threads=epoch.threads,
+        replica_root=app.places.replicas,
+        changelogs={each.store: each.topic for each in app.changelogs if each.store},
+        numbers_topic=next((each.topic for each in app.changelogs if not each.store), None),
+        topic_ids=ids,
+        bounds=epoch.bounds,
+        exactly_once=config["processing.guarantee"] == "exactly_once_v2",
+        **placement_settings(config),
+    )
+    typed = with_settings(app.topology, config)
+    write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
+    notes = LogNotes(stored, ids, job.thread_names, -1 if before is None else before.batch)
+    if notes != before:
+        write_stored_plan(app.checkpoint, stored, app.topology, config)
+        write_notes(log, epoch.lease, notes)
+    return PreparedEpoch(job, notes)
+
+
+def placement_settings(config: StreamsConfig) -> dict[str, Any]:
+    """Return the settings of a `ContinuousJob` that decide where tasks and their copies are."""
+    return {
+        "standbys": int(config["num.standby.replicas"]),
+        "warmups": int(config["max.warmup.replicas"]),
+        "acceptable_lag": int(config["acceptable.recovery.lag"]),
+        "probing_s": int(config["probing.rebalance.interval.ms"]) / 1000,
+    }
+
+
+def ends_of(log: TopicLog, plan: PhysicalPlan) -> dict[TopicPartition, int]:
+    """Return the present ends of the topics from outside, where a run until "latest" stops."""
+    return log.end_offsets(list(plan.external_topics))
+
+
+def positions_of(log: TopicLog, plan: PhysicalPlan) -> dict[TopicPartition, int]:
+    """Return the group's positions in the topics from outside, where a run stops that reads nothing new."""
+    committed = log.committed_offsets(plan.application_id)
+    return {tp: committed.get(tp, 0) for tp in ends_of(log, plan)}
+
+
+def _stored_plan(app: PlannedApp, before: LogNotes | None) -> StoredPlan:
+    if before is None:
+        return StoredPlan.first(app.document, app.fingerprint)
+    change = require_compatible(before.stored, app.document, app.log.url, app.config["penstock.state.drop"])
+    for migration in change.migrations:
+        _log.warning("%s", migration)
+    for note in change.notes:
+        _log.info("%s", note)
+    if before.stored.fingerprints[-1] == app.fingerprint:
+        return before.stored
+    return before.stored.followed_by(app.document, app.fingerprint)
+
+
+def check_own_changelogs(app: PlannedApp, before: LogNotes) -> None:
+    """Compare the changelogs with those that the application has written.
+
+    Raises:
+        CheckpointMismatchError: One is gone, or was made again, and ``penstock.data.loss`` is "fail".
+    """
+    topics = [each.topic for each in app.changelogs if each.topic in before.topic_ids]
+    now = app.log.topic_ids(topics)
+    gone = sorted(topic for topic in topics if now.get(topic) != before.topic_ids[topic])
+    if gone and app.loss_fails:
+        raise CheckpointMismatchError(
+            f"{', '.join(gone)}: deleted, or made again, since {app.application!r} has written there, and they held "
+            "its state",
+            hint=f"To start from nothing: penstock app reset {app.application}. To go on with empty stores in their "
+            "place: penstock.data.loss=continue.",
+            topics=gone,
+        )
+    if gone:
+        _log.warning("%s: deleted, or made again; the stores begin empty", ", ".join(gone))

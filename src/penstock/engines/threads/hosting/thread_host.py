@@ -1,0 +1,272 @@
+"""A stream thread inside of a Spark task: it gets its tasks from the driver, runs until asked to stop, and reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.base.log_lines import Work
+from penstock.engines.spark.failures import to_worker_error
+from penstock.engines.spark.job import load_app
+from penstock.engines.spark.worker_process import prepare_worker
+from penstock.engines.threads.hosting.job import thread_name
+from penstock.engines.threads.hosting.restore_notes import RestoreNotes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.engines.threads.hosting.control_client import ControlClient
+    from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
+    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.thread import StreamThread, ThreadLog
+    from penstock.engines.threads.thread_counts import ThreadCounts
+    from penstock.log.membership import GroupMembership
+    from penstock.state.restores.progress import RestoreProgress
+
+__all__ = ["ThreadHost", "hosted_threads", "run_thread"]
+
+_STEP_S = 0.1  # the longest wait for records, and so for a stop
+_HURRY_S = 0.01  # the same while a task is about to come
+_NOTE_S = 0.25  # the age of a report, but for long steps
+_ANSWER_S = 5.0
+_MOST_ON_DISK = 100  # named in the hello, which is short
+_MOST_LOGS = 4  # applications whose logs a worker keeps open from epoch to epoch
+_logs: OrderedDict[tuple[str, str], ThreadLog] = OrderedDict()
+
+
+class _EndedEarlyError(Exception):
+    """The thread is to end before it has its state."""
+
+
+def hosted_threads(job: ContinuousJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for ``mapInArrow`` that runs a thread for each row: its number."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context is not None else 0
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with Work(application=job.plan.application_id):
+                    document = run_thread(job, number, attempt)
+                yield pa.RecordBatch.from_pydict({"document": [json.dumps(document)]})
+
+    return run
+
+
+def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str, Any]:
+    """Run a thread until the driver ends it, or an error does, which the driver receives whole.
+
+    Args:
+        job: The epoch.
+        number: The number of the thread.
+        attempt: Larger for a later attempt of Spark's at the same thread.
+
+    Returns:
+        The thread's name, how it has ended, and its last report.
+    """
+    from penstock.engines.threads.hosting.control_client import ControlClient
+    from penstock.engines.threads.place import place_of, tasks_on_disk
+
+    assert job.control is not None  # noqa: S101 - set by the engine
+    name = thread_name(number)
+    facts: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "place": place_of(job.replica_root)}
+    held = tasks_on_disk(job.replica_root, job.plan.application_id, job.identity)
+    facts["on_disk"] = [str(task) for task in held[:_MOST_ON_DISK]]
+    hello = {"thread": name, "epoch": job.epoch, "attempt": attempt, **facts}
+    host = ThreadHost(job, name)
+    with closing(ControlClient(job.control, hello, host.report)) as control:
+        try:
+            how = host.run(control)
+        except _EndedEarlyError:
+            how = "stopped" if control.has_to_stop else "lost"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the driver decides
+            _close_log(job)
+            raised = error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
+            text = str(to_worker_error(raised, job.error_key))
+            control.send({"error": text}, _ANSWER_S)
+            return {"thread": name, "ended": "error", "error": text}
+        report = host.ended()
+        control.send({"report": report}, _ANSWER_S if how == "stopped" else 0.0)
+        return {"thread": name, "ended": how, "report": report}
+
+
+class ThreadHost:
+    """One thread, and its present report.
+
+    Args:
+        job: The epoch.
+        name: The thread's name.
+    """
+
+    def __init__(self, job: ContinuousJob, name: str) -> None:
+        self._job = job
+        self._name = name
+        self._report: dict[str, Any] = {"state": "starting"}
+        self._taken_s = 0.0  # when the control client has taken one
+        self._restores = RestoreNotes()
+        self._control: ControlClient | None = None
+        self._counts: ThreadCounts | None = None
+        self._thread: StreamThread | None = None
+        self._notes = 0
+
+    def report(self) -> dict[str, Any]:
+        """Return the newest report; called by the control client's thread."""
+        if self._counts is not None:
+            self._counts.sent()
+        self._taken_s = time.monotonic()
+        doing = None if self._thread is None else self._thread.doing()
+        return self._report if doing is None else {**self._report, "doing": doing}
+
+    def ended(self) -> dict[str, Any]:
+        """Return the last report: from now on no other one is sent, which would come after it."""
+        self._report = {**self._report, "state": "ended"}
+        return self.report()
+
+    def run(self, control: ControlClient) -> str:
+        """Run the thread; return "stopped" or "lost"."""
+        import polars as pl  # noqa: F401 - while the driver waits for the other threads
+
+        from penstock.engines.threads.hooks import ThreadHooks
+        from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
+        from penstock.engines.threads.thread import StreamThread
+        from penstock.engines.threads.thread_counts import ThreadCounts
+        from penstock.log.thread_clients import Writer
+
+        job = self._job
+        self._control = control
+        load_app(job.pickled_app)
+        log = _log_of(job)
+        first = self._assigned()
+        self._report = {"state": "restoring"}
+        writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once, self._membership)
+        tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
+        counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
+        hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring, until_latest=job.bounds is not None)
+        thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
+        is_clean = False
+        try:
+            thread.start()
+            how = self._loop(thread, tasks)
+            is_clean = how == "stopped"
+        finally:
+            tasks.close()
+            thread.close(commit=is_clean)
+        return how
+
+    def _loop(self, thread: StreamThread, tasks: HostedTasks) -> str:
+        control = self._control
+        assert control is not None  # noqa: S101 - run() has set it
+        tasks.follow()
+        self._note(thread, tasks)
+        control.send({"report": self._report}, 0.0)
+        noted = time.monotonic()
+        while not control.has_to_stop:
+            if control.is_lost:
+                return "lost"
+            has_changed = tasks.change(thread, control.newest("assign"), control.newest("plan"))
+            if tasks.active:
+                thread.step(_STEP_S if not tasks.pending else _HURRY_S)
+            elif not has_changed:
+                time.sleep(_HURRY_S)
+            now = time.monotonic()
+            if has_changed or self._is_due(now, noted):
+                self._note(thread, tasks)
+                noted = now
+            if has_changed:
+                control.send({"report": self._report}, 0.0)
+        thread.commit()
+        self._note(thread, tasks)
+        return "stopped"
+
+    def _is_due(self, now: float, noted: float) -> bool:
+        """Return whether to make a new report: one will soon be taken. With many tasks that takes milliseconds."""
+        assert self._job.control is not None  # noqa: S101 - set by the engine
+        soon_s = self._taken_s + self._job.control.every_s - _NOTE_S
+        return now >= soon_s and (noted < soon_s or now - noted > _NOTE_S)
+
+    def _membership(self) -> GroupMembership | None:
+        """Return the membership in whose name the thread commits, see `Writer.membership`."""
+        from penstock.log.kafka.failures import removed_from_group
+        from penstock.log.membership import GroupMembership
+
+        found = None if self._control is None else self._control.newest("member")
+        if found == []:
+            raise removed_from_group(self._job.plan.application_id)
+        return None if found is None else GroupMembership(*found)
+
+    def _assigned(self) -> Mapping[str, Any]:
+        assert self._control is not None  # noqa: S101 - run() has set it
+        while True:
+            found: Mapping[str, Any] | None = self._control.assignment(1.0)
+            if found is not None:
+                return found
+            self._check()
+
+    def _check(self) -> None:
+        if self._control is not None and (self._control.is_lost or self._control.has_to_stop):
+            raise _EndedEarlyError
+
+    def _restoring(self, progress: RestoreProgress) -> None:
+        self._check()
+        self._restores.note(progress)
+        if self._report["state"] == "restoring":
+            self._report = {"state": "restoring", "restores": self._restores.newest()}
+
+    def _note(self, thread: StreamThread, tasks: HostedTasks) -> None:
+        figures = thread.figures()
+        self._notes += 1
+        self._report = {
+            "state": "restoring" if tasks.pending else "running",
+            "notes": self._notes,  # the same again: the positions are those before the present turn
+            "tasks": [asdict(each) for each in figures.tasks],
+            "positions": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.positions.items()},
+            "committed": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.committed.items()},
+            "ends": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.ends.items()},
+            "buffered_bytes": figures.buffered_bytes,
+            "pending_bytes": figures.pending_bytes,
+            "global": dict(figures.global_sizes),
+            "counts": {} if self._counts is None else self._counts.note(),
+            "clients": [] if self._counts is None else self._counts.clients(),
+            "commits": figures.commits,
+            "seconds": dict(figures.seconds),
+            "began_ms": figures.began_ms,
+            "committed_ms": figures.committed_ms,
+            "restores": self._restores.newest(),
+            **tasks.report(),
+        }
+
+
+def _key(job: ContinuousJob) -> tuple[str, str]:
+    return job.log_url, repr(sorted(job.log_settings.items()))
+
+
+def _log_of(job: ContinuousJob) -> ThreadLog:
+    """Return the log, opened once in a worker process."""
+    from penstock.engines.threads.bounded import BoundedLog
+    from penstock.log.open import open_log
+
+    key = _key(job)
+    if key not in _logs:
+        while len(_logs) >= _MOST_LOGS:
+            _logs.popitem(last=False)[1].close()
+        _logs[key] = cast("ThreadLog", open_log(job.log_url, job.log_settings))
+    log = _logs[key]
+    return log if job.bounds is None else cast("ThreadLog", BoundedLog(log, job.bounds))
+
+
+def _close_log(job: ContinuousJob) -> None:
+    """Close the log after an error, which a connection may be the cause of."""
+    log = _logs.pop(_key(job), None)
+    if log is not None:
+        log.close()

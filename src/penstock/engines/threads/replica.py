@@ -1,0 +1,231 @@
+"""The state of a task: committed rows with the position that they stand for, and the writes since the last commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.threads.backing import Backing, Reader, open_backing
+from penstock.engines.threads.changelog_sources import source_topics, unlogged_stores
+from penstock.engines.threads.changelog_writes import changelog_parts
+from penstock.engines.threads.positions import NUMBERS, TaskPosition
+from penstock.engines.threads.restoring import OnProgress, Restorer
+from penstock.errors import InvalidStateError
+from penstock.log.base import TopicPartition
+from penstock.log.groups.gone_back import KnownOffset
+from penstock.state.free_memory import release_memory
+from penstock.state.overlay import BatchState
+from penstock.state.segments.segment import NO_BATCH
+from penstock.state.stored_bytes import stored_bytes
+from penstock.state.views.frames import to_bytes_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.log.base import TopicLog
+    from penstock.log.thread_clients import Part
+    from penstock.state.overlay import ReadableMap
+    from penstock.topology.plan.plan import TaskId
+
+__all__ = ["TaskReplica"]
+
+_logger = own_logger(__name__)
+
+
+class TaskReplica:
+    """The state of one task of a stream thread. Made by `TaskReplica.open`; then comes `restore`.
+
+    The life of an interval: the task writes to ``state``; `changes` returns the changelog records; the thread commits
+    them with its outputs and offsets; `commit` moves the rows on. Between `changes` and `commit` nothing is written to
+    ``state``. A view or task that was opened on ``state`` stays valid all the time.
+
+    Attributes:
+        state: The stores and numbers as the task sees them.
+    """
+
+    def __init__(self, app: ThreadApp, task: TaskId, backing: Backing) -> None:
+        sub = app.subtopology(task)
+        self._app = app
+        self._task = task
+        self._backing = backing
+        self._stores = sub.stores
+        self._keeps_state = sub.keeps_state
+        self._sources = {TopicPartition(t, task.partition): s for s, t in source_topics(app, task).items()}
+        self._needs_inputs = bool(self._sources or unlogged_stores(app, task))
+        self._by_topic = {app.changelogs[store]: store for store in sub.stores if store in app.changelogs}
+        if (numbers := app.numbers_topic_of(task)) is not None:
+            self._by_topic[numbers] = NUMBERS
+        self._position = TaskPosition()
+        self._pending: dict[str, pa.RecordBatch] | None = None
+        self._reader: Reader | None = backing.reader()
+        self.state = BatchState(NO_BATCH, self._maps(self._reader), {})
+
+    @classmethod
+    def open(cls, app: ThreadApp, task: TaskId) -> TaskReplica:
+        """Open the replica of a task.
+
+        It is kept under ``app.replica_root``; in memory if that is None, or if the task keeps no state.
+
+        Raises:
+            StateError: The folder cannot be used.
+        """
+        return cls(app, task, open_backing(app, task))
+
+    def restore(
+        self, log: TopicLog, committed: Mapping[TopicPartition, int], on_progress: OnProgress | None = None
+    ) -> None:
+        """Bring the stores to the committed end of their changelogs, see `penstock.engines.threads.restoring`.
+
+        A damaged replica is made anew. Stores without a changelog keep their rows if the replica stands exactly at the
+        committed positions, as in Kafka with exactly-once; else they are emptied, with a warning. Stores for which a
+        source topic serves as changelog are restored from it up to the committed offset.
+
+        Args:
+            log: The log.
+            committed: The group's committed offsets; those of other tasks do not matter.
+            on_progress: Called with the progress of each store.
+
+        Raises:
+            StateError: A changelog has records that do not fit its store, or the replica cannot be written.
+            UnknownTopicError: A changelog topic does not exist.
+        """
+        self._pending = None
+        self._end()
+        if self._keeps_state:
+            restorer = Restorer(self._app, self._task, self._backing, log, on_progress)
+            try:
+                self._position = restorer.run(committed)
+                if self._backing.give_back():
+                    release_memory()
+            except lmdb.Error as error:
+                _logger.warning("The replica of task %s is damaged (%s) and is rebuilt", self._task, error)
+                self._backing.reset()
+                self._position = restorer.run(committed)
+        self._begin(self._position.meta)
+
+    def changes(self) -> list[Part]:
+        """Return the changelog records and the task's numbers since the last commit; nothing if nothing changed."""
+        if not self._keeps_state or not self.state.is_changed:
+            return []
+        self._pending = self.state.sorted_changes()
+        return changelog_parts(self._app, self._task, self.state, self._pending)
+
+    def commit(self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int]) -> None:
+        """Move the rows on, after the log's commit of `changes`; views stay valid.
+
+        Args:
+            following: The offset after the last record of the commit, by partition; those of other tasks do not matter.
+            inputs: The committed offsets of the task's input; partitions that have not moved may be missing.
+
+        Raises:
+            StateError: The replica cannot be written. The log has the changes: the next `restore` applies them.
+        """
+        changes, self._pending = self._pending, None
+        if not self._keeps_state:
+            self._position = TaskPosition(meta=dict(self.state.meta))
+            self.state.rebase(NO_BATCH, {}, self._position.meta)
+            return
+        if changes is None and self.state.is_changed:
+            raise InvalidStateError(
+                f"task {self._task} has changes that are in no changelog yet", hint="Call changes() before commit()."
+            )
+        if changes is None and not (self._needs_inputs and inputs):
+            return
+        meta = dict(self.state.meta)
+        self._position = self._moved(following, inputs, meta)
+        self._end()
+        rows = changes or {}
+        note = self._position.note()
+        self._backing.apply(list(rows), lambda store: [_lists(rows[store])], note)
+        self._begin(meta)
+
+    @property
+    def pending(self) -> Mapping[str, pa.RecordBatch]:
+        """The changes of each store that `changes` has returned and no commit has moved on yet."""
+        return self._pending or {}
+
+    def entries(self) -> dict[str, int]:
+        """Return how many rows each store has, as of the last commit."""
+        return {store: len(overlay.base) for store, overlay in self.state.maps.items()}
+
+    def store_bytes(self) -> dict[str, int]:
+        """Return the bytes on disk of each store, as of the last commit; those in memory are left out."""
+        return stored_bytes(self.state.maps)
+
+    def following(self) -> dict[TopicPartition, int]:
+        """Return the offset after the last record that each store holds of its topic, also before `restore`."""
+        try:
+            position = TaskPosition.of(self._backing.position)
+        except (LookupError, TypeError, ValueError):
+            return {}
+        stores = [at for name, at in position.stores.items() if name != NUMBERS]
+        return {TopicPartition(at.topic, self._task.partition): at.following for at in stores}
+
+    def known_inputs(self, log: TopicLog) -> dict[TopicPartition, KnownOffset]:
+        """Return the committed offsets of the task's input that the rows belong to, also before `restore`.
+
+        They count only if a changelog that was written in the same commits is there, at least as far as the rows are.
+        """
+        try:
+            noted = TaskPosition.of(self._backing.position)
+        except (LookupError, TypeError, ValueError):
+            return {}
+        logged = {name: at for name, at in noted.stores.items() if self._app.changelogs.get(name) == at.topic}
+        if not noted.inputs or not logged:
+            return {}
+        topics = sorted({at.topic for at in logged.values()})
+        ids, ends = log.topic_ids(topics), log.end_offsets(topics)
+        for at in logged.values():
+            end = ends.get(TopicPartition(at.topic, self._task.partition), -1)
+            if ids.get(at.topic, "") == at.topic_id and at.following <= end:
+                return {place: KnownOffset(offset, noted.epoch) for place, offset in noted.inputs.items()}
+        return {}
+
+    def discard(self) -> None:
+        """Forget the writes since the last commit."""
+        self._pending = None
+        self._end()
+        self._begin(self._position.meta)
+
+    def close(self) -> None:
+        """Let go of the replica; writes since the last commit are forgotten."""
+        self._pending = None
+        self._end()
+        self._backing.close()
+
+    def _moved(
+        self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int], meta: Mapping[str, int]
+    ) -> TaskPosition:
+        """Return the position after a commit."""
+        at = self._position
+        stores = dict(at.stores)
+        for topic, store in self._by_topic.items():
+            end = following.get(TopicPartition(topic, self._task.partition))
+            if end is not None and store in stores:
+                stores[store] = replace(stores[store], following=end)
+        for place, store in self._sources.items():
+            if place in inputs and store in stores:
+                stores[store] = replace(stores[store], following=inputs[place])
+        return TaskPosition(stores, {**(at.inputs or {}), **inputs}, meta, epoch=self._app.epoch)
+
+    def _end(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _begin(self, meta: Mapping[str, int]) -> None:
+        """Continue over the present rows."""
+        self._reader = self._backing.reader()
+        self.state.rebase(NO_BATCH, self._maps(self._reader), meta)
+
+    def _maps(self, reader: Reader) -> dict[str, ReadableMap]:
+        return {store: reader.map(store) for store in self._stores}
+
+
+def _lists(changes: pa.RecordBatch) -> tuple[list[bytes], list[bytes | None]]:
+    return to_bytes_list(changes.column(0)), to_bytes_list(changes.column(1))  # type: ignore[return-value]

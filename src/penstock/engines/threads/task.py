@@ -1,0 +1,158 @@
+"""One task of a stream thread: its buffers, its state, and the processing of what is ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.engines.threads.batch_size import BatchSize
+from penstock.engines.threads.buffers import PartitionGroup
+from penstock.log.client_counts import CLOSED_TASKS, count
+from penstock.runtime.record import TopicBatch
+from penstock.runtime.task import StreamTask, TaskPart
+from penstock.state.counted_map import count_calls, take_calls
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.engines.threads.replica import TaskReplica
+    from penstock.log.base import Fetched, TopicPartition
+    from penstock.runtime.context import Surroundings
+    from penstock.runtime.task import TaskOutput
+    from penstock.topology.plan.plan import TaskId
+
+__all__ = ["ActiveTask"]
+
+_BATCH_BYTES = 64 << 20  # the most that a task processes at once, as its columns and outputs are in memory too
+
+
+class ActiveTask:
+    """Kafka's active ``StreamTask`` of a thread.
+
+    Args:
+        app: The application.
+        task: The task.
+        replica: Its state, restored.
+        positions: The offsets from which its partitions are read; it may have no others.
+        surroundings: The parts of the process that it uses.
+    """
+
+    def __init__(
+        self,
+        app: ThreadApp,
+        task: TaskId,
+        replica: TaskReplica,
+        positions: Mapping[TopicPartition, int],
+        surroundings: Surroundings,
+    ) -> None:
+        self.id = task
+        self.replica = replica
+        self.committed = dict(positions)
+        self.records_in = self.records_out = 0
+        self.is_changed = False  # whether there is anything to commit
+        self._sub = app.subtopology(task)
+        self._logical = {place: app.logical(place.topic) for place in positions}
+        self._sensor = surroundings.sensor
+        if self._sensor.detailed:
+            count_calls(replica.state)
+        part = TaskPart(str(task), app.plan.partitions, self._sub.nodes)
+        self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
+        in_order = sorted(positions, key=lambda place: (self._logical[place], place.partition))
+        idle_ms = int(app.config["max.task.idle.ms"])
+        self.buffers = PartitionGroup({place: positions[place] for place in in_order}, idle_ms, self._times)
+        self._partition_times: dict[TopicPartition, int] = {}  # of what is buffered
+        self._size = BatchSize(int(app.config["max.poll.records"]))
+        self._tick_ms = int(app.config["penstock.tick.interval.ms"])
+        self._ticks_at_ms = surroundings.start_ms() if self._sub.ticks else None
+        # Single records go depth first, so that users' functions are called in Kafka's order; with caching a batch is
+        # what is cached.
+        self._depth_first = int(app.config["statestore.cache.max.bytes"]) == 0
+
+    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+        """Buffer records that have been fetched."""
+        self.buffers.add(place, fetched)
+
+    def process(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> TaskOutput | None:
+        """Process records that are ready, and punctuations that are due; None: there was nothing to do.
+
+        Args:
+            now_ms: The wall-clock time.
+            ends: The ends of the task's partitions as they are known.
+        """
+        taken = self.buffers.take(now_ms, ends, self._size.records, _BATCH_BYTES)
+        wakes_at = self._wakes_at_ms()
+        if not taken and (wakes_at is None or now_ms < wakes_at):
+            return None
+        batch = [TopicBatch(self._logical[place], place.partition, records) for place, records in taken]
+        count = sum(each.records.num_rows for each in batch)
+        began = time.perf_counter()
+        output = self._task.process(batch, now_ms, depth_first=self._depth_first and count <= 1)
+        self._size.note(count, time.perf_counter() - began)
+        if self._sensor.detailed:
+            self._sensor.on_store_calls(str(self.id), take_calls(self.replica.state))
+        if self._ticks_at_ms is not None:
+            self._ticks_at_ms = now_ms + self._tick_ms
+        self.records_in += count
+        self.records_out += sum(rows.num_rows for rows in output.records.values())
+        self.is_changed = True
+        return output
+
+    @property
+    def ticks(self) -> bool:
+        """Whether time alone may make it do something."""
+        return self._sub.ticks
+
+    def wakes_at_ms(self, now_ms: int) -> int | None:
+        """Return when there is something to do though nothing arrives; None: never."""
+        times = (self._wakes_at_ms(), self.buffers.wakes_at_ms(now_ms))
+        return min((time for time in times if time is not None), default=None)
+
+    def _wakes_at_ms(self) -> int | None:
+        times = (self._ticks_at_ms, self._task.next_punctuation_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def _times(self, place: TopicPartition, records: pa.RecordBatch) -> NDArray[np.int64]:
+        batch = TopicBatch(self._logical[place], place.partition, records)
+        times, self._partition_times[place] = self._task.times(batch, self._partition_times.get(place))
+        return times
+
+    def moved(self) -> dict[TopicPartition, int]:
+        """Return the positions that are not those of the last commit."""
+        found = self.buffers.positions()
+        return {place: offset for place, offset in found.items() if offset != self.committed[place]}
+
+    def commit(self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int]) -> None:
+        """Note that the log has committed everything so far.
+
+        Args:
+            following: The offset after the last record of the commit, for each partition that was written.
+            inputs: The positions that were committed, those that have moved.
+        """
+        changes, began = self.replica.pending, time.perf_counter()
+        self.replica.commit(following, inputs)
+        self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
+        self.committed |= inputs
+        self.is_changed = False
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The largest timestamp that the task has seen; -1 before the first record."""
+        return self._task.stream_time_ms
+
+    @property
+    def dropped_records(self) -> int:
+        """Kafka's ``dropped-records-total`` since the thread's start."""
+        return self._task.dropped_records
+
+    def store(self, name: str) -> Any:
+        """Return the typed view of a store, with the writes that are not committed yet."""
+        return self._task.store(name)
+
+    def close(self) -> None:
+        """Close the user's processors."""
+        count("consumer", CLOSED_TASKS)
+        self._task.close()

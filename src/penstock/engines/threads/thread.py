@@ -1,0 +1,421 @@
+"""The loop of a stream thread: fetch, process, write, commit.
+
+One step of the loop polls the log, hands the records to the buffers of their tasks, lets every task process what is
+ready, and sends what they write. When ``commit.interval.ms`` has passed since the last commit, or much is waiting, a
+step ends with one:
+
+1. the log commits all records sent since the last commit, changelog records and the positions of the tasks in one
+   transaction; at least once the outputs are in the log already;
+2. each replica takes over the writes of its task, with the positions that they stand for.
+
+Nothing but the log says how far a thread has come. If anything raises, the thread ends, and the next one begins from
+the committed positions with the state at that commit; what a replica lacks it reads from its changelog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.base.log_lines import Work, own_logger
+from penstock.engines.threads.asked_once import AskedOnce
+from penstock.engines.threads.beats import Beats
+from penstock.engines.threads.changelog_sources import restored_places
+from penstock.engines.threads.figures import TaskFigures, ThreadFigures
+from penstock.engines.threads.global_state import GlobalState, open_globals
+from penstock.engines.threads.hooks import ThreadHooks, ThreadLog
+from penstock.engines.threads.outputs import parts_of_output
+from penstock.engines.threads.purging import Purger
+from penstock.engines.threads.refused import RefusedRecords
+from penstock.engines.threads.replica import TaskReplica
+from penstock.engines.threads.sending import Sender
+from penstock.engines.threads.step_times import StepTimes
+from penstock.engines.threads.task import ActiveTask
+from penstock.errors import InvalidStateError
+from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
+from penstock.runtime.context import Surroundings
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
+    from penstock.log.thread_clients import Fetcher, Writer
+    from penstock.topology.plan.plan import TaskId
+
+__all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
+
+_log = own_logger(__name__)
+_PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
+_PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
+_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
+_LOOKS = 2  # of one commit interval, at least
+_LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
+_MANY_RECORDS = 500  # of a look, after which the next one follows at once
+
+
+class StreamThread:
+    """Runs some of an application's tasks, in one thread of the process (Kafka: ``StreamThread``).
+
+    Args:
+        app: The application.
+        log: The log.
+        writer: The identity of the thread's producer.
+        tasks: The tasks.
+        hooks: The parts of the process that it uses.
+    """
+
+    def __init__(
+        self,
+        app: ThreadApp,
+        log: ThreadLog,
+        writer: Writer,
+        tasks: Sequence[TaskId],
+        hooks: ThreadHooks | None = None,
+    ) -> None:
+        self._app = app
+        self._log = log
+        self._writer = writer
+        self._ids = tuple(tasks)
+        self._hooks = hooks or ThreadHooks()
+        config = app.config
+        self._interval_s = int(config["commit.interval.ms"]) / 1000
+        self._beats = Beats(self._interval_s, writer.thread)
+        self._look_s = min(max(self._interval_s / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
+        self._most_buffered = int(config["buffered.records.per.partition"])
+        self._most_bytes = int(config["input.buffer.max.bytes"])
+        self._purger = Purger(log, app.repartition_topics, int(config["repartition.purge.interval.ms"]))
+        self._resources = ExitStack()
+        self._fetcher: Fetcher | None = None
+        self._sender: Sender | None = None
+        self._globals: GlobalState | None = None
+        self._surroundings = Surroundings(self._hooks.sensor)
+        self._replicas: dict[TaskId, TaskReplica] = {}
+        self._tasks: dict[TaskId, ActiveTask] = {}
+        self._polled: dict[TopicPartition, int] = {}  # the offset after what has been fetched
+        self._readers: dict[TopicPartition, ActiveTask] = {}
+        self._loaded: dict[TaskId, ActiveTask] = {}  # with records in their buffers
+        self._ticking: dict[TaskId, ActiveTask] = {}  # that time alone makes do something
+        self._touched: dict[TaskId, ActiveTask] = {}  # with something to commit
+        self._paused: set[TopicPartition] = set()
+        self._records = 0  # processed since the last commit
+        self._is_busy = False  # whether there is more to process without waiting
+        self._arrived = 0  # records, at the last look for them
+        self._looked_s = self._worked_s = self._committed_s = 0.0
+        self._commits = 0
+        self._began_ms = self._committed_ms = 0
+        self._times = StepTimes()
+
+    def start(self) -> None:
+        """Fence earlier threads of this name, restore the state, and begin to fetch at the committed positions.
+
+        Raises:
+            FencedError: A newer instance of the application has taken over.
+            StateError: The state cannot be restored.
+        """
+        with self._resources:
+            # First the producer: from here on nobody else commits for these tasks.
+            producer = self._log.thread_producer(self._writer)
+            self._resources.callback(producer.close)
+            self._sender = Sender(producer, self._writer, RefusedRecords.of(self._app))
+            committed = self._log.group_offsets(self._writer.application)
+            views = None
+            if self._app.plan.global_topics:
+                self._globals, followed = open_globals(self._app, self._hooks, self._log)
+                self._resources.callback(self._globals.close)
+                self._polled |= followed
+                views = self._globals.views
+            sensor, until_latest = self._hooks.sensor, self._hooks.until_latest
+            self._surroundings = Surroundings(sensor, self._hooks.clock(), views, until_latest)
+            self._fetcher = self._log.fetcher(self._writer.application)
+            self._resources.callback(self._fetcher.close)
+            self._resources.callback(self._close_tasks)
+            self._begin(self._ids, {}, committed)
+            self._committed_s = self._beats.since(time.monotonic())
+            self._began_ms = self._hooks.clock()
+            self._resources = self._resources.pop_all()
+
+    def step(self, timeout_s: float) -> bool:
+        """Fetch, process, send, and commit if it is time.
+
+        Args:
+            timeout_s: The longest time to wait for records. It waits shorter if a commit or a punctuation is due.
+
+        Returns:
+            Whether anything was processed or committed.
+        """
+        if self._globals is not None and (followed := self._globals.look()) is not None:
+            self._polled |= followed  # the thread that wrote them has gone
+            self._polling.assign(self._polled)
+        self._linger()
+        with self._times.step("poll"):
+            arrived = self._polling.poll(self._time_to_wait(timeout_s))
+        self._arrived = sum(fetched.records.num_rows for fetched in arrived.values())
+        for place, fetched in arrived.items():
+            self._polled[place] = fetched.next_offset
+            self._add(place, fetched)
+        ends = self._polling.ends()
+        now_ms, began = self._hooks.clock(), time.monotonic()
+        did = [self._process(task, now_ms, ends) for task in (self._loaded | self._ticking).values()]
+        self._is_busy = any(did)
+        self._loaded = {id_: task for id_, task in self._loaded.items() if task.buffers.records}
+        self._pause()
+        self._looked_s = time.monotonic()
+        self._worked_s = self._looked_s - began
+        if self._is_commit_due():
+            self.commit()
+            return True
+        return self._is_busy
+
+    def commit(self) -> None:
+        """Commit everything that has been processed, with the positions and the state.
+
+        Raises:
+            ProductionError: The log refuses records, and production.exception.handler says fail.
+            FencedError: A newer thread or instance has taken over.
+        """
+        self._committed_s = self._beats.since(time.monotonic())
+        self._records = 0
+        if not self._touched:
+            return
+        touched, self._touched = list(self._touched.values()), {}
+        moved = {task.id: task.moved() for task in touched}
+        with self._times.step("send"):
+            if not self._writer.exactly_once:
+                self._sending.flush()
+            for task in touched:
+                if task.is_changed:
+                    self._sending.collect(task.replica.changes(), str(task.id))
+        self._hooks.reach("sent")
+        offsets = {place: offset for each in moved.values() for place, offset in each.items()}
+        with self._times.step("commit"):
+            following = self._sending.commit(offsets)
+        self._hooks.reach("committed")
+        with self._times.step("replicas"):
+            for task in touched:
+                task.commit(following, moved[task.id])
+                self._hooks.reach(f"kept {task.id}")
+        self._commits += 1
+        self._committed_ms = self._hooks.clock()
+        self._purger.note(offsets)
+
+    def close(self, *, commit: bool) -> None:
+        """End the thread.
+
+        Args:
+            commit: Whether to commit what has been processed; not after an error.
+        """
+        try:
+            if commit and self._fetcher is not None:
+                self.commit()
+        finally:
+            self._resources.close()
+            self._fetcher = self._sender = None
+            self._purger.close()
+
+    def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
+        """Take over tasks; the owner before has let go of them after its last commit, or can commit no more.
+
+        Args:
+            app: The application, whose plan may have more tasks than before.
+            tasks: The tasks, each with its replica, if that is open and has been caught up already.
+        """
+        self._app = app
+        if not tasks:
+            return
+        committed = self._log.group_offsets(app.application_id)
+        # The commits of the last owner may be final before its changelogs show them.
+        self._log.settled_ends([place for task in tasks for place in restored_places(app, task)])
+        self._begin(tuple(tasks), tasks, committed)
+
+    def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
+        """Commit, and give up these tasks; return their replicas, still open, for the caller to close."""
+        self.commit()
+        gone = {}
+        for id_ in tasks:
+            task = self._tasks.pop(id_)
+            for place in task.committed:
+                del self._readers[place], self._polled[place]
+                self._paused.discard(place)
+            for each in (self._loaded, self._ticking, self._touched):
+                each.pop(id_, None)
+            task.close()
+            gone[id_] = self._replicas.pop(id_)
+            gone[id_].discard()
+        self._polling.assign(self._polled)
+        return gone
+
+    def store(self, task: TaskId, name: str) -> Any:
+        """Return the typed view of a task's store, with the writes that are not committed yet."""
+        if self._globals is not None and name in self._app.topology.global_stores:
+            return self._globals.views.view(self._app.topology.stores[name])
+        return self._tasks[task].store(name)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record to process, by partition."""
+        return {place: at for task in self._tasks.values() for place, at in task.buffers.positions().items()}
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The committed offsets, by partition."""
+        return {place: offset for task in self._tasks.values() for place, offset in task.committed.items()}
+
+    def doing(self) -> dict[str, Any] | None:
+        """Return the step that it is in, its task, and for how many seconds; from any thread."""
+        return self._times.doing()
+
+    def figures(self) -> ThreadFigures:
+        """Return the figures since the start."""
+        return ThreadFigures(
+            tuple(TaskFigures.of(task) for task in self._tasks.values()),
+            self.positions,
+            self.committed,
+            dict(self._polling.ends()),
+            sum(task.buffers.bytes for task in self._tasks.values()),
+            self._sending.pending_bytes,
+            self._commits,
+            dict(self._times.seconds),
+            self._began_ms,
+            self._committed_ms,
+            {} if self._globals is None else self._globals.views.sizes(),
+        )
+
+    def _begin(
+        self,
+        tasks: Sequence[TaskId],
+        replicas: Mapping[TaskId, TaskReplica | None],
+        group: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Restore tasks, and fetch their partitions too."""
+        committed = {place: each.offset for place, each in group.items()}
+        positions = self._start_positions(tasks, committed)
+        log = cast("ThreadLog", AskedOnce(self._log))  # the changelogs of these tasks have no other writer now
+        for id_ in tasks:
+            replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
+            back = self._gone_back(id_, replica, group, log)
+            newer = {place: offset for place, (_, offset) in back.items()}
+            replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore)
+            positions |= newer
+            own = {place: positions[place] for place in self._app.plan.sources(id_)}
+            task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
+            if newer:  # which the next commit commits, though nothing may have come
+                task.committed |= {place: at for place, (at, _) in back.items()}
+                self._touched[id_] = task
+            self._readers |= dict.fromkeys(own, task)
+            if task.ticks:
+                self._ticking[id_] = task
+        self._polled |= positions
+        self._polling.assign(self._polled)
+
+    def _gone_back(
+        self, id_: TaskId, replica: TaskReplica, group: Mapping[TopicPartition, OffsetAndMetadata], log: TopicLog
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Return the partitions whose committed offsets are behind those of the task's rows, with both.
+
+        Raises:
+            CheckpointMismatchError: There are some, and ``penstock.data.loss`` is "fail".
+        """
+        sources = set(self._app.plan.sources(id_))
+        known = {place: at for place, at in replica.known_inputs(log).items() if place in sources}
+        if all(place in group and group[place].offset >= at.offset for place, at in known.items()):
+            return {}
+        topics = sorted({place.topic for place in known})
+        firsts, ends = self._log.beginning_offsets(topics), self._log.end_offsets(topics)
+        back = gone_back(known, group, firsts, ends)
+        who = f"the state of task {id_}"
+        if back and self._app.config["penstock.data.loss"] == "fail":
+            raise gone_back_error(self._app.application_id, who, back)
+        if back:
+            _log.warning("%s; it continues from there", gone_back_text(self._app.application_id, who, back))
+        return back
+
+    def _close_tasks(self) -> None:
+        with ExitStack() as closing:
+            for replica in self._replicas.values():
+                closing.callback(replica.close)
+            for task in self._tasks.values():
+                closing.callback(task.close)
+            self._replicas, self._tasks = {}, {}
+
+    def _start_positions(
+        self, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the positions of all partitions of tasks; those without a committed one begin at the beginning."""
+        places = [place for task in tasks for place in self._app.plan.sources(task)]
+        missing = sorted({place.topic for place in places if place not in committed})
+        beginnings = self._log.beginning_offsets(missing) if missing else {}
+        return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
+
+    def _linger(self) -> None:
+        """Let a few more records arrive, until the next look for them or the end of the interval.
+
+        Exactly once nobody sees an output before the commit: to process each record by itself would only cost. After a
+        commit, too: what comes next is committed only at the end of its interval.
+        """
+        if self._writer.exactly_once and not self._loaded and self._arrived < _MANY_RECORDS:
+            look_s = _LONGEST_LOOK_S if self._worked_s < _LITTLE_S else self._look_s
+            pause = min(self._looked_s + look_s, self._committed_s + self._interval_s) - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+
+    def _add(self, place: TopicPartition, fetched: Fetched) -> None:
+        task = self._readers.get(place)
+        if task is not None:
+            task.add(place, fetched)
+            (self._loaded if task.buffers.records else self._touched)[task.id] = task
+        elif self._globals is not None:
+            with self._times.step("process"):
+                self._globals.add(place, fetched)
+
+    def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
+        with Work(task=str(task.id), batch=self._commits), self._times.step("process", str(task.id)):
+            before = task.records_in
+            output = task.process(now_ms, ends)
+        if output is None:
+            return False
+        self._touched[task.id] = task
+        self._hooks.reach("processed")
+        with self._times.step("send"):
+            self._sending.send(parts_of_output(self._app, output.records), str(task.id))
+        self._records += task.records_in - before
+        return True
+
+    def _time_to_wait(self, timeout_s: float) -> float:
+        if self._is_busy and self._loaded:
+            return 0.0
+        if self._touched:
+            timeout_s = min(timeout_s, self._committed_s + self._interval_s - time.monotonic())
+        now_ms = self._hooks.clock()
+        for task in (self._loaded | self._ticking).values():
+            wakes_at = task.wakes_at_ms(now_ms)
+            if wakes_at is not None:
+                timeout_s = min(timeout_s, (wakes_at - now_ms) / 1000)
+        return max(timeout_s, 0.0)
+
+    def _is_commit_due(self) -> bool:
+        if self._sending.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
+            return True
+        return time.monotonic() - self._committed_s >= self._interval_s and bool(self._touched)
+
+    def _pause(self) -> None:
+        """Pause partitions that have much in their buffers; one whose records are awaited is never paused."""
+        buffered = [task.buffers for task in self._loaded.values()]
+        is_full = sum(each.bytes for each in buffered) > self._most_bytes
+        paused = {place for each in buffered for place in each.longer_than(0 if is_full else self._most_buffered)}
+        if paused != self._paused:
+            self._polling.pause(paused - self._paused)
+            self._polling.resume(self._paused - paused)
+            self._paused = paused
+
+    @property
+    def _polling(self) -> Fetcher:
+        return self._fetcher if self._fetcher is not None else _not_running()
+
+    @property
+    def _sending(self) -> Sender:
+        return self._sender if self._sender is not None else _not_running()
+
+
+def _not_running() -> Any:
+    raise InvalidStateError("this stream thread does not run", hint="Start it, and make a new one after it was closed.")

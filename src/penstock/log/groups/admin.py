@@ -1,0 +1,202 @@
+"""Administration of consumer groups: list, describe, lag, and moving or deleting their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import FencedError, LogError
+from penstock.log.base import GroupMember, TopicPartition
+from penstock.log.groups.gone_back import RESET_NOTE
+from penstock.log.groups.lag import PartitionLag, lag
+from penstock.log.groups.resets import Target, chosen_places, new_offsets, places_of
+from penstock.log.lease_holders import is_fresh
+from penstock.log.lease_keeper import held_lease
+
+if TYPE_CHECKING:
+    from penstock.log.base import GroupState, TopicLog
+
+__all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove", "offset_moves"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in a list; the state is Kafka's: Empty, Stable, PreparingRebalance."""
+
+    group: str
+    state: str
+    members: int
+    application: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members and its lag; a running application is a member of its own group."""
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    partitions: tuple[PartitionLag, ...]
+    application: bool
+
+    def owner(self, topic: str, partition: int) -> GroupMember | None:
+        """Return the member that reads a partition."""
+        place = TopicPartition(topic, partition)
+        return next((member for member in self.members if place in member.owned), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """The change of one partition's offset by a reset; ``lag`` is the lag afterwards."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    lag: int
+
+
+def offset_moves(
+    log: TopicLog, target: Target, places: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> list[OffsetMove]:
+    """Plan the moves of these partitions' offsets to a target."""
+    return [
+        OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
+        for place, (bounds, after) in new_offsets(log, target, places, committed).items()
+    ]
+
+
+class GroupAdmin:
+    """The operations of ``penstock groups``, for any log; Kafka's ``kafka-consumer-groups``.
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://doc-groups")
+        >>> log.create_topic("orders")
+        >>> log.commit_offsets("stock", {TopicPartition("orders", 0): 0})
+        >>> [each.group for each in GroupAdmin(log).groups()]
+        ['stock']
+    """
+
+    def __init__(self, log: TopicLog) -> None:
+        self._log = log
+
+    def groups(self) -> list[GroupSummary]:
+        """List all groups by name."""
+        found = []
+        for name in self._log.groups():
+            state, lease = self._log.group_state(name), self._log.lease(name)
+            runs = lease is not None and is_fresh(lease)
+            count = len(state.consumers) + runs
+            found.append(GroupSummary(name, "Stable" if runs else state.state, count, lease is not None))
+        return found
+
+    def describe(self, group: str) -> GroupDescription:
+        """Return a group's state, members and lag.
+
+        Raises:
+            LogError: There is no such group.
+        """
+        state = self._require(group)
+        lease = self._log.lease(group)
+        members = state.consumers
+        rows = tuple(lag(self._log, group, sorted({topic for each in members for topic in each.topics})))
+        if lease is not None and is_fresh(lease):
+            owned = tuple(TopicPartition(row.topic, row.partition) for row in rows)
+            topics = tuple(sorted({row.topic for row in rows}))
+            members = (*members, GroupMember(lease.owner, "", "penstock", lease.host, lease.pid, topics, (), owned))
+        named = "Stable" if members and state.state == "Empty" else state.state
+        return GroupDescription(group, named, state.assignor, members, rows, lease is not None)
+
+    def lag(self, group: str) -> list[PartitionLag]:
+        """Return the group's lag by partition: where it has committed offsets, and where its members read.
+
+        None of an application that starts, until its first commit.
+        """
+        state = self._require(group)
+        return lag(self._log, group, sorted({topic for each in state.consumers for topic in each.topics}))
+
+    def is_starting(self, group: str) -> bool:
+        """Return whether an application runs that has committed no offsets yet."""
+        lease = self._log.lease(group)
+        return lease is not None and is_fresh(lease) and not self._log.committed_offsets(group)
+
+    def plan_reset(self, group: str, target: Target, topics: Sequence[str] = ()) -> list[OffsetMove]:
+        """Plan a reset.
+
+        Args:
+            group: The group; it may be new.
+            target: The new offsets.
+            topics: ``orders``, or ``orders:0,2`` for some partitions; by default all partitions with offsets.
+        """
+        committed = self._log.committed_offsets(group)
+        places = chosen_places(self._log, target, topics, committed)
+        if not places:
+            self._require(group)
+        return offset_moves(self._log, target, places, committed)
+
+    def reset(self, group: str, moves: Sequence[OffsetMove]) -> None:
+        """Execute a plan of ``plan_reset``.
+
+        Raises:
+            FencedError: The group has members, or the application runs.
+        """
+        offsets = {TopicPartition(move.topic, move.partition): move.after for move in moves}
+        with self.stopped(group):
+            self._log.commit_offsets(group, offsets, RESET_NOTE)
+
+    def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
+        """Delete the group's offsets in these topics (``orders`` or ``orders:0,2``)."""
+        self._require(group)
+        known = self._log.committed_offsets(group)
+        places = [place for place in places_of(self._log, topics) if place in known]
+        with self.stopped(group):
+            self._log.delete_offsets(group, places)
+        return places
+
+    def delete(self, group: str) -> None:
+        """Delete the group and its offsets.
+
+        Raises:
+            FencedError: The group has members, or the application runs.
+        """
+        self._require(group)
+        with self.stopped(group):
+            self._log.delete_group(group)
+
+    def is_application(self, group: str) -> bool:
+        """Return whether a Penstock application of this ``application.id`` has run on this log."""
+        return self._log.lease(group) is not None
+
+    @contextmanager
+    def stopped(self, group: str) -> Iterator[None]:
+        """Hold the group stopped: the application cannot start during the block.
+
+        Raises:
+            FencedError: The group has members, or the application runs.
+        """
+        members = self._log.group_state(group).consumers
+        if members:
+            first = members[0]
+            raise FencedError(
+                f"group {group!r} has {len(members)} member(s): {first.client or first.member} on {first.host}",
+                hint="Stop its consumers first; a silent one is removed when its session ends.",
+                group=group,
+            )
+        if self._log.lease(group) is None:
+            yield
+            return
+        with held_lease(self._log, group, "penstock groups"):
+            yield
+
+    def _require(self, group: str) -> GroupState:
+        state = self._log.group_state(group)
+        lease = self._log.lease(group)
+        runs = lease is not None and is_fresh(lease)  # it has no members before it reads
+        if not state.members and not runs and group not in self._log.groups():
+            known = ", ".join(self._log.groups()) or "none"
+            raise LogError(f"there is no group {group!r}", hint=f"Groups: {known}.", group=group)
+        return state

@@ -1,8 +1,0 @@
-"""A schema registry with the rules and the REST interface of Confluent's, stored in a file or in memory."""
-
-from __future__ import annotations
-
-from penstock.registry.model import Reference, Schema
-from penstock.registry.service import Registry, named
-
-__all__ = ["Reference", "Registry", "Schema", "named"]

@@ -1,3 +1,0 @@
-"""The driver's side of a query: launch, planning of batches, progress, end."""
-
-__all__: list[str] = []

@@ -1,3 +1,0 @@
-"""Interactive queries over committed state."""
-
-__all__: list[str] = []

@@ -1,0 +1,142 @@
+"""Apache Kafka's own Connect worker as a child process, for connectors that exist in Java only."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.base.jars import KAFKA_VERSION, Coordinates, fetch_jars, java_command
+from penstock.errors import ConfigError
+from penstock.tools.broker.guard import guard
+from penstock.tools.broker.packages import package_folder
+
+__all__ = ["JavaWorker", "worker_jars"]
+
+_PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
+_COORDINATES: tuple[Coordinates, ...] = (
+    *(("org.apache.kafka", part, KAFKA_VERSION) for part in _PARTS),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+)
+_MAIN = "org.apache.kafka.connect.cli.Connect"
+_STOP_S = 30.0
+_LOGGING = """\
+status = error
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = LEVEL
+rootLogger.appenderRef.err.ref = err
+"""
+
+
+def worker_jars() -> Path:
+    """Return the folder of the worker's jars; downloads them (about 30 MB) if they are not cached.
+
+    Raises:
+        EnvironmentProblemError: They cannot be downloaded.
+    """
+    return fetch_jars(f"kafka-connect-worker-{KAFKA_VERSION}", _COORDINATES)
+
+
+class JavaWorker:
+    """A worker of Apache Kafka, which ends with this process.
+
+    Args:
+        settings: The worker's settings, as in Kafka Connect's ``worker.properties``.
+        connectors: Files of connectors: the worker is a standalone one with these. Without any it is distributed.
+        packages: Maven coordinates of connectors, each loaded apart from the others as a plugin.
+        heap: The heap of its JVM, such as ``1g``.
+        level: The level of its log, which goes to standard error: ``warn`` or ``info``.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        connectors: Sequence[Path] = (),
+        packages: Sequence[Coordinates] = (),
+        *,
+        heap: str = "1g",
+        level: str = "warn",
+    ) -> None:
+        for path in connectors:
+            if not path.is_file():
+                raise ConfigError(f"there is no file {path}", hint="Give .properties or .json files of connectors.")
+        self._settings = dict(settings)
+        self._connectors = [path.absolute() for path in connectors]
+        self._packages, self._heap, self._level = tuple(packages), heap, level
+        self._ending = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """Start the process, and return its id.
+
+        Raises:
+            EnvironmentProblemError: Java or the jars are missing.
+        """
+        java, jars = java_command(), worker_jars()
+        folder = Path(self._ending.enter_context(tempfile.TemporaryDirectory(prefix="connect-java-")))  # 0700
+        plugins = folder / "plugins"
+        plugins.mkdir()
+        for each in self._packages:
+            (plugins / "_".join(each)).symlink_to(package_folder(each), target_is_directory=True)
+        given = self._settings.get("plugin.path", "")
+        settings = {**self._settings, "plugin.path": ",".join(part for part in (given, str(plugins)) if part)}
+        file = folder / "worker.properties"
+        file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items()))
+        (folder / "log4j2.properties").write_text(_LOGGING.replace("LEVEL", self._level))
+        mode = "Standalone" if self._connectors else "Distributed"
+        command = [
+            java, f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp",
+            f"{jars}/*", f"{_MAIN}{mode}", str(file), *(str(path) for path in self._connectors),
+        ]  # fmt: skip
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+        watcher = guard(self._process.pid)
+        self._ending.callback(watcher.communicate)
+        self._ending.callback(watcher.kill)
+        return self._process.pid
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for the end of the process: its exit code, or None if it still runs."""
+        assert self._process is not None, "start() comes first"  # noqa: S101
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> None:
+        """Let the worker end its connectors and leave its group; kill it if that takes long."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            if self.wait(_STOP_S) is None:
+                self._process.kill()
+                self._process.wait()
+        self._ending.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _escaped(text: str) -> str:
+    r"""A name or value for a ``.properties`` file.
+
+    >>> _escaped("C:\\temp=\u00e9 x")
+    'C\\:\\\\temp\\=\\u00e9\\ x'
+    """
+    special = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", **{char: f"\\{char}" for char in "\\:=#! "}}
+    plain = "".join(special.get(char, char) for char in text)
+    units = plain.encode("utf-16-be")
+    pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)

@@ -1,0 +1,293 @@
+"""The access-log job: writer, Connect worker, application and view, and the comparison at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from penstock.app import KafkaStreams, State
+from penstock.base.terminal.screen import Screen
+from penstock.engines.spark.interrupts import stop_on_signals
+from penstock.errors import LogError
+from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
+from penstock.log.groups.lag import lag
+from penstock.log.open import open_log
+from penstock.tools.demo.connect_lines import ConnectLines
+from penstock.tools.demo.console import shown_console
+from penstock.tools.demo.counts import Comparison, TopicCounts, compare
+from penstock.tools.demo.place import TopicPlace, embedded, own_broker, running_broker
+from penstock.tools.demo.view import Figures, View
+from penstock.tools.demo.writer import LogWriter
+
+if TYPE_CHECKING:
+    from penstock.engines.spark.progress import BatchProgress
+    from penstock.topology.topology import Topology
+
+__all__ = ["DemoOptions", "run_demo"]
+
+PARTITIONS = 2
+_FOREVER = {"retention.ms": "-1"}  # the log file may be old
+_DRAIN_S = 120.0
+_READ_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Further options of the demo.
+
+    Attributes:
+        lines_per_second: The rate of the written log file.
+        kafka: True: run with a broker that is started and stopped; ``host:port``: with a running one.
+        kafka_settings: Settings of Kafka's clients, for a secured broker.
+    """
+
+    lines_per_second: float = 1000.0
+    kafka: bool | str = False
+    kafka_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+_DEFAULTS = DemoOptions()
+
+
+def run_demo(
+    topology: Topology | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    path: str | Path | None = None,
+    seconds: float | None = 60.0,
+    directory: str | Path = ".demo",
+    options: DemoOptions = _DEFAULTS,
+) -> Comparison:
+    """Run the job and show its progress; Ctrl-C ends it cleanly, and the next run continues where it stopped.
+
+    Args:
+        topology: By default that of `penstock.tools.demo.access_log`.
+        config: Its settings.
+        path: An existing log file; by default one is written while the job runs.
+        seconds: The longest running time once the tasks run; None: until Ctrl-C. An existing file that does not grow
+            ends the demo as soon as all of it has been counted.
+        directory: The directory of all files. An existing log file, and Kafka, have a folder of their own in it.
+        options: The rate of the written log file, and Kafka.
+
+    Raises:
+        LogError: ``path`` does not exist.
+    """
+    from penstock.tools.demo import access_log
+
+    kafka = options.kafka
+    home = Path(directory).expanduser().absolute()
+    if kafka:
+        home /= "kafka" if kafka is True else re.sub(r"[^\w.-]", "-", f"kafka-{kafka}")
+    if path is not None:
+        file = Path(path).expanduser().absolute()
+        if not file.is_file():
+            raise LogError(f"there is no file {file}", hint="Give the path of an access log in the combined format.")
+        home /= file.name
+    else:
+        file = home / "access.log"
+    home.mkdir(parents=True, exist_ok=True)
+    writer = LogWriter(file, options.lines_per_second) if path is None else None
+    with contextlib.ExitStack() as stack:
+        if kafka is True:
+            Screen().print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
+            place = stack.enter_context(own_broker(home / "broker"))
+        else:
+            place = running_broker(kafka, options.kafka_settings) if kafka else embedded(home)
+        job = _Job(topology or access_log.topology, config or access_log.config, home, file, place)
+        return job.run(writer, seconds=seconds)
+
+
+class _Job:
+    def __init__(
+        self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path, place: TopicPlace
+    ) -> None:
+        self._home, self._file, self._place = home, file, place
+        settings = {
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            **config,
+            **place.settings,
+            "bootstrap.servers": place.bootstrap_servers,
+            "state.dir": str(home / "state"),
+        }
+        self._app = KafkaStreams(topology, settings)
+        self._id = str(self._app.config["application.id"])
+        self._letters = str(self._app.config["errors.dead.letter.queue.topic.name"] or "")
+        self._app.add_progress_listener(self._on_batch)
+        self._stopping = threading.Event()
+        self._figures = Figures(places={"file": str(file), "topics": place.shown, "state": str(home / "state")})
+        self._recent: list[tuple[float, int]] = []
+
+    def run(self, writer: LogWriter | None, *, seconds: float | None) -> Comparison:
+        console = Screen(soft_wrap=not sys.stdout.isatty())
+        place = self._place
+        with (
+            open_log(place.bootstrap_servers, place.settings) as log,
+            stop_on_signals(self._stopping),
+            View(console) as view,
+            shown_console(log, self._home) as address,
+        ):
+            self._figures.places = {**self._figures.places, "console": address}
+            self._create_topics(log)
+            source = ConnectLines(place, self._file, "access_log", on_note=view.note)
+            counts = TopicCounts(log)
+            try:
+                source.start(log)
+                before = source.total_lines()
+                if before:
+                    view.note(f"going on after line {before:,} of {self._file}")
+                if writer:
+                    writer.start()
+                with _output_to(self._home / "spark.log"):
+                    self._start(source, view)
+                self._watch(log, source, counts, view, seconds, ends_with_file=writer is None and seconds is not None)
+                self._figures.phase = "finishing"
+                if writer:
+                    writer.stop()
+                source.finish(_READ_S)
+                self._drain(log, source, counts, view)
+            finally:
+                self._stopping.set()
+                source.close()
+                self._app.close()
+            if self._app.error:
+                raise self._app.error
+            result = compare(counts, self._file, source.offset_bytes)
+        _summary(console, result, before, self._figures, self._home)
+        return result
+
+    def _create_topics(self, log: TopicLog) -> None:
+        counts = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
+        for topic, partitions in counts.items():
+            if topic:
+                ensure_topic(log, topic, partitions, _FOREVER)
+
+    def _on_batch(self, progress: BatchProgress) -> None:
+        figures = self._figures
+        figures.batches = progress.batch
+        figures.dropped += progress.dropped
+        figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
+
+    def _start(self, source: ConnectLines, view: View) -> None:
+        """Start the application, and show for how long it has been starting until its tasks run.
+
+        Raises:
+            PenstockError: A check of the start has failed.
+        """
+        failed: list[BaseException] = []
+
+        def start() -> None:
+            try:
+                self._app.start()
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                failed.append(error)
+
+        thread = threading.Thread(target=start, name="demo-start", daemon=True)
+        begun, is_told = time.monotonic(), False
+        thread.start()
+        while thread.is_alive() or (self._app.state is State.REBALANCING and not self._stopping.is_set()):
+            self._figures.seconds = time.monotonic() - begun
+            self._figures.lines = source.total_lines()
+            view.show(self._figures)
+            if self._stopping.is_set() and not is_told:
+                view.note("Ctrl-C: the demo ends as soon as Spark has started; a second one ends it at once")
+                is_told = True
+            time.sleep(0.1)
+        if failed:
+            raise failed[0]
+
+    def _watch(
+        self,
+        log: TopicLog,
+        source: ConnectLines,
+        counts: TopicCounts,
+        view: View,
+        seconds: float | None,
+        *,
+        ends_with_file: bool,
+    ) -> None:
+        """Show the figures until the time is over, Ctrl-C, or all of a file that does not grow has been counted."""
+        started = time.monotonic()
+        self._figures.phase = "running"
+        while not self._stopping.is_set() and self._app.state.is_running_or_rebalancing:
+            is_read = ends_with_file and source.has_read_all()  # looked at before the lag: the order of the records
+            self._measure(log, source, counts, time.monotonic() - started)
+            view.show(self._figures)
+            if seconds is not None and time.monotonic() - started >= seconds:
+                return
+            if is_read and not sum(self._figures.lag.values()):
+                return
+            self._stopping.wait(0.5)
+
+    def _measure(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, seconds: float) -> None:
+        counts.poll()
+        figures = self._figures
+        figures.seconds = seconds
+        figures.lines = source.total_lines()
+        figures.counts = counts.counts
+        figures.counted = counts.total
+        figures.bad = log.end_offset(self._letters, 0) if self._letters else 0
+        figures.lag = {f"{row.topic}-{row.partition}": row.lag for row in lag(log, self._id, ["access_log"])}
+        figures.state_bytes = _tree_bytes(self._home / "state")
+        self._recent = [*self._recent[-10:], (time.monotonic(), figures.lines - sum(figures.lag.values()))]
+        (first, before), (last, now) = self._recent[0], self._recent[-1]
+        figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
+
+    def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: View) -> None:
+        """Wait until the application has processed all records of the topic."""
+        deadline = time.monotonic() + _DRAIN_S
+        begun = time.monotonic() - self._figures.seconds
+        while self._app.state.is_running_or_rebalancing and time.monotonic() < deadline:
+            self._measure(log, source, counts, time.monotonic() - begun)
+            view.show(self._figures)
+            if not sum(self._figures.lag.values()):
+                return
+            time.sleep(0.2)
+
+
+def _summary(console: Console, result: Comparison, before: int, figures: Figures, home: Path) -> None:
+    lines = result.good + result.bad
+    console.print(
+        f"\n{lines:,} lines ({lines - before:,} in this run): {result.good:,} good, {result.bad:,} bad, in the dead "
+        f"letter topic; {result.counted:,} hits counted in {result.windows:,} windows; {figures.batches + 1:,} batches"
+    )
+    if result.verified:
+        console.print("verified: a recount of the file finds exactly these counts, window by window", style="green")
+    elif result.late:
+        console.print(f"{result.late:,} hits came later than the grace of their window and were not counted")
+    else:
+        console.print(f"NOT verified: {result.wrong:,} counts differ from a recount of the file", style="bold red")
+    console.print(f"everything is in {home}; run it again to go on, or delete that folder to start anew")
+
+
+def _tree_bytes(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # files come and go
+                total += os.stat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118 - twice as fast
+    return total
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Redirect the error output of processes started in this block (Spark's) to a file, away from the live view."""
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

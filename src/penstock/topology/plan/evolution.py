@@ -1,0 +1,271 @@
+"""Comparison of a plan with that of a checkpoint: safe, safe after a migration, or refused, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.errors import CheckpointMismatchError
+from penstock.topology.plan.stored import StoredPlan
+
+__all__ = ["Evolution", "compare", "require_compatible"]
+
+Verdict = Literal["same", "safe", "migrate", "refuse"]
+_FIXED = ("kind", "key_serde", "value_serde", "timestamped", "window_size_ms", "retain_duplicates")
+_SERDES = ("key_serde", "value_serde", "hash_serde")
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """The differences between two plans.
+
+    ``reasons`` refuse, ``migrations`` change stored data in a known way, ``notes`` are harmless.
+    """
+
+    reasons: tuple[str, ...] = ()
+    migrations: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.reasons:
+            return "refuse"
+        if self.migrations:
+            return "migrate"
+        return "safe" if self.notes else "same"
+
+
+@dataclass(slots=True)
+class _Findings:
+    reasons: list[str] = field(default_factory=list)
+    migrations: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def compare(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str] = ()) -> Evolution:
+    """Compare the stored plan with the one about to start.
+
+    Args:
+        stored: The checkpoint's document.
+        new: The document of the present topology; its sub-topologies have the checkpoint's ids (`with_ids_of`).
+        drop: Stores that may be taken out (``penstock.state.drop``).
+    """
+    old = stored.plan
+    if old["format"] != new["format"]:
+        return Evolution((f"the plan has format {old['format']}, this Penstock reads format {new['format']}",))
+    found = _Findings()
+    _stores(stored, new["stores"], drop, found)
+    _defaults(old, new, found)
+    _moved_stores(stored, new["subtopologies"], found)
+    for number, was in old["subtopologies"].items():
+        now = new["subtopologies"].get(number)
+        if now is not None:
+            _subtopology(number, was, now, new, found)
+        else:
+            found.notes.append(f"sub-topology {number} ({_listed(was)}) is gone")
+    for number, now in new["subtopologies"].items():
+        if number not in old["subtopologies"]:
+            found.notes.append(f"sub-topology {number} ({_listed(now)}) is new")
+    _internal_topics(old, new, found)
+    return Evolution(tuple(found.reasons), tuple(found.migrations), tuple(found.notes))
+
+
+def _stores(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str], found: _Findings) -> None:
+    for name, was in stored.plan["stores"].items():
+        if name in new:
+            found.reasons += _different(name, was, new[name])
+            _kept_for(name, was, new[name], found)
+        elif name in drop:
+            found.migrations.append(
+                f"store {name!r} is taken out: its rows and its changelog topic are kept, and a store of this name and "
+                "kind that is put back goes on with them"
+            )
+        else:
+            found.reasons.append(
+                f"store {name!r} is gone, and its contents would be out of use: to take it out on purpose, name it in "
+                "penstock.state.drop"
+            )
+    for name, now in new.items():
+        if name in stored.plan["stores"]:
+            continue
+        before = stored.dropped.get(name)
+        if before is None:
+            found.notes.append(f"store {name!r} is new and starts empty")
+            continue
+        found.reasons += _different(name, before, now)
+        if before.get("lost"):
+            found.reasons.append(
+                f"store {name!r} cannot be put back: after it was taken out, the segments of task "
+                f"{', '.join(before['lost'])} were lost, and its changelog did not hold all of it; give the new store "
+                "another name: it begins empty"
+            )
+        found.migrations.append(f"store {name!r} is put back, with what it held when it was taken out")
+
+
+def _different(name: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    untyped = [_was_auto(name, fact) for fact in _SERDES if _has_lost_auto(fact, was, now)]
+    if untyped:
+        return untyped
+    facts = (*_FIXED, "hash_serde") if "hash_serde" in was else _FIXED
+    if "ttl_ms" in was and bool(was["ttl_ms"]) != bool(now["ttl_ms"]):  # the rows have another form
+        facts = (*facts, "ttl_ms")
+    return [
+        f"store {name!r}: its {fact.replace('_', ' ')} was {was[fact]} and now is {now.get(fact)}; give the new store "
+        "another name, and take this one out with penstock.state.drop"
+        for fact in facts
+        if was[fact] != now.get(fact)
+    ]
+
+
+def _has_lost_auto(fact: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether a default would now read data written by ``auto``; early plans do not note the type of hashes."""
+    return bool(now.get("untyped")) and fact in now and now[fact] is None and was.get(fact, "auto") == "auto"
+
+
+def _was_auto(name: str, fact: str) -> str:
+    default = "default.key.serde" if fact == "key_serde" else "default.value.serde"
+    return (
+        f"store {name!r}: the topology names no {fact.replace('_', ' ')}, so it was auto, and now is {default}, as in "
+        "Kafka Streams; set penstock.untyped.stores=auto to go on with what it holds, or start anew under another "
+        "application.id to have Kafka Streams' bytes"
+    )
+
+
+def _defaults(old: Mapping[str, Any], new: Mapping[str, Any], found: _Findings) -> None:
+    """Find stores that take a default which is another one by now; early plans do not note the defaults."""
+    was, now = old.get("defaults", {}), new.get("defaults", {})
+    for fact in was.keys() & now.keys():
+        taking = [
+            name
+            for name, facts in old["stores"].items()
+            if facts[fact] is None and new["stores"].get(name, {fact: ""})[fact] is None
+        ]
+        if taking and was[fact] != now[fact]:
+            setting = f"default.{fact.replace('_', '.')}"
+            found.reasons.append(
+                f"{setting} was {was[fact]} and now is {now[fact]}, and has written what is in {_quoted(taking)}: name "
+                "the serde of new streams where they are read, and keep the default"
+            )
+
+
+def _kept_for(name: str, was: Mapping[str, Any], now: Mapping[str, Any], found: _Findings) -> None:
+    for fact in ("retention_ms", "history_ms"):
+        if was[fact] > now[fact]:
+            found.migrations.append(f"store {name!r}: {fact} falls from {was[fact]} to {now[fact]}; older rows expire")
+        elif was[fact] < now[fact]:
+            found.notes.append(f"store {name!r}: {fact} grows from {was[fact]} to {now[fact]}")
+
+
+def _moved_stores(stored: StoredPlan, new: Mapping[str, Any], found: _Findings) -> None:
+    """Find stores that come to lie in another sub-topology's segments, or were taken out of one with other tasks."""
+    moving = stored.moving({int(number): sub["stores"] for number, sub in new.items()})
+    for number, now in new.items():
+        moved = moving.get(int(number), {})
+        for store, home in moved.items():
+            if home.tasks == now["tasks"]:
+                found.migrations.append(
+                    f"store {store!r} moves from sub-topology {home.subtopology} to {number}: all its rows are copied "
+                    "there before the start"
+                )
+            else:
+                found.reasons.append(
+                    f"store {store!r} moves from sub-topology {home.subtopology}, with {home.tasks} tasks, to "
+                    f"{number}, with {now['tasks']}: its rows lie by partition, and would not be found; keep it apart "
+                    "with a repartition() in between, or give the new store another name"
+                )
+        for store in now["stores"]:
+            was = stored.dropped.get(store)
+            if was and store not in moved and (was["tasks"], was["runs"]) != (now["tasks"], now["runs"]):
+                found.reasons.append(f"store {store!r} was taken out when it had {was['tasks']} tasks: rename it")
+
+
+def _subtopology(
+    number: str, was: Mapping[str, Any], now: Mapping[str, Any], new: Mapping[str, Any], found: _Findings
+) -> None:
+    if was["stores"] and was["tasks"] != now["tasks"]:
+        found.reasons.append(_regrouped(number, was, now, new))
+    elif was["tasks"] != now["tasks"]:
+        found.notes.append(
+            f"sub-topology {number} had {was['tasks']} tasks and now has {now['tasks']}; it has no state"
+        )
+    if was["runs"] != now["runs"]:
+        found.reasons.append(f"sub-topology {number} ran {was['runs']} times a batch and now runs {now['runs']} times")
+    if was["nodes"] != now["nodes"]:
+        found.notes.append(f"the operators of sub-topology {number} have changed")
+    if was["topics"] != now["topics"]:
+        found.notes.append(f"sub-topology {number} read {_listed(was)} and now reads {_listed(now)}")
+
+
+def _regrouped(number: str, was: Mapping[str, Any], now: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Return the reason why a stateful sub-topology with another number of tasks cannot go on, and the remedy."""
+    counts: Mapping[str, int] = {**new["internal_topics"], **new.get("partitions", {})}
+    read = [*now["topics"], *now["internal_topics"]]
+    moved = [topic for topic in read if counts.get(topic, was["tasks"]) != was["tasks"]]
+    topics = ", ".join(
+        f"{'internal' if topic in now['internal_topics'] else 'input'} topic {topic!r}" for topic in moved
+    )
+    return (
+        f"{topics or 'its input'} had {was['tasks']} partitions and now has {now['tasks']}: the state of sub-topology "
+        f"{number} (stores {_quoted(was['stores'])}) lies by partition, and keys that now go to other partitions would "
+        "not find theirs. Go back to a topic with the old number of partitions, or start anew over the grown one: "
+        "`penstock app reset`, or another application.id; a repartition() with a fixed number in front of the state "
+        "makes later growth harmless"
+    )
+
+
+def _internal_topics(old: Mapping[str, Any], new: Mapping[str, Any], found: _Findings) -> None:
+    stateful = {topic for sub in new["subtopologies"].values() if sub["stores"] for topic in sub["internal_topics"]}
+    regrouped = {
+        topic
+        for number, now in new["subtopologies"].items()
+        for topic in now["internal_topics"]
+        if now["stores"] and old["subtopologies"].get(number, now)["tasks"] != now["tasks"]
+    }
+    for topic, count in old["internal_topics"].items():
+        now = new["internal_topics"].get(topic, count)
+        if topic in regrouped or now == count:  # a regrouping has its own message
+            continue
+        if topic in stateful or now < count:
+            found.reasons.append(f"internal topic {topic!r} had {count} partitions and now has {now}")
+        else:
+            found.notes.append(
+                f"internal topic {topic!r} had {count} partitions and now has {now}; no state is read by it"
+            )
+
+
+def _listed(sub: Mapping[str, Any]) -> str:
+    return ", ".join(sub["topics"]) or "internal topics only"
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def require_compatible(stored: StoredPlan, new: Mapping[str, Any], where: str, drop: Collection[str] = ()) -> Evolution:
+    """Compare as `compare`; raise CheckpointMismatchError where the checkpoint cannot be continued.
+
+    Args:
+        stored: The checkpoint's document.
+        new: The document of the present topology.
+        where: The checkpoint, for the message.
+        drop: Stores that may be taken out.
+    """
+    application = stored.plan["application"]
+    if application != new["application"]:
+        raise CheckpointMismatchError(
+            f"the checkpoint {where} is of application {application!r}, not of {new['application']!r}",
+            hint="Set penstock.checkpoint.location to a place of its own for each application.",
+            checkpoint=where,
+        )
+    change = compare(stored, new, drop)
+    if change.verdict == "refuse":
+        listed = "\n".join(f"  - {reason}" for reason in change.reasons)
+        raise CheckpointMismatchError(
+            f"the checkpoint {where} cannot be continued by this topology:\n{listed}",
+            hint="Name stores and operators, so that they keep their identity; `penstock app plan` compares without a "
+            "start, and docs/how-to/upgrade.md has a procedure for each change.",
+            checkpoint=where,
+            reasons=change.reasons,
+        )
+    return change

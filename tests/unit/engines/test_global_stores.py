@@ -1,0 +1,175 @@
+"""Global stores in workers: one copy a machine, as new as its topics when a task begins."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from worker_support import ROWS, append, loaded, prepared, report, run, two_workers, written
+
+from penstock import Materialized, StreamsBuilder
+from penstock.engines.app_metrics import AppMetrics
+from penstock.engines.application_states import State
+from penstock.engines.batches.worker import global_stores
+from penstock.engines.spark.progress import batch_progress
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.runtime.sensor import Sensor
+from penstock.topology.configured.serdes import with_serdes
+
+Prepared = tuple[bytes, EmbeddedLog]
+
+
+class LookUp:
+    """Forwards what the global table has under the record's key."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.names = context.get_state_store("names")
+
+    def process(self, record: Any) -> None:
+        found = self.names.get(record.key)
+        self.context.forward(record.with_value(found.value if found else "?"))
+
+    def close(self) -> None: ...
+
+
+def topology() -> Any:
+    builder = StreamsBuilder()
+    builder.global_table("names", materialized=Materialized("names"))
+    words = builder.stream("words")
+    words.group_by_key().count(Materialized("counts")).to_stream().to("counts")
+    words.process(LookUp).to("out")
+    return builder.build()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Prepared]:
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        append(log, "words", [(f"w{i % 2}", "v") for i in range(10 * ROWS)])
+        yield data, log
+
+
+def seen(data: bytes, batch: int) -> set[tuple[str, str]]:
+    return {(key, value.decode()) for key, value in written(data, "out")[batch * ROWS : (batch + 1) * ROWS]}
+
+
+def test_a_batch_sees_what_was_there_before_it(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero")])
+    run(data, 0)
+    run(data, 1)
+    append(log, "names", [("w1", "one"), ("w0", "null")])
+    run(data, 2)
+    assert seen(data, 0) == seen(data, 1) == {("w0", "zero"), ("w1", "?")}
+    assert seen(data, 2) == {("w0", "null"), ("w1", "one")}
+
+
+def test_the_workers_of_a_machine_share_one_copy(app: Prepared) -> None:
+    data, log = app
+    with two_workers() as workers:
+        for batch in range(6):
+            append(log, "names", [("w0", f"name {batch}")])
+            workers[batch % 2].submit(run, data, batch).result()
+            assert seen(data, batch) == {("w0", f"name {batch}"), ("w1", "?")}
+        copies = list(Path(loaded(data).replica_root).glob("global-*/slot-*"))
+        assert [copy.name for copy in copies] == ["slot-0"]
+
+
+def test_a_copy_that_is_gone_is_rebuilt(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    shutil.rmtree(loaded(data).replica_root)
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
+
+
+def test_a_topic_that_was_made_anew(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    log.delete_topic("names")
+    log.create_topic("names", 1)
+    append(log, "names", [("w1", "eins")])
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "?"), ("w1", "eins")}
+
+
+def test_a_topic_that_was_made_again_makes_a_new_copy(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    log.delete_topic("names")
+    log.create_topic("names", 1)
+    append(log, "names", [("w0", "nought"), ("w2", "two"), ("w3", "three")])
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "nought"), ("w1", "?")}
+
+
+def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Path) -> None:
+    settings = {"metrics.recording.level": "DEBUG"}
+    topics = ["names", "words", "counts", "out"]
+    with prepared(tmp_path, topology(), topics, **settings) as (data, log):
+        append(log, "words", [("w0", "v")] * 3 * ROWS)
+        append(log, "names", [("w0", "zero"), ("w1", "one")])
+        without_key = pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.large_binary()), "value": [b"lost"]})
+        metrics = AppMetrics(loaded(data).topology, loaded(data).config, lambda: State.RUNNING)
+        everywhere = {"group": "stream-task-metrics", "task_id": "-1_-1", "thread_id": "app-GlobalStreamThread"}
+        assert metrics.registry.value("dropped-records-total", **everywhere) == 0
+        for batch in range(3):
+            if batch == 1:
+                log.append("names", 0, without_key)
+            metrics(batch_progress(batch, [report(data, batch)]))
+        metrics.catch_up()
+    assert metrics.registry.value("dropped-records-total", **everywhere) == 1
+    assert metrics.registry.total("dropped-records-total", group="stream-task-metrics") == 1
+    assert metrics.registry.value("process-total", **everywhere) == 3
+    (dropped,) = metrics.registry.find("dropped-records-total", group="penstock-metrics")
+    assert dict(dropped.metric_name.tags)["processor-node-id"] == "KTABLE-SOURCE-0000000001"
+    assert metrics.registry.value("estimate-num-keys", lmdb_state_id="names", task_id="-1_-1") == 2
+    assert metrics.registry.value("put-rate", lmdb_state_id="names", task_id="-1_-1") > 0
+    assert [batch.dropped for batch in metrics.batches] == [0, 1, 0]
+    assert metrics.batches.newest.drops == {}
+
+
+class _EndsAfter(Sensor):
+    """Ends the process's work when so many pieces are in the copy."""
+
+    def __init__(self, pieces: int) -> None:
+        self.left = pieces
+
+    def on_flushed(self, task_id: str, changes: Any, seconds: float) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 4, 5])
+def test_a_copy_whose_making_ends_in_any_of_its_pieces_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(global_stores, "_PIECE_RECORDS", 3)
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        log.create_partitions("names", 2)
+        for start in range(0, 10, 2):
+            append(log, "names", [(f"k{n}", "v") for n in range(start, start + 2)])
+        column = pa.array([b"l0", b"l1"], pa.large_binary())
+        for _ in range(2):
+            log.append("names", 1, pa.RecordBatch.from_pydict({"key": column, "value": column}))
+        job = loaded(data)
+        root = str(tmp_path / "copies")
+        typed = with_serdes(job.topology, job.config)
+        first = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        with suppress(KeyboardInterrupt):
+            first.move_to(sensor=_EndsAfter(pieces))
+        first.close()
+        second = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        second.move_to()
+        shown = [key for key, _ in second.views.view(typed.stores["names"]).all()]
+        second.close()
+    assert shown == [*(f"k{n}" for n in range(10)), "l0", "l1"]

@@ -1,0 +1,26 @@
+"""The lag that the driver shows after a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock import StreamsBuilder
+from penstock.engines.lags import lag_behind
+from penstock.log.open import open_log
+from penstock.topology.plan.plan import plan_of
+
+
+def test_a_topic_that_is_deleted_for_a_moment_makes_the_lag_unknown_and_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        log.create_topic("in")
+        builder = StreamsBuilder()
+        builder.stream("in").to("out")
+        plan = plan_of(builder.build(), "lags", {"in": 1, "out": 1})
+        assert lag_behind(log, plan, {"in-0": 0}, 1) == {"in-0": 0}
+        log.delete_topic("in")
+        assert lag_behind(log, plan, {"in-0": 0}, 2) == {}
+    assert "the lag after batch 2 is not known: there is no topic 'in'" in caplog.text

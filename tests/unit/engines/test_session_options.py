@@ -1,0 +1,48 @@
+"""What the JVM and the workers of a new session are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.engines.spark.session import _java_options
+from penstock.engines.spark.worker_process import ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("given", "rows_in_jvm", "told", "not_told"),
+    [
+        ("", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"], []),
+        ("", True, ["-Xss8m"], ["TieredStopAtLevel", "SerialGC"]),
+        ("-XX:+UseZGC", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseZGC"], ["SerialGC"]),
+    ],
+)
+def test_the_jvm_spares_what_only_planning_does_not_need(
+    given: str, rows_in_jvm: bool, told: list[str], not_told: list[str]
+) -> None:
+    options = _java_options({"spark.driver.extraJavaOptions": given}, rows_in_jvm=rows_in_jvm)
+    assert [each for each in told if each not in options.split()] == []
+    assert [each for each in not_told if each in options] == []
+
+
+def test_what_the_user_tells_java_counts() -> None:
+    options = _java_options({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}, rows_in_jvm=False).split()
+    assert options.index("-XX:TieredStopAtLevel=4") > options.index("-XX:TieredStopAtLevel=1")
+
+
+def test_a_worker_has_one_thread_whatever_the_session_said() -> None:
+    program = (
+        "from penstock.engines.spark.worker_process import prepare_worker\n"
+        "prepare_worker(); prepare_worker()\n"
+        "import os, polars, pyarrow\n"
+        "print(polars.thread_pool_size(), pyarrow.cpu_count(), os.environ['_RJEM_MALLOC_CONF'])\n"
+    )
+    bare = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+    driver = {**bare, "_RJEM_MALLOC_CONF": "dirty_decay_ms:500"}  # Polars leaves it in the driver's environment
+    found = subprocess.run([sys.executable, "-c", program], env=driver, capture_output=True, text=True, check=True)
+    polars_threads, arrow_threads, allocator = found.stdout.split()
+    assert (polars_threads, arrow_threads) == ("1", "1")
+    assert allocator.endswith(ENVIRONMENT["_RJEM_MALLOC_CONF"])

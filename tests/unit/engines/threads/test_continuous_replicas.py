@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.engines.threads.backing import continuous_place, continuous_replicas
+
+
+def test_only_the_replicas_of_an_application_and_log_are_its_own(tmp_path: Path) -> None:
+    mine = [continuous_place(tmp_path, "app", "log", task)[1] for task in ("0_0", "1_12")]
+    others = [
+        continuous_place(tmp_path, "app-two", "log", "0_0")[1],
+        continuous_place(tmp_path, "app", "another log", "0_0")[1],
+        tmp_path / "0_0-0123456789ab",
+        tmp_path / "continuous-0_0-notes",
+    ]
+    for folder in (*mine, *others):
+        folder.mkdir()
+    assert list(continuous_replicas(tmp_path, "app", "log")) == mine
+
+
+def test_there_may_be_no_folder_of_replicas(tmp_path: Path) -> None:
+    assert list(continuous_replicas(tmp_path / "none", "app", "log")) == []
