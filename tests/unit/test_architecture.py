@@ -41,7 +41,7 @@ def findings(script, tmp_path, text, module):
         ("penstock.serde.x", "from penstock.log.base import TopicLog", "must not import penstock.log"),
         ("penstock.serde.x", "from penstock import log", "must not import penstock.log"),
         ("penstock.topology.x", "def f():\n    import penstock.api.builder", "must not import penstock.api"),
-        ("penstock.connect.generators.x", "from penstock.app import KafkaStreams", "must not import penstock.app"),
+        ("penstock.connect.generators.x", "from penstock.sql import Session", "must not import penstock.sql"),
         ("penstock.nowhere.x", "import os", "has no place in the layers"),
     ],
 )

@@ -1,8 +1,8 @@
 """The global stores of a thread: read to the end before the first record, then followed.
 
 Kafka Streams has a thread of its own for them, and a copy for each instance. Here the threads of a machine are
-processes, and share one copy in LMDB (`penstock.engines.threads.global_copy`): one of them writes it, all read it. Without a
-folder for replicas a thread keeps a copy in memory (`MemoryGlobals`).
+processes, and share one copy in LMDB (`penstock.engines.threads.global_copy`): one of them writes it, all read it.
+Without a folder for replicas a thread keeps a copy in memory (`MemoryGlobals`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class _Process:
     """A process of global_reader.py, and the lines that it prints."""
 
     def __init__(self, url: str, root: Path) -> None:
-        path = os.pathsep.join([str(HERE), str(HERE.parent.parent)])
+        path = os.pathsep.join([str(HERE), str(HERE.parents[2])])
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "global_reader.py"), url, str(root)],
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""``python -m penstock.engines.spark.connector``: runs PySpark for one task of a connector, over standard input and output.
+"""``python -m penstock.engines.spark.connector``: PySpark for one task of a connector, over standard input and output.
 
 The first message has the settings. A source sends batches and waits for the answer to each; a sink answers each table.
 The process ends with its parent, whose end closes standard input.
