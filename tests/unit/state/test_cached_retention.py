@@ -153,6 +153,18 @@ def test_a_cache_over_decades_is_read_without_a_look_at_each_bucket():
     assert set(times[:4]) <= set(view.fetch_rows([b"a"], 0, DECADES).starts.tolist())
 
 
+def test_the_buckets_of_an_ordinary_range_are_not_listed_one_by_one():
+    view, _ = opened(SMALL, 100_000)
+    times = [0, 10, 20, 30_000, 40_000]
+    for number, time in enumerate(times):
+        view.put("a", number, time, time)
+    buckets = view._time.buckets(0, 40_000)
+    assert isinstance(buckets, range)
+    assert view._time.buckets(0, 40_000, reverse=True) == buckets[::-1]
+    assert sorted(view.fetch_rows([b"a"], 0, 40_000).starts.tolist()) == times
+    assert [start for start, _ in view.fetch_range("a", 0, 40_000, reverse=True)] == times[::-1]
+
+
 def test_sessions_of_decades_are_found_without_a_look_at_each_bucket():
     view, _ = opened(SESSIONS, 100_000)
     times = [0, 1_000_000, DECADES]

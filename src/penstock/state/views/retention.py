@@ -20,7 +20,7 @@ Both are among the task's numbers, so a reader of the store follows them too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -138,7 +138,7 @@ class Retention:
         """Return the bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms
 
-    def buckets(self, low: int, high: int, *, reverse: bool = False) -> Iterable[int]:
+    def buckets(self, low: int, high: int, *, reverse: bool = False) -> range | Iterator[int]:
         """Return the buckets of times from ``low`` to ``high``: all, or where they are many those that have rows.
 
         A cache or a hold keeps rows for longer than the retention, so a range may span decades of empty buckets.
@@ -147,7 +147,7 @@ class Retention:
         if (last - first) // self.bucket_ms > _MAX_BUCKETS:
             return self._buckets_with_rows(first, last, reverse=reverse)
         found = range(first, last + 1, self.bucket_ms)
-        return reversed(found) if reverse else found
+        return found[::-1] if reverse else found
 
     def _buckets_with_rows(self, first: int, last: int, *, reverse: bool) -> Iterator[int]:
         entries = cast("ByteMap", self._map)

@@ -187,7 +187,8 @@ class WindowView(ShownInNotebooks):
     def fetch_rows(self, keys: Sequence[bytes], time_from: int, time_to: int) -> WindowRows:
         """Return at least all rows of these keys (as bytes) that start in the range and have not expired."""
         low, high = self._visible(time_from, time_to)
-        buckets = list(self._time.buckets(low, high)) if low <= high else []
+        found_buckets = self._time.buckets(low, high) if low <= high else range(0)
+        buckets = found_buckets if isinstance(found_buckets, range) else list(found_buckets)
         sequence_bytes = 4 if self.spec.retain_duplicates else 0
         found, starts, values = read_buckets(
             self._map, buckets, self._time.bucket_ms, keys if buckets else (), sequence_bytes
