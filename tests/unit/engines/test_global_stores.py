@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from worker_support import ROWS, append, loaded, prepared, report, run, two_work
 from penstock import Materialized, StreamsBuilder
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State
-from penstock.engines.batches.worker import global_stores
+from penstock.engines.batches.worker import exactly_once, global_stores
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
@@ -78,6 +79,17 @@ def test_the_workers_of_a_machine_share_one_copy(app: Prepared) -> None:
             assert seen(data, batch) == {("w0", f"name {batch}"), ("w1", "?")}
         copies = list(Path(loaded(data).replica_root).glob("global-*/slot-*"))
         assert [copy.name for copy in copies] == ["slot-0"]
+
+
+def test_a_worker_of_many_applications_goes_on_with_a_log_that_it_has_closed(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero")])
+    run(data, 0)
+    for number in range(2 * exactly_once._MOST_LOGS):
+        exactly_once.log_of(replace(loaded(data), epoch=1_000 + number))
+    append(log, "names", [("w1", "one")])
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
 
 
 def test_a_copy_that_is_gone_is_rebuilt(app: Prepared) -> None:

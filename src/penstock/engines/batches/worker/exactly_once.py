@@ -278,10 +278,15 @@ _MOST_LOGS = 4  # applications
 
 
 def log_of(job: SparkJob) -> TopicLog:
-    """Return the log of an application, opened once in a worker process for each start; workers never fork."""
+    """Return the log of an application; workers never fork.
+
+    It stays open from task to task, unless the process has run tasks of several other applications since. So keep it no
+    longer than a task.
+    """
     key = (job.log_url, job.epoch, job.app_digest)
     if key not in _logs:
         while len(_logs) >= _MOST_LOGS:
             _logs.popitem(last=False)[1].close()
         _logs[key] = job.open_log()
+    _logs.move_to_end(key)
     return _logs[key]

@@ -51,7 +51,7 @@ class GlobalStores:
     Args:
         topology: The whole topology.
         config: The application's settings.
-        log: The log with the topics.
+        log: The log with the topics, open; see `read_from`.
         root: The machine's directory of replicas.
         identity: The identity of the copy's contents; a copy with another identity is emptied.
     """
@@ -72,6 +72,10 @@ class GlobalStores:
         self._meta: dict[str, int] = {}
         specs = {name: topology.stores[name] for name in self._names}
         self.views = GlobalViews(specs, dict.fromkeys(specs, MemoryMap()), self._meta)
+
+    def read_from(self, log: TopicLog) -> None:
+        """Read from this log from now on: the same one, opened again."""
+        self._log = log
 
     def move_to(self, ends: Mapping[TopicPartition, int] | None = None, sensor: Sensor | None = None) -> bool:
         """Bring the copy, which `views` shows, to these offsets.
@@ -175,7 +179,10 @@ def global_stores(job: SparkJob, log: TopicLog) -> GlobalStores:
     identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
     key = (identity, job.epoch, job.app_digest)
     found = _opened.get(key)
-    if found is None:
+    if found is not None:
+        found.read_from(log)  # this process closes logs when it has many
+        _opened.move_to_end(key)
+    else:
         for other in [k for k in _opened if k[0] == identity] + list(_opened)[: max(0, len(_opened) + 1 - _MOST)]:
             if other in _opened:
                 _opened.pop(other).close()
