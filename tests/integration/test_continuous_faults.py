@@ -80,13 +80,15 @@ def test_records_that_are_gone_before_they_were_read(place: Place) -> None:
     assert values(place, sink) == ["a", "b", "e"]
 
 
+@pytest.mark.parametrize("gap_s", [0, 1, 3])
 @pytest.mark.parametrize("loss", ["fail", "continue"])
-def test_a_topic_that_is_made_again_while_threads_read_it(place: Place, loss: str) -> None:
+def test_a_topic_that_is_made_again_while_threads_read_it(place: Place, loss: str, gap_s: float) -> None:
     source, sink = place.topic("in", 1), place.topic("out")
     place.write(source, [("1", "a", 0), ("2", "b", 0)])
     with place.app(copying(source, sink), **{"penstock.data.loss": loss}) as app:
         eventually(lambda: len(place.read(sink)) == 2, PATIENCE_S, facts=lambda: app.error)
         place.log.delete_topic(source)
+        time.sleep(gap_s)  # threads and driver look for it meanwhile
         place.log.create_topic(source, 1)
         place.write(source, [(str(n), f"n{n}", 0) for n in range(10)])
         if loss == "fail":
@@ -94,7 +96,9 @@ def test_a_topic_that_is_made_again_while_threads_read_it(place: Place, loss: st
                 app.wait(PATIENCE_S * 1000)
         else:
             wanted = {"a", "b", *(f"n{n}" for n in range(10))}
-            eventually(lambda: set(values(place, sink)) == wanted, PATIENCE_S, facts=lambda: values(place, sink))
+            facts = lambda: (app.error, values(place, sink))  # noqa: E731
+            eventually(lambda: app.error is not None or set(values(place, sink)) == wanted, PATIENCE_S, facts=facts)
+            assert app.error is None
 
 
 def test_a_broker_that_is_away_for_a_while_costs_no_epoch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Supervisor"]
 
 _LOOK_S = 0.1
+_TOPIC_S = 30.0  # for a topic that was deleted to be made again
 
 
 class Supervisor:
@@ -95,6 +97,9 @@ class Supervisor:
             if lifecycle.stop.is_set() or not run.may_recover(error):
                 raise
             lifecycle.become(State.REBALANCING)
+            deadline = time.monotonic() + _TOPIC_S
+            while not run.plan_anew() and time.monotonic() < deadline and not lifecycle.stop.wait(_LOOK_S):
+                pass
             run.recover()
             return False
         if lifecycle.state is State.REBALANCING and not has_ended and run.has_running_tasks():

@@ -45,6 +45,20 @@ def test_a_thread_that_comes_back_gets_tasks_when_it_can_take_them() -> None:
     assert len(driver.tasks("thread-0")[0]) == 2
 
 
+def test_a_thread_that_comes_back_too_late_is_asked_to_end_as_all_others() -> None:
+    driver = Driver(3, 3)
+    for number in range(3):
+        driver.hello(f"thread-{number}", "a", pid=number)
+    for number in range(3):
+        driver.done(f"thread-{number}")
+    driver.gone("thread-1")
+    assert driver.epoch.lost(lambda state: state.pid == 1) == ["thread-1"]
+    driver.hello("thread-1", "a", pid=1)  # its connection is made again, and its tasks are lost already
+    driver.epoch.fenced("thread-1")
+    assert driver.epoch.error is not None
+    assert [{"stop": True} in driver.sent[f"thread-{number}"] for number in range(3)] == [True] * 3
+
+
 @pytest.mark.parametrize("pid", [1, 3])  # Spark's workers may run the next attempt in the same process
 def test_a_thread_that_comes_back_while_it_is_fenced_waits_until_it_is(tmp_path: Path, pid: int) -> None:
     driver = Driver(2, 4)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -116,6 +118,26 @@ def test_a_log_that_does_not_answer_is_no_fault_of_threads(log: EmbeddedLog) -> 
     watched = Watched(log)
     log.delete_topic("in")
     watched.look(20, **UNREAD["its task waits"])
+
+
+def test_a_log_that_hangs_holds_nobody_up(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like a broker that takes requests and does not answer them."""
+    asked, answers, end_offsets = [], threading.Event(), log.end_offsets
+
+    def hanging(topics: Any) -> Any:
+        asked.append(threading.current_thread())
+        assert answers.wait(60)
+        return end_offsets(topics)
+
+    monkeypatch.setattr(log, "end_offsets", hanging)
+    watched = Watched(log, replace(UnreadPatience.of(0, 60_000), answer_s=0.01))
+    watched.look(20, **UNREAD["its task waits"])  # long enough for an error, if the ends were known
+    assert len(asked) == 1  # one look waits for its answer, and no other is begun
+    answers.set()
+    asked[0].join(60)
+    watched.watch._patience = UnreadPatience.of(0, 60_000)
+    with pytest.raises(AppFailedError, match="planned again"):
+        watched.look(20, **UNREAD["its task waits"])
 
 
 @pytest.mark.parametrize("facts", [each for name, each in UNREAD.items() if "no thread" not in name])

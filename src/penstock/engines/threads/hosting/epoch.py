@@ -164,16 +164,17 @@ class Epoch:
         If its process is there, and only its connection was gone, it cannot commit what it does: the epoch fails.
         """
         with self._lock:
-            state, back = self.threads.pop(name, None), self._fencing.pop(name, None)
+            back = self._fencing.pop(name, None)
+            if back is not None and name in self.threads and _attempt_of(back) == self.threads[name].attempt:
+                self.fail(_back_too_late(name, self.threads[name].host))  # it is stopped as all others are
+            state = self.threads.pop(name, None)
             if state is None:
                 return
             _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
             self._crashed.append((name, self._tasks_of(name, state)))
             self._starting.discard(name)
             self._owners.fenced(name)
-            if back is not None and _attempt_of(back) == state.attempt:
-                self.fail(_back_too_late(name, state.host))
-            elif back is not None:
+            if back is not None and _attempt_of(back) != state.attempt:
                 self._hello(name, back)
             self._place()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import AppFailedError, PenstockError
@@ -33,12 +34,14 @@ class UnreadPatience:
         warn_s: Until a warning.
         renew_s: Until the tasks are planned again, in a new epoch.
         fail_s: Until the application fails.
+        answer_s: For the answer of the log at a look, for which the supervision of all threads waits.
     """
 
     look_s: float = 5.0
     warn_s: float = 10.0
     renew_s: float = 30.0
     fail_s: float = 300.0
+    answer_s: float = 2.0
 
     @classmethod
     def of(cls, idle_ms: int, task_timeout_ms: int) -> UnreadPatience:
@@ -69,6 +72,13 @@ class _Unread:
     is_renewed: bool = False
 
 
+class _Answer(NamedTuple):
+    """The ends of an application's topics, and its committed offsets if some partition is held by no thread."""
+
+    ends: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
+
+
 class UnreadWatch:
     """A watch over the partitions of an application while its threads run, across epochs.
 
@@ -90,6 +100,7 @@ class UnreadWatch:
         self._known: dict[TopicPartition, _Unread] = {}
         self._moved: dict[str, tuple[int, ...]] = {}  # the positions of each task at the last look
         self._notes: dict[str, Any] = {}  # the number of each thread's report at the last look
+        self._asking: threading.Thread | None = None
 
     def look(self, epoch: Epoch) -> None:
         """Look at the partitions of an epoch whose threads all run, if it is time.
@@ -102,11 +113,10 @@ class UnreadWatch:
         if passed < self._patience.look_s:
             return
         self._looked = now
-        try:
-            found, unknown = self._unread(epoch, now)
-        except PenstockError as error:  # the brokers are away: nobody can read
-            _log.debug("the ends of the topics are not known: %s", error)
+        answer = self._ask(epoch)
+        if answer is None:  # the brokers are away: nobody can read
             return
+        found, unknown = self._unread(epoch, now, answer)
         passed = min(passed, 2 * self._patience.look_s)  # between epochs nobody looks
         known = self._known
         self._known = {place: _Unread(position) for place, position in found.items()}
@@ -115,6 +125,29 @@ class UnreadWatch:
                 self._known[place] = known[place]
                 known[place].seconds += 0.0 if place in unknown else passed
         self._act({place: end for place, end in found.items() if place in self._known})
+
+    def _ask(self, epoch: Epoch) -> _Answer | None:
+        """Ask the log for ends and committed offsets; None: it does not answer, now or since an earlier look."""
+        if self._asking is not None and self._asking.is_alive():
+            return None
+        plan = epoch.job.plan
+        places = {place for task in epoch.job.tasks() for place in plan.sources(task)}
+        topics = sorted({place.topic for place in places})
+        held = {name for each in dict(epoch.threads).values() for name in each.report.get("positions", {})}
+        are_held = all(f"{place.topic}-{place.partition}" in held for place in places)
+        answers: list[_Answer] = []
+
+        def ask() -> None:
+            try:
+                ends = self._log.end_offsets(topics)
+                answers.append(_Answer(ends, {} if are_held else self._log.committed_offsets(plan.application_id)))
+            except PenstockError as error:
+                _log.debug("the ends of the topics are not known: %s", error)
+
+        self._asking = threading.Thread(target=ask, name=f"{plan.application_id}-unread", daemon=True)
+        self._asking.start()
+        self._asking.join(self._patience.answer_s)
+        return answers[0] if answers else None
 
     def _act(self, positions: Mapping[TopicPartition, int]) -> None:
         patience = self._patience
@@ -151,7 +184,9 @@ class UnreadWatch:
                 self._known[warned[0]].seconds,
             )
 
-    def _unread(self, epoch: Epoch, now: float) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+    def _unread(
+        self, epoch: Epoch, now: float, answer: _Answer
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
         """Return the partitions that are not read, with their positions, and those that may be read just now.
 
         The latter were not read at the last look, and their threads have not ended a turn since.
@@ -162,10 +197,8 @@ class UnreadWatch:
         before, self._notes = self._notes, {name: each.report.get("notes") for name, each in threads.items()}
         turning = {name for name, number in self._notes.items() if number is not None and before.get(name) == number}
         sources = {task: plan.sources(task) for task in epoch.job.tasks()}
-        ends = self._log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}
         in_turn = {name for each in turning for name in threads[each].report.get("positions", {})}
-        committed: Mapping[TopicPartition, int] | None = None
         moved, self._moved = self._moved, {}
         found: dict[TopicPartition, int] = {}
         unknown: set[TopicPartition] = set()
@@ -175,11 +208,10 @@ class UnreadWatch:
             self._moved[str(task)] = tuple(held)
             stands = moved.get(str(task)) == self._moved[str(task)]
             for name, place in names.items():
-                end = ends.get(place, 0)
+                end = answer.ends.get(place, 0)
                 thread = holders.get(name)
                 if thread is None:
-                    committed = self._log.committed_offsets(plan.application_id) if committed is None else committed
-                    at = committed.get(place, 0)
+                    at = answer.committed.get(place, 0)
                     if end > at:
                         found[place] = at
                     continue
