@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from penstock.tools.broker.process import Broker
 
-__all__ = ["END_TXN", "INIT_PRODUCER", "PRODUCE", "KafkaProxy", "kafka_proxy"]
+__all__ = ["END_TXN", "INIT_PRODUCER", "LIST_TRANSACTIONS", "PRODUCE", "KafkaProxy", "kafka_proxy"]
 
-PRODUCE, INIT_PRODUCER, END_TXN = 0, 22, 26  # Kafka's numbers of requests
+PRODUCE, INIT_PRODUCER, END_TXN, LIST_TRANSACTIONS = 0, 22, 26, 66  # Kafka's numbers of requests
 _LOCAL = b"127.0.0.1"
 _PATIENCE_S = 60
 

@@ -15,17 +15,27 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from brokers import running_broker
-from kafka_proxy import END_TXN, INIT_PRODUCER, PRODUCE, KafkaProxy, kafka_proxy
-from penstock.engines.application.changelog_topics import read_application, take_application, write_application
+from kafka_proxy import END_TXN, INIT_PRODUCER, LIST_TRANSACTIONS, PRODUCE, KafkaProxy, kafka_proxy
+from penstock.base.clock import unix_ms
+from penstock.engines.application.changelog_topics import (
+    changelog_writer,
+    read_application,
+    take_application,
+    write_application,
+)
 from penstock.errors import FencedError
+from penstock.log import leases
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.fenced_record import RecordName
+from penstock.log.kafka.transactions import fenced_record
 from penstock.log.open import open_log
 from penstock.sql.session.journal import Entry, Journal
 from penstock.tools.broker.process import Broker
@@ -183,6 +193,31 @@ def test_a_start_leaves_a_late_heartbeat_its_lease(opened: Callable[[], TopicLog
             two.renew_lease(taken)
 
 
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_holder_whose_clock_is_behind_keeps_its_lease_while_it_sends_heartbeats(
+    opened: Callable[[], TopicLog], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, ended = opened(), opened(), threading.Event()
+    monkeypatch.setattr(leases, "unix_ms", lambda: unix_ms() - 600_000)
+    monkeypatch.setattr(leases, "socket", SimpleNamespace(gethostname=lambda: "elsewhere"))
+    held = one.acquire_lease(name, "one", ttl_ms=40_000)
+
+    def renew() -> None:
+        while not ended.wait(0.01):
+            one.renew_lease(held)
+
+    with ThreadPoolExecutor() as pool:
+        renewing = pool.submit(renew)
+        try:
+            with pytest.raises(FencedError, match="runs already: one"):
+                two.acquire_lease(name, "two")
+        finally:
+            ended.set()
+        renewing.result(PATIENCE_S)
+    one.renew_lease(replace(held, ttl_ms=400))  # its last one
+    assert two.acquire_lease(name, "two").epoch == 2
+
+
 @pytest.mark.parametrize("doing", ["renew", "release"])
 def test_a_holder_that_pauses_between_compare_and_write_writes_nothing(
     broker: Broker, proxy: KafkaProxy, name: str, doing: str
@@ -220,6 +255,28 @@ def test_a_start_that_pauses_before_its_claim_finds_the_other_one(broker: Broker
             paused.result(PATIENCE_S)
         two.renew_lease(lease)
         assert two.acquire_lease(name, "two", replacing=lease).epoch == 2
+
+
+def test_a_start_that_was_overtaken_leaves_the_transactions_of_the_newer_one_open(
+    broker: Broker, proxy: KafkaProxy, name: str
+) -> None:
+    servers = broker.settings.bootstrap_servers
+    with open_log(proxy.servers) as one, open_log(servers) as two, ThreadPoolExecutor() as pool:
+        two.create_topic(name, 1)
+        with proxy.held(LIST_TRANSACTIONS) as come:
+            paused = pool.submit(one.acquire_lease, name, "one")
+            assert come.wait(PATIENCE_S)  # it has the lease, and looks for transactions that are open
+            two.acquire_lease(name, "two", force=True)
+            writers = [Producer({"bootstrap.servers": servers, "transactional.id": f"{name}-0_{n}"}) for n in range(3)]
+            for writer in writers:
+                writer.init_transactions(PATIENCE_S)
+                writer.begin_transaction()
+                writer.produce(name, b"of the newer one")
+                assert writer.flush(PATIENCE_S) == 0
+        with pytest.raises(FencedError, match="two"):
+            paused.result(PATIENCE_S)
+        for writer in writers:
+            writer.commit_transaction(PATIENCE_S)
 
 
 @pytest.mark.parametrize("request_kind", [INIT_PRODUCER, PRODUCE, END_TXN])
@@ -394,6 +451,120 @@ def test_planned_batches_are_noted_by_the_holder_of_the_lease_alone(opened: Call
     with pytest.raises(FencedError):
         one.note_planned(name, first.epoch, "batch 3, late")
     assert two.planned(name) == "batch 3"
+
+
+def test_a_note_of_a_planned_batch_that_was_on_its_way_when_the_lease_was_taken_does_not_count(
+    broker: Broker, proxy: KafkaProxy, name: str
+) -> None:
+    """A start that has taken over reads it before it notes one of its own."""
+    with (
+        open_log(proxy.servers) as one,
+        open_log(broker.settings.bootstrap_servers) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        first = one.acquire_lease(name, "one")
+        for batch in range(3):
+            one.note_planned(name, first.epoch, f"batch {batch}")
+        with proxy.held(PRODUCE) as come:
+            paused = pool.submit(one.note_planned, name, first.epoch, "batch 3, late")
+            assert come.wait(PATIENCE_S)
+            two.acquire_lease(name, "two", force=True)
+            assert two.planned(name) == "batch 2"
+        with pytest.raises(FencedError):
+            paused.result(PATIENCE_S)
+        assert two.planned(name) == "batch 2"
+
+
+def test_a_record_may_be_read_while_a_writer_waits_for_its_turn(
+    broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log(broker.settings.bootstrap_servers) as one, open_log(broker.settings.bootstrap_servers) as two:
+        record, version = counter(one, name), -1
+        mine, read = one.fenced_record(record), []
+        for number in range(3):
+            version = mine.replace(str(number).encode(), version).version
+
+        def wait(_: float) -> None:
+            with ThreadPoolExecutor() as pool:
+                read.append(pool.submit(mine.read).result(PATIENCE_S).value)
+
+        monkeypatch.setattr(fenced_record, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
+        two.fenced_record(record).take()  # it may write, and does not
+        assert mine.replace(b"3", version).value == b"3"
+        assert read == [b"2"]
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_session_that_was_overtaken_says_so_again(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    topic = f"{name}-statements"
+    older, newer = Journal(one, topic), Journal(two, topic)
+    older.hold(one.acquire_lease(name, "session"))
+    for number in range(2):
+        older.append(entry(number))
+    newer.hold(two.acquire_lease(name, "session", force=True))
+    newer.read()
+    newer.append(entry(2))
+    for number in range(3, 6):
+        with pytest.raises(FencedError):
+            older.append(entry(number))
+    newer.append(entry(6))
+    assert Journal(two, topic).read() == [entry(number) for number in (0, 1, 2, 6)]
+
+
+def piece(number: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({
+        "key": pa.array([b"key"], pa.large_binary()),
+        "value": pa.array([str(number).encode()], pa.large_binary()),
+    })  # fmt: skip
+
+
+def pieces_in(log: TopicLog, topic: str) -> list[bytes]:
+    end = log.settled_ends([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    return [value for rows in log.iterate(topic, 0, 0, end) for value in rows["value"].to_pylist()]
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_changelogs_are_written_by_the_holder_of_the_lease_alone(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    one.create_topic(name, 1, {"cleanup.policy": "compact"})
+    first = one.acquire_lease(name, "one")
+    with changelog_writer(one, first) as write:
+        for number in range(2):
+            write(name, 0, piece(number))
+        second = two.acquire_lease(name, "two", force=True)
+        for number in range(2, 4):
+            with pytest.raises(FencedError, match="two"):
+                write(name, 0, piece(number))
+    assert pieces_in(two, name) == [b"0", b"1"]
+    with changelog_writer(two, second) as write:
+        for number in range(10, 13):
+            write(name, 0, piece(number))
+    with pytest.raises(FencedError), changelog_writer(one, first):
+        pass
+    assert pieces_in(two, name) == [b"0", b"1", b"10", b"11", b"12"]
+
+
+@pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
+def test_a_piece_of_a_changelog_that_was_on_its_way_when_the_lease_was_taken_does_not_count(
+    broker: Broker, proxy: KafkaProxy, name: str, request_kind: int
+) -> None:
+    with (
+        open_log(proxy.servers) as one,
+        open_log(broker.settings.bootstrap_servers) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        one.create_topic(name, 1, {"cleanup.policy": "compact"})
+        first = one.acquire_lease(name, "one")
+        with changelog_writer(one, first) as write:
+            write(name, 0, piece(0))
+            with proxy.held(request_kind) as come:
+                paused = pool.submit(write, name, 0, piece(1))
+                assert come.wait(PATIENCE_S)
+                two.acquire_lease(name, "two", force=True)
+            with pytest.raises(FencedError):
+                paused.result(PATIENCE_S)
+        assert pieces_in(two, name) == [b"0"]
 
 
 def test_leases_of_earlier_versions_stay(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from eventually import eventually
 from penstock.errors import (
     CheckpointMismatchError,
     FencedError,
+    LogError,
     OffsetOutOfRangeError,
     ProductionError,
     TopicExistsError,
@@ -86,6 +87,19 @@ def test_offsets(log, topic):
     assert log.beginning_offsets([topic]) == {zero: 2, one: 0}
     with pytest.raises(OffsetOutOfRangeError):
         log.read(topic, 0, 0)
+
+
+def test_records_are_purged_although_some_partitions_fail(log, topic):
+    """Of a topic that is gone, and of a partition that does not have so many records."""
+    log.create_topic(f"{topic}-more", 3)
+    for partition in range(3):
+        log.append(f"{topic}-more", partition, batch([b"a", b"b", b"c"]))
+    before = {TopicPartition(f"{topic}-more", partition): 2 for partition in range(3)}
+    gone, short = TopicPartition("0-gone", 0), TopicPartition(topic, 0)
+    with pytest.raises((LogError, UnknownTopicError)):
+        log.purge({gone: 1, short: 99, **before})
+    assert log.beginning_offsets([f"{topic}-more"]) == before
+    assert log.beginning_offsets([topic])[short] == 0
 
 
 def test_identities(log, topic):

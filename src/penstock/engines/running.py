@@ -177,7 +177,7 @@ class Run:
         topics = list(self.plan.external_topics)
         if self._is_continuous:  # as in Kafka Streams, its members read the repartition topics too
             topics += self.plan.repartition_topics
-        self.log.show_as_member(self.lease, topics)
+        self.log.show_as_member(self.lease, topics, self._epochs.known.committed)
 
     def _join(self) -> None:
         """Join the group with the topics that are there now, and wait: threads commit in the name of the member."""
@@ -290,8 +290,23 @@ class Run:
             return None
         self._looked = time.monotonic()
         assert self.log is not None and self.plan is not None  # noqa: S101, PT018 - launch() comes first
-        plan = self._plan(self.log)
+        try:
+            plan = self._plan(self.log)
+        except UnknownTopicError as error:  # those who read it find out, and whether it is made again
+            _log.debug("no new plan: %s", error.message)
+            return None
         return plan if changed(self.plan, plan, self.topology) else None
+
+    def plan_anew(self) -> bool:
+        """Plan over the topics that are there now, before a new epoch; return whether none is missing."""
+        if isinstance(self._engine, ContinuousEngine):
+            assert self.log is not None  # noqa: S101 - launch() comes first
+            try:
+                self.plan = self._plan(self.log)
+            except UnknownTopicError as error:
+                _log.debug("no new plan: %s", error.message)
+                return False
+        return True
 
     def _have_cores_come(self) -> bool:
         if self._cores is None or self.plan is None or self._until_latest:

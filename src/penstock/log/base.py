@@ -403,10 +403,15 @@ class TopicLog(Protocol):
         """
         ...
 
-    def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
+    def show_as_member(
+        self, lease: Lease, topics: Iterable[str], committed: Callable[[], Mapping[TopicPartition, int]] = dict
+    ) -> None:
         """Show the application as the member of its group that reads these topics, until the lease is released.
 
-        Topics that are still to be created count as subscribed too.
+        Args:
+            lease: The lease.
+            topics: The topics; those that are still to be created count as subscribed too.
+            committed: Returns the offsets that stream threads have committed, as far as they are known.
         """
         ...
 

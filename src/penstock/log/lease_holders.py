@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import UTC, datetime
 
 from penstock.base.clock import unix_ms
@@ -9,7 +10,22 @@ from penstock.errors import FencedError
 from penstock.log.base import Lease
 from penstock.log.processes import may_run
 
-__all__ = ["holder_runs", "is_fresh", "runs_already"]
+__all__ = ["heartbeat_pause_s", "holder_runs", "is_fresh", "may_have_another_clock", "runs_already"]
+
+_MOST_S = 5.0
+_OF_TTL = 4  # heartbeats within the time to live
+_CLOCKS_MS = 3_600_000  # by so much at most the clocks of two machines are taken to differ
+
+
+def heartbeat_pause_s(lease: Lease) -> float:
+    """Return the time between two heartbeats of a holder."""
+    return max(0.0, min(_MOST_S, lease.ttl_ms / 1000 / _OF_TTL))
+
+
+def may_have_another_clock(lease: Lease) -> bool:
+    """Return whether a holder on another machine may run although its heartbeats look old: its clock may be behind."""
+    age_ms = unix_ms() - lease.heartbeat_ms
+    return not lease.released and lease.host != socket.gethostname() and lease.ttl_ms < age_ms < _CLOCKS_MS
 
 
 def is_fresh(lease: Lease) -> bool:

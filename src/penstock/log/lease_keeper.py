@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, PenstockError
+from penstock.log.lease_holders import heartbeat_pause_s
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["LeaseKeeper", "held_lease"]
 
 _log = own_logger(__name__)
-_MOST_S = 5.0
-_OF_TTL = 4  # heartbeats within the time to live
 _PATIENCE_S = 10.0
 
 
@@ -63,7 +62,7 @@ class LeaseKeeper:
         return not self._thread.is_alive()
 
     def _keep(self) -> None:
-        while not self._ended.wait(min(_MOST_S, self.lease.ttl_ms / 1000 / _OF_TTL)):
+        while not self._ended.wait(heartbeat_pause_s(self.lease)):
             try:
                 with self._lock:
                     if not self._ended.is_set():

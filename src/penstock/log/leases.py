@@ -15,7 +15,7 @@ from penstock.base.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord
 from penstock.log.lease import Lease
-from penstock.log.lease_holders import holder_runs, runs_already
+from penstock.log.lease_holders import heartbeat_pause_s, holder_runs, may_have_another_clock, runs_already
 from penstock.log.processes import process_start
 
 __all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
@@ -24,6 +24,8 @@ LEASE_WRITER = WRITERS[0]
 _T = TypeVar("_T", bound=Lease | None)
 _MOST_TRIES = 12
 _BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other
+_HEARTBEATS = 2  # to wait for while a holder may run with another clock
+_LOOK_S = 0.1
 
 
 def lease_name(application: str) -> RecordName:
@@ -66,11 +68,14 @@ class Leases:
     ) -> Lease:
         """Take the right to run an application, with a new epoch.
 
-        Of several starts at once one succeeds; the others find its lease.
+        Of several starts at once one succeeds; the others find its lease. A holder on another machine whose clock is
+        behind is known by its heartbeats.
 
         Raises:
             FencedError: Another instance runs, or has run since ``replacing``.
         """
+        if replacing is None and not force:
+            self._watch(application)
 
         def taken(found: tuple[Lease, str] | None) -> Lease:
             held = None if found is None else found[0]
@@ -82,6 +87,18 @@ class Leases:
             return Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
 
         return self._change(application, taken)
+
+    def _watch(self, application: str) -> None:
+        """Raise FencedError if a lease that looks too old is renewed."""
+        held = self.read(application)
+        if held is None or not may_have_another_clock(held):
+            return
+        deadline = time.monotonic() + _HEARTBEATS * heartbeat_pause_s(held)
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_S))
+            now = self.read(application)
+            if now is not None and now.epoch == held.epoch and not now.released and now != held:
+                raise runs_already(now)
 
     def renew(self, lease: Lease) -> None:
         """Send a heartbeat, unless the lease is released; raises FencedError if a newer instance has taken over."""

@@ -17,7 +17,10 @@ from penstock.engines.batches import launch
 from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.engines.batches.recovery.rebuild import rebuilder_for
 from penstock.engines.batches.worker import open_tasks
-from penstock.errors import CheckpointMismatchError, MissingSegmentError
+from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
+from penstock.engines.batches.recovery import moved_stores
+from penstock.log.open import open_log
+from penstock.topology.plan.changelog_topics import numbers_topic
 from penstock.state.documents import write_document
 
 TOPICS = ["words", "names", "word-counts", "name-counts", "both", "words-again"]
@@ -139,3 +142,26 @@ def test_after_a_move_segments_and_checkpoint_can_be_made_anew(tmp_path: Path) -
     assert (report.outcome, report.rows) == ("rebuilt", {"words": 1, "names": 1})
     data, _ = start(tmp_path, {2: "words"}, joined=True)
     assert written(data, "both")[-1][1].decode() == f"{2 * ROWS} {ROWS}"
+
+
+def test_a_start_whose_lease_was_taken_notes_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has copied a store when another one takes over: what that one notes later is not to be followed by its note."""
+    _, config = start(tmp_path, {0: "words", 1: "names"}, joined=False)
+    numbers = numbers_topic("app")
+
+    def ends() -> int:
+        with open_log(config["bootstrap.servers"]) as log:
+            return log.end_offset(numbers, 0)
+
+    before = ends()
+    write_snapshot = moved_stores.write_snapshot
+
+    def taken_over(*arguments: Any) -> Any:
+        written = write_snapshot(*arguments)
+        stop(config)
+        return written
+
+    monkeypatch.setattr(moved_stores, "write_snapshot", taken_over)
+    with pytest.raises(FencedError, match="epoch"):
+        start(tmp_path, {}, joined=True)
+    assert ends() == before

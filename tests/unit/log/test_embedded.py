@@ -91,6 +91,16 @@ def test_large_appends_are_split_and_small_ones_joined(log, batch):
     assert log.read("t", 0, 25_100).records.num_rows == 4
 
 
+def test_records_are_purged_although_some_partitions_fail(log, batch):
+    log.create_topic("t", 3)
+    for partition in range(3):
+        log.append("t", partition, batch([b"a", b"b", b"c"]))
+    before = {TopicPartition("t", partition): 2 for partition in range(3)}
+    with pytest.raises(UnknownTopicError):
+        log.purge({TopicPartition("gone", 0): 1, **before})
+    assert log.beginning_offsets(["t"]) == before
+
+
 def test_offsets_out_of_range(log, batch):
     log.create_topic("t")
     log.append("t", 0, batch([b"a", b"b", b"c"]))

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+from penstock.errors import (
+    FencedError,
+    LogError,
+    LogUnavailableError,
+    PenstockError,
+    ProductionError,
+    UnknownTopicError,
+)
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.clients import attempts
 from penstock.log.kafka.log import KafkaLog
@@ -206,6 +213,16 @@ def test_what_does_not_pass_ends_with_an_error_that_says_so(
         write(broker)
     assert not isinstance(caught.value, FencedError | ProductionError)
     assert seconds <= times.now < seconds + 5
+    assert broker.committed == 0
+
+
+def test_a_transaction_that_is_given_up_is_ended_by_the_producer_that_began_it(times: Times) -> None:
+    """Another one of its id would fence whoever writes under it by now."""
+    broker = Broker({"EndTxn": [KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]})
+    with pytest.raises(PenstockError) as caught:
+        write(broker)
+    assert not isinstance(caught.value, FencedError)
+    assert broker.asked == ["InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "EndTxn"]
     assert broker.committed == 0
 
 

@@ -7,24 +7,32 @@ can be rebuilt from it. So the checkpoint notes the complete ones (``changelogs.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
+from penstock.log.leases import refuse_newer
+from penstock.log.thread_clients import Writer
 from penstock.state.changelog.numbers import APPLICATION
 from penstock.state.documents import read_document, write_document
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.base import Lease, TopicLog
+    from penstock.log.thread_clients import ThreadClients
     from penstock.topology.plan.changelog_topics import Changelog
     from penstock.topology.plan.stored import StoredPlan
 
 __all__ = [
+    "changelog_writer",
     "complete_changelogs",
     "fit_partitions",
     "note_application",
@@ -37,6 +45,7 @@ __all__ = [
 
 _log = own_logger(__name__)
 _NOTES = "changelogs.json"
+_WRITER = "changelogs"
 
 
 def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collection[str] = ()) -> None:
@@ -75,6 +84,29 @@ def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collect
 def write_complete(checkpoint: str, topics: Iterable[str]) -> None:
     """Note the changelog topics from which their stores can be rebuilt."""
     write_document(checkpoint, _NOTES, json.dumps({"complete": sorted(topics)}))
+
+
+@contextmanager
+def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int, pa.RecordBatch], None]]:
+    """Write into changelogs what no batch has written; the writer of a newer instance fences this one.
+
+    Yields:
+        A function that writes records to a topic's partition, all or none of them.
+
+    Raises:
+        FencedError: A newer instance has the lease; nothing is written after that.
+    """
+    writer, written = Writer(lease.application, _WRITER, lease.epoch), set()
+    with closing(cast("ThreadClients", log).thread_producer(writer)) as producer:
+
+        def write(topic: str, partition: int, records: pa.RecordBatch) -> None:
+            refuse_newer(log.lease(lease.application), lease.application, lease.epoch)
+            producer.send([(topic, partition, records)])
+            producer.commit({})
+            written.add(TopicPartition(topic, partition))
+
+        yield write
+        log.settled_ends(written)  # whoever reads next finds all of it
 
 
 def note_application(app: PlannedApp, stored: StoredPlan, lease: Lease) -> None:

@@ -60,7 +60,7 @@ def prepare_job(app: PlannedApp, lease: Lease, *, parallelism: int, until_latest
         check_put_back(app, before)
     prepare_changelogs(app, before, lost)
     if before is not None:
-        move_stores(app, before)
+        move_stores(app, before, lease)
     note_changelog_ends(checkpoint, log, [each.topic for each in app.changelogs])
     stored = StoredPlan.first(app.document, app.fingerprint)
     if before is not None:

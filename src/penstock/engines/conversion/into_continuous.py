@@ -155,7 +155,7 @@ class IntoContinuous:
         reach("fenced")
         partial = self._partial()
         if partial:
-            self._state.write(partial)
+            self._state.write(partial, lease)
         reach("changelogs")
         create_internal_topics(app, has_run=True)
         settle_repartition_topics(app)

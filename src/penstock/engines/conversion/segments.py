@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from penstock.engines.application.changelog_topics import complete_changelogs, write_complete
+from penstock.engines.application.changelog_topics import changelog_writer, complete_changelogs, write_complete
 from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.log.settings import setting
 from penstock.state.changelog import changelog_format
@@ -18,7 +18,10 @@ from penstock.state.task_store import TaskStore
 from penstock.topology.plan.changelog_topics import numbers_topic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.engines.application.planned_app import PlannedApp
+    from penstock.log.lease import Lease
     from penstock.state.overlay import BatchState
     from penstock.topology.plan.changelog_topics import Changelog
     from penstock.topology.plan.plan import PlannedSubTopology
@@ -76,29 +79,40 @@ class SegmentState:
             return True
         return not any(log.beginning_offsets([topic]).values())
 
-    def write(self, changelogs: Sequence[Changelog]) -> int:
-        """Make changelogs anew from the segments; return the number of records. Repeat it if it was interrupted."""
+    def write(self, changelogs: Sequence[Changelog], lease: Lease) -> int:
+        """Make changelogs anew from the segments; return the number of records. Repeat it if it was interrupted.
+
+        Raises:
+            FencedError: Another instance has the lease; nothing is written after that.
+        """
         log, checkpoint = self._app.log, self._app.checkpoint
         topics = {each.topic for each in changelogs}
-        write_complete(checkpoint, complete_changelogs(checkpoint) - topics)
-        note_changelog_ends(checkpoint, log, [e.topic for e in self._app.changelogs if e.topic not in topics])
-        there = {topic.name for topic in log.topics()}
-        for each in changelogs:
-            if each.topic in there:
-                log.delete_topic(each.topic)
-            log.create_topic(each.topic, each.partitions, each.config)
-        by_store = {each.store: each.topic for each in changelogs}
-        count = 0
-        for sub in self._app.plan.subtopologies:
-            wanted = [name for name in sub.stores if name in by_store]
-            if wanted or ("" in by_store and sub.keeps_state):
-                count += sum(self._write_task(sub, partition, by_store) for partition in range(sub.tasks))
+        with changelog_writer(log, lease) as write:
+            write_complete(checkpoint, complete_changelogs(checkpoint) - topics)
+            note_changelog_ends(checkpoint, log, [e.topic for e in self._app.changelogs if e.topic not in topics])
+            there = {topic.name for topic in log.topics()}
+            for each in changelogs:
+                if each.topic in there:
+                    log.delete_topic(each.topic)
+                log.create_topic(each.topic, each.partitions, each.config)
+            by_store = {each.store: each.topic for each in changelogs}
+            count = 0
+            for sub in self._app.plan.subtopologies:
+                wanted = [name for name in sub.stores if name in by_store]
+                if wanted or ("" in by_store and sub.keeps_state):
+                    count += sum(self._write_task(sub, partition, by_store, write) for partition in range(sub.tasks))
         write_complete(checkpoint, complete_changelogs(checkpoint) | topics)
         note_changelog_ends(checkpoint, log, [each.topic for each in self._app.changelogs])
         return count
 
-    def _write_task(self, sub: PlannedSubTopology, partition: int, topics: dict[str, str]) -> int:
-        log, count = self._app.log, 0
+    def _write_task(
+        self,
+        sub: PlannedSubTopology,
+        partition: int,
+        topics: dict[str, str],
+        write: Callable[[str, int, pa.RecordBatch], None],
+    ) -> int:
+        count = 0
         with self._state(sub, partition) as state:
             for store in (name for name in sub.stores if name in topics):
                 form = changelog_format(self._app.topology.stores[store])
@@ -106,11 +120,11 @@ class SegmentState:
                 while piece := list(islice(rows, _PIECE_ROWS)):
                     keys, values = zip(*piece, strict=True)
                     records = form.records(changes_batch(keys, values), state.meta)
-                    log.append(topics[store], partition, records)
+                    write(topics[store], partition, records)
                     count += records.num_rows
             if state.meta:
                 numbers = TaskNumbers(NO_BATCH, "", dict(state.meta))
-                log.append(numbers_topic(self._app.application), partition, numbers.record(f"{sub.id}_{partition}"))
+                write(numbers_topic(self._app.application), partition, numbers.record(f"{sub.id}_{partition}"))
         return count
 
     @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from penstock.errors import FencedError, other_inputs
-from penstock.log.base import Lease
+from penstock.log.base import Lease, TopicPartition
 from penstock.log.client_counts import timed
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.fenced_record import EmbeddedFencedRecord
@@ -129,7 +129,9 @@ class Coordination:
         """
         return self._leases.acquire(application, owner, ttl_ms, force=force, replacing=replacing)
 
-    def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
+    def show_as_member(
+        self, lease: Lease, topics: Iterable[str], committed: Callable[[], Mapping[TopicPartition, int]] = dict
+    ) -> None:
         """Do nothing: readers of a group's members also read the lease."""
 
     def membership(self, timeout_s: float = 0.0) -> None:

@@ -110,9 +110,15 @@ class Upkeep:
         return start
 
     def purge(self, before: Mapping[TopicPartition, int]) -> None:
-        """Remove the records below these offsets, which nobody needs."""
+        """Remove the records below these offsets, which nobody needs; one that fails keeps no other from it."""
+        errors: list[PenstockError] = []
         for place, offset in before.items():
-            self.delete_records(place.topic, place.partition, offset)
+            try:
+                self.delete_records(place.topic, place.partition, offset)
+            except PenstockError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def stats(self) -> Mapping[TopicPartition, PartitionStats]:
         """Return the sizes of all partitions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
@@ -29,7 +29,7 @@ from penstock.log.kafka.group_state import delete_offsets, group_state
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
 from penstock.log.kafka.transactions.core import KafkaCore
-from penstock.log.kafka.transactions.fenced_producers import RESET
+from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
 from penstock.log.kafka.transactions.leases import KafkaLeases
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, ledger_topic, partition_of
@@ -296,7 +296,7 @@ class KafkaLog(KafkaCore):
         Raises:
             FencedError: A newer instance has taken over.
         """
-        name = RecordName(application, "planned", ledger_topic(application), PLANNED.encode())
+        name = RecordName(application, PLANNER, ledger_topic(application), PLANNED.encode())
         record = self.fenced_record(name, (application, epoch))
         record.replace(batch.encode(), record.held().version)
 
@@ -337,12 +337,21 @@ class KafkaLog(KafkaCore):
         expel(self.clients, application)
         return lease
 
-    def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
-        """Show the application as the member of its group that reads these topics, until the lease is released."""
+    def show_as_member(
+        self, lease: Lease, topics: Iterable[str], committed: Callable[[], Mapping[TopicPartition, int]] = dict
+    ) -> None:
+        """Show the application as the member of its group that reads these topics, until the lease is released.
+
+        Args:
+            lease: The lease.
+            topics: The topics.
+            committed: Returns the offsets that stream threads have committed, as far as they are known.
+        """
         self._end_presence()
         known = self._topics.counts()
         counts = {topic: known.get(topic, 0) for topic in topics}
-        self._presence = Presence(self.clients, lease.application, counts, lambda: self._leases.is_newest(lease))
+        holds = lambda: self._leases.is_newest(lease)  # noqa: E731
+        self._presence = Presence(self.clients, lease.application, counts, holds, committed)
 
     def membership(self, timeout_s: float = 0.0) -> GroupMembership | None:
         """Return the application's membership of its group; None if it is none, or could not join.

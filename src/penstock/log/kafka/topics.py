@@ -77,6 +77,14 @@ class Topics:
         found = self.ask(cluster.partition_counts, "listing the topics")
         return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
 
+    def exists(self, topic: str) -> bool:
+        """Return whether there is a topic; asks for this one alone, as a cluster may have thousands."""
+        cluster = self._clients.cluster()
+        found: dict[str, int] = self.ask(lambda: cluster.partition_counts([topic]), f"looking for topic {topic!r}")
+        if topic in found:
+            self._counts[topic] = (time.monotonic(), found[topic])
+        return topic in found
+
     def partitions(self, topic: str) -> int:
         """Return the partition count of a topic, cached for a short time.
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import InvalidStateError, LogError
+from penstock.errors import FencedError, InvalidStateError, LogError
 from penstock.log.base import Lease, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName
@@ -74,6 +74,7 @@ class Journal:
         self._next = 0  # no entry behind it comes before this offset
         self._exists = False
         self._end: FencedRecord | None = None
+        self._overtaken: FencedError | None = None
         self._is_unsure = False  # whether the last entry may be stored or not
 
     def hold(self, lease: Lease) -> None:
@@ -106,6 +107,8 @@ class Journal:
         """
         if self._end is None:
             raise InvalidStateError(f"this session may not write to {self.topic}", hint="The one with the lease may.")
+        if self._overtaken is not None:
+            raise self._overtaken
         if not self._exists:
             ensure_topic(self._log, self.topic, 1, LASTING)
             self._exists = True
@@ -122,7 +125,11 @@ class Journal:
         checksum = _checksum(self._last, body)
         value = json.dumps({**body, "checksum": checksum}, ensure_ascii=False).encode()
         self._is_unsure = True
-        self._end.replace(value, before.version)
+        try:
+            self._end.replace(value, before.version)
+        except FencedError as error:  # nothing was written, and the entries that follow are of another session
+            self._overtaken = error
+            raise
         self._is_unsure = False
         self._last, self._newest = checksum, value
 

@@ -9,7 +9,7 @@ off, the next start does it again, under other ids.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from penstock.engines.application.stored_plans import reserve_ids
 from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
+from penstock.engines.application.changelog_topics import changelog_writer
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.documents import list_documents, read_document
 from penstock.state.segments.segment import NO_BATCH, SegmentHead
@@ -29,7 +30,10 @@ from penstock.state.task_store import TaskStore
 from penstock.topology.plan.changelog_topics import numbers_topic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.engines.application.planned_app import PlannedApp
+    from penstock.log.lease import Lease
     from penstock.state.overlay import OverlayMap
     from penstock.topology.plan.plan import PlannedSubTopology
     from penstock.topology.plan.stored import Home, StoredPlan
@@ -39,26 +43,30 @@ __all__ = ["move_stores"]
 _log = own_logger(__name__)
 
 
-def move_stores(app: PlannedApp, before: StoredPlan) -> None:
+def move_stores(app: PlannedApp, before: StoredPlan, lease: Lease) -> None:
     """Copy the stores whose sub-topology is another one now; call it before the new plan is noted.
 
     Args:
-        app: The application about to start; the lease is held, and the changelog topics exist.
+        app: The application about to start; the changelog topics exist.
         before: The plan that the checkpoint was written with; the new one is compatible with it.
+        lease: The lease that the start holds.
 
     Raises:
         CheckpointMismatchError: A batch was under way.
+        FencedError: A newer instance has the lease; nothing is written to the log after that.
         MissingSegmentError: Segments that held the stores are lost.
     """
     moving = before.moving({sub.id: sub.stores for sub in app.plan.subtopologies})
     if moving:
-        _Move(app, before).run(moving)
+        with changelog_writer(app.log, lease) as write:
+            _Move(app, before, write).run(moving)
 
 
 class _Move:
-    def __init__(self, app: PlannedApp, before: StoredPlan) -> None:
+    def __init__(self, app: PlannedApp, before: StoredPlan, write: Callable[[str, int, pa.RecordBatch], None]) -> None:
         self._app = app
         self._before = before
+        self._write = write
         self._batch = committed_by_spark(app.checkpoint).batch
         self._rebuilder = Rebuilder(app, LastBatch(self._batch, {}))
 
@@ -155,7 +163,7 @@ class _Move:
         """Note in the log, as each batch does, which segment the changelogs stand for."""
         topic = numbers_topic(self._app.application)
         if topic in {each.name for each in self._app.log.topics()}:
-            self._app.log.append(topic, partition, numbers.record(f"{sub.id}_{partition}"))
+            self._write(topic, partition, numbers.record(f"{sub.id}_{partition}"))
 
 
 def _phases(task: str, runs: int) -> Iterator[str]:

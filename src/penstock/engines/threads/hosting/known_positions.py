@@ -51,6 +51,10 @@ class KnownPositions:
         self.offsets = self._read()
         self._written = dict(self.offsets)
 
+    def committed(self) -> dict[TopicPartition, int]:
+        """Return the offsets; from any thread."""
+        return {place: at.offset for place, at in list(self.offsets.items())}
+
     def _read(self) -> dict[TopicPartition, KnownOffset]:
         checkpoint, life = self._place
         try:

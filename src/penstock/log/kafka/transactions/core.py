@@ -115,7 +115,7 @@ class KafkaCore:
         if presence is None or presence.group != group:
             self._topics.commit(group, offsets, metadata)
         else:
-            presence.commit(lambda me: self._topics.commit(group, offsets, metadata, me))
+            presence.commit(lambda me: self._topics.commit(group, offsets, metadata, me), offsets)
 
     def _end_presence(self) -> None:
         presence, self._presence = self._presence, None
@@ -139,7 +139,7 @@ class KafkaCore:
 
         None: there is no such topic. Transactions of the application that a broker has left open are ended.
         """
-        if topic not in self._topics.counts():
+        if not self._topics.exists(topic):
             return None
         place = TopicPartition(topic, 0)
         settle = partial(settle_hanging, application, self._topics, self.clients)

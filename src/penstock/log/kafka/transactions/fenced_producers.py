@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from penstock.log.kafka.timeouts import TransactionTimeouts
     from penstock.log.kafka.transactions.ledger import Entry
 
-__all__ = ["RESET", "OwnProducer", "Producers", "is_own_id"]
+__all__ = ["CHANGELOGS", "PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
 
 RESET = "reset"
+CHANGELOGS = "changelogs"  # what conversions write into changelogs
+PLANNER = WRITERS[3]
 _RECORDS = "|".join(WRITERS)
 _TASK, _THREAD = r"\d+_\d+(/\d+)?", r"thread-\d+"
 # The end of ids of an application "app-dataframe".
-_OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{_TASK}|{_THREAD}|dataframe-.*)"
-_OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|dataframe-(?!{_OTHER}$).+")
+_OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{CHANGELOGS}|{_TASK}|{_THREAD}|dataframe-.*)"
+_OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|{CHANGELOGS}|dataframe-(?!{_OTHER}$).+")
 
 
 def is_own_id(application: str, transactional_id: str) -> bool:

@@ -86,20 +86,20 @@ class KafkaFencedRecord:
             LogUnavailableError: It could not be found out whether it was written; the next call finds out.
         """
         attempt = secrets.token_hex(8)
-        with self._lock:
-            for claims in range(_MOST_CLAIMS):
+        for claims in range(_MOST_CLAIMS):
+            if claims and self._producer is None:  # whoever has claimed it may write now; others may read meanwhile
+                time.sleep(_BACKOFF.pause_s(claims))
+            with self._lock:
                 if self._is_unsure:
                     self._find_out()
                 if self._producer is None:
-                    if claims:
-                        time.sleep(_BACKOFF.pause_s(claims))  # whoever has claimed it may write now
                     self._compare(version)  # before another writer is fenced
                     self._claim()
                 self._compare(version, anew=False)
                 written = self._write(value, attempt, beside)
-                if written is not None:
-                    return written
-            raise overtaken(self._name)
+            if written is not None:
+                return written
+        raise overtaken(self._name)
 
     def close(self) -> None:
         """Forget the producer, and close its connections, unless another thread still waits for a broker."""

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.errors import LogUnavailableError
 from penstock.log.kafka.failures import error_of
-from penstock.log.kafka.transactions.fenced_producers import is_own_id
+from penstock.log.kafka.transactions.fenced_producers import CHANGELOGS, PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
@@ -47,24 +47,37 @@ class KafkaLeases(Leases):
         if replacing is None:  # else it has been created, with the settings of this version
             with self._log.ledger_of(application) as ledger:
                 ledger.create(self._log.replication)
+        before = self.read(application)
         lease = super().acquire(application, owner, ttl_ms, force=force, replacing=replacing)
-        self._end_open_transactions(application)
+        is_taken_over = replacing is None and before is not None and not before.released
+        # What the one before had on its way may come later than anything that is read from now on.
+        self._fence(lease, tuple(f"{application}-{each}" for each in (CHANGELOGS, PLANNER)) if is_taken_over else ())
         self._note(application)
         return lease
 
-    def _end_open_transactions(self, application: str) -> None:
+    def _fence(self, lease: Lease, others: tuple[str, ...]) -> None:
         """End transactions that tasks of an earlier start have left open: they hide all later records.
 
         Each ends when its task writes again, or after transaction.timeout.ms. But until then another task, which runs
         first, may have to wait for it to read the ledger.
+
+        Args:
+            lease: The lease that was just acquired.
+            others: More transactional ids to fence, those whose next writer may come much later.
+
+        Raises:
+            FencedError: Another instance has taken over meanwhile: the transactions are its own.
         """
-        clients = self._log.clients
+        clients, application = self._log.clients, lease.application
         try:
-            for found in (each.transactional_id for each in list_transactions(clients.cluster(), "Ongoing")):
-                if is_own_id(application, found) and found != f"{application}-{LEASE_WRITER}":
-                    _log.info("the open transaction of %s is ended", found)
-                    timeout_ms = clients.timeouts.least_ms
-                    TransactionalWriter(clients.cluster(), found, timeout_ms, clients.limits()).init()
+            listed = (each.transactional_id for each in list_transactions(clients.cluster(), "Ongoing"))
+            own = {each for each in listed if is_own_id(application, each) and each != f"{application}-{LEASE_WRITER}"}
+            for transactional_id in sorted(own.union(others)):
+                self.check(application, lease.epoch)
+                if transactional_id in own:
+                    _log.info("the open transaction of %s is ended", transactional_id)
+                timeout_ms = clients.timeouts.least_ms
+                TransactionalWriter(clients.cluster(), transactional_id, timeout_ms, clients.limits()).init()
         except KafkaException as error:
             clients.cluster().forget()
             _log.debug("open transactions are left to end by themselves: %s", error_of(error).str())

@@ -15,12 +15,14 @@ from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, removed_from_group
 from penstock.log.kafka.topics import error_code
+from penstock.log.kafka.wire.groups import committed_offsets
 from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
 from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.log.base import TopicPartition
     from penstock.log.kafka.clients.connections import Clients
 
 __all__ = ["Presence", "expel"]
@@ -40,10 +42,20 @@ class Presence:
         group: The ``application.id``.
         topics: The application's topics and their numbers of partitions.
         holds: Returns whether the application still holds its lease: if not, it does not join again.
+        committed: Returns offsets that the application has committed otherwise than by `commit`.
     """
 
-    def __init__(self, clients: Clients, group: str, topics: Mapping[str, int], holds: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        group: str,
+        topics: Mapping[str, int],
+        holds: Callable[[], bool],
+        committed: Callable[[], Mapping[TopicPartition, int]] = dict,
+    ) -> None:
         self.group = group
+        self._committed = committed
+        self._own: dict[TopicPartition, int] = {}  # that `commit` has committed
         self._clients = clients
         self._topics = dict(topics)
         self._holds = holds
@@ -58,8 +70,12 @@ class Presence:
         self._thread = threading.Thread(target=self._stay, name=f"{group}-member", daemon=True)
         self._thread.start()
 
-    def commit(self, commit: Callable[[JoinedMember | None], None]) -> None:
+    def commit(self, commit: Callable[[JoinedMember | None], None], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as this member; as None if it could not join.
+
+        Args:
+            commit: Commits them.
+            offsets: The offsets.
 
         Raises:
             FencedError: A newer instance of the application has taken over.
@@ -70,7 +86,7 @@ class Presence:
             me = self._joined(deadline)
             self._check()
             try:
-                return commit(me)
+                commit(me)
             except LogError as error:
                 code = error_code(error)
                 lost = CODES.get(code or 0) is ErrorCategory.REJOIN
@@ -79,6 +95,9 @@ class Presence:
                     raise failure(self._refused, f"joining group {self.group!r}", access, group=self.group) from error
                 if not lost or time.monotonic() > deadline:
                     raise
+            else:
+                self._own |= offsets
+                return
             self._lose(me, code)
 
     def membership(self, timeout_s: float) -> GroupMembership | None:
@@ -136,15 +155,33 @@ class Presence:
         """Return whether to join again after the group has lost the member.
 
         Not if a newer instance is the member now; nor if another program has removed it: a group removes a member by
-        itself only when its session has expired.
+        itself only when its session has expired, or when its coordinator has lost records.
         """
         is_held = self._holds()
         is_fresh = since_boot_ms() - self._heard_ms < _SESSION_MS  # the machine may have slept
+        is_unknown = is_held and is_fresh and self._lost_by == KafkaError.UNKNOWN_MEMBER_ID
+        has_lost_records = is_unknown and self._has_lost_records()
+        if has_lost_records:
+            _log.warning(
+                "group %r: its coordinator has lost its newest records, and joins and commits with them: the "
+                "application joins again",
+                self.group,
+            )
         with self._changed:
             self._overtaken = not is_held
-            self._removed = is_held and is_fresh and self._lost_by == KafkaError.UNKNOWN_MEMBER_ID
+            self._removed = is_unknown and not has_lost_records
             self._changed.notify_all()
             return not self._overtaken and not self._removed
+
+    def _has_lost_records(self) -> bool:
+        """Return whether the group has offsets of this application that are older than those it has committed.
+
+        Who joined before it committed is only forgotten with all that was committed since: a group's records are in
+        one partition. Tools that remove members and set offsets commit them without metadata.
+        """
+        known = {**self._committed(), **self._own}
+        group = committed_offsets(self._clients.cluster(), self.group)
+        return any(group[place].offset < at and group[place].metadata for place, at in known.items() if place in group)
 
     def _stay(self) -> None:
         again = False

@@ -240,7 +240,8 @@ class KafkaTransaction:
     def _give_up(self, own: OwnProducer, error: KafkaException) -> None:
         """Raise the final error, or `_RetryableError`, after an error of Kafka.
 
-        The transaction may be committed or not. A new producer ends it, and finds out from the ledger.
+        The transaction may be committed or not: another attempt ends it, and finds out from the ledger. After an error
+        that is final it is aborted by the producer that began it.
         """
         self._log.producers.drop(self._id)
         is_compared = self._entry is not None or self._may_be_written is not None
@@ -250,7 +251,7 @@ class KafkaTransaction:
             self._log.clients.cluster().forget()
             raise _RetryableError(error) from error
         with suppress(KafkaException):  # it ends by itself after transaction.timeout.ms
-            own.initialise()
+            own.writer.abort()
         if isinstance(error, NotWrittenError):
             refused = refusal(self._log, self._parts, error)
             if refused is None:

@@ -197,9 +197,9 @@ class Cluster:
         """Return connections to all brokers of the cluster."""
         return [self._connection(node) for node in self._learn([])[0]]
 
-    def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of each topic that this user may see."""
-        answer = self.any_broker().ask(_metadata_request(None))
+    def partition_counts(self, topics: list[str] | None = None) -> dict[str, int]:
+        """Return the number of partitions of each of these topics, or of all, that exists and this user may see."""
+        answer = self.any_broker().ask(_metadata_request(topics))
         return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.error_code}
 
     def identities(self, topics: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
+
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import NO_CONNECTION, check, failed
 
@@ -23,25 +25,44 @@ _DELETION_MS = 10_000
 def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Remove the records before these offsets; return the first offset of each partition.
 
+    A partition that fails, or a broker, keeps no other from being done.
+
     Raises:
-        KafkaException: Like librdkafka's admin client. There are no retries here.
+        KafkaException: Like librdkafka's admin client, of one of those that have failed. There are no retries here.
     """
     found: dict[TopicPartition, int] = {}
+    by_leader, errors = cluster.reachable(before)
+    sent = []
     try:
-        sent = []
-        for connection, places in cluster.by_leader(before).items():
-            sent.append((connection, connection.send(_request({place: before[place] for place in places}))))
-        for connection, number in sent:
-            for topic in connection.receive(number).topics:
+        for connection, places in by_leader.items():
+            try:
+                request = _request({place: before[place] for place in places})
+                sent.append((connection, connection.send(request), places))
+            except KafkaException as error:
+                errors |= dict.fromkeys(places, error)
+        for connection, number, places in sent:
+            try:
+                answer = connection.receive(number)
+            except KafkaException as error:
+                errors |= dict.fromkeys(places, error)
+                continue
+            for topic in answer.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
-                    check(each.error_code, f"deleting records of {place.topic}-{place.partition}")
-                    found[place] = each.low_watermark
+                    try:
+                        check(each.error_code, f"deleting records of {place.topic}-{place.partition}")
+                    except KafkaException as error:
+                        errors[place] = error
+                    else:
+                        found[place] = each.low_watermark
     except BaseException:
-        cluster.forget()  # leaders have moved, or answers are still to come
+        cluster.forget()  # answers are still to come
         raise
-    for place in before.keys() - found.keys():
-        raise failed(NO_CONNECTION, f"the answer does not name {place.topic}-{place.partition}")
+    for place in before.keys() - found.keys() - errors.keys():
+        errors[place] = failed(NO_CONNECTION, f"the answer does not name {place.topic}-{place.partition}")
+    if errors:
+        cluster.forget()  # leaders have moved, or connections are broken
+        raise errors[min(errors)]
     return found
 
 

@@ -89,6 +89,7 @@ class TransactionalWriter:
         self._limits = limits
         self._patience_s = patience_s
         self._state: ProducerState | None = None
+        self._failed: ProducerState | None = None  # that has begun a transaction, and not ended it
         self._sequences: dict[TopicPartition, int] = {}
 
     @property
@@ -105,7 +106,7 @@ class TransactionalWriter:
         Raises:
             KafkaException: Like librdkafka's producer; INVALID_TRANSACTION_TIMEOUT if brokers allow less.
         """
-        self._state = None
+        self._state = self._failed = None
         self.timeout_ms = timeout_ms or self.timeout_ms
         answer = self._ask(
             lambda: new_producer_request(self.transactional_id, self.timeout_ms),
@@ -124,7 +125,7 @@ class TransactionalWriter:
         """
         state = self._state
         assert state is not None, "init() comes first"  # noqa: S101
-        self._state = None
+        self._state, self._failed = None, state
         began = time.monotonic()
         try:
             self._add({tp for tp, _ in parts}, state)
@@ -138,8 +139,18 @@ class TransactionalWriter:
             if error.args[0].code() in _ENDED and seconds * 1000 >= self.timeout_ms:
                 raise TransactionTimedOutError(self.transactional_id, self.timeout_ms, seconds) from error
             raise
-        self._state = state
+        self._state, self._failed = state, None
         return batches
+
+    def abort(self) -> None:
+        """End the transaction of a `write` that has failed, as the producer that began it: it fences no other one.
+
+        Raises:
+            KafkaException: Like librdkafka's producer; it ends by itself after its time-out.
+        """
+        state, self._failed = self._failed, None
+        if state is not None:
+            self._end(state, committed=False)
 
     def end_without_records(self, places: Sequence[TopicPartition], *, committed: bool) -> None:
         """Write only markers to these partitions. After any error call `init` first."""

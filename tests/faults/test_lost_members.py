@@ -1,0 +1,94 @@
+"""A member that its group does not know any more: another program has removed it, or the coordinator has lost records."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers import running_broker
+from eventually import eventually
+from penstock.broker.process import Broker
+from penstock.errors import FencedError
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.transactions.presence import expel
+from penstock.log.open import open_log
+
+PATIENCE_S = 120
+PLACE = TopicPartition("in", 0)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        with open_log(running.settings.bootstrap_servers) as log:
+            log.create_topic(PLACE.topic, 1)
+        yield running
+
+
+def wait_for_end(log: Any) -> None:
+    """Wait until the application learns that it is a member no longer."""
+
+    def end() -> FencedError | None:
+        try:
+            log.membership(1)
+        except FencedError as error:
+            return error
+        return None
+
+    assert "removed" in eventually(end, PATIENCE_S).message
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_a_member_that_another_program_removes_does_not_join_again(broker: Broker, has_committed: bool) -> None:
+    servers, name = broker.settings.bootstrap_servers, f"app-{uuid.uuid4().hex[:6]}"
+    with open_log(servers) as opened, open_log(servers) as other:
+        log: Any = opened
+        lease = log.acquire_lease(name, "me")
+        log.commit_offsets(name, {PLACE: 5}, "a note")
+        log.show_as_member(lease, ["in"])
+        assert log.membership(PATIENCE_S) is not None
+        if has_committed:
+            log.commit_offsets(name, {PLACE: 9}, "a note", lease)
+        expel(other.clients, name)
+        other.commit_offsets(name, {PLACE: 0})  # as Kafka's tools do, without metadata
+        wait_for_end(log)
+        assert other.group_state(name).members == ()
+        with pytest.raises(FencedError, match="removed"):
+            log.commit_offsets(name, {PLACE: 10}, "a note", lease)
+        assert other.committed_offsets(name) == {PLACE: 0}
+
+
+def test_a_member_that_its_coordinator_has_forgotten_with_its_newest_records_joins_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A broker that a power cut has taken, or an unclean election of the coordinator."""
+    data = Path(broker.settings.directory) / "data"
+    with open_log(broker.settings.bootstrap_servers) as opened:
+        log: Any = opened
+        lease = log.acquire_lease("forgotten", "me")
+        log.commit_offsets("forgotten", {PLACE: 5}, "a note")
+        broker.stop()
+        groups = [folder.name for folder in data.glob("__consumer_offsets-*")]
+        assert groups
+        for each in groups:
+            shutil.copytree(data / each, tmp_path / each)
+        broker.start()
+        log.show_as_member(lease, ["in"])
+        before = log.membership(PATIENCE_S)
+        assert before is not None
+        for offset in range(7, 10):
+            log.commit_offsets("forgotten", {PLACE: offset}, "a note", lease)
+        broker.stop(kill=True)
+        for each in groups:
+            shutil.rmtree(data / each)
+            shutil.copytree(tmp_path / each, data / each)
+        broker.start()
+        eventually(lambda: log.membership(1) not in (None, before), PATIENCE_S)
+        log.commit_offsets("forgotten", {PLACE: 10}, "a note", lease)
+        assert log.committed_offsets("forgotten") == {PLACE: 10}
+        log.release_lease(lease)
