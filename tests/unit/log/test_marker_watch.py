@@ -8,6 +8,12 @@ from penstock.log.kafka.wire import marker_watch
 from penstock.log.kafka.wire.marker_watch import MarkerWatch
 
 
+@pytest.fixture(autouse=True)
+def _no_transaction_is_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take a while from one line to the next."""
+    monkeypatch.setattr(marker_watch, "_MARKED_S", 3_600.0)
+
+
 def asked(watch: MarkerWatch, transactions: int, *, is_marked: bool = True, seconds: float = 0.002) -> int:
     """How often it asks in so many transactions, and gets this answer."""
     found = 0
