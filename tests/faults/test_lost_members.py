@@ -12,11 +12,11 @@ import pytest
 
 from brokers import running_broker
 from eventually import eventually
-from penstock.broker.process import Broker
 from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.transactions.presence import expel
 from penstock.log.open import open_log
+from penstock.tools.broker.process import Broker
 
 PATIENCE_S = 120
 PLACE = TopicPartition("in", 0)

@@ -14,14 +14,14 @@ from worker_support import ROWS, append, loaded, prepared, run, written
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.batches import launch
+from penstock.engines.batches.recovery import moved_stores
 from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.engines.batches.recovery.rebuild import rebuilder_for
 from penstock.engines.batches.worker import open_tasks
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
-from penstock.engines.batches.recovery import moved_stores
 from penstock.log.open import open_log
-from penstock.topology.plan.changelog_topics import numbers_topic
 from penstock.state.documents import write_document
+from penstock.topology.plan.changelog_topics import numbers_topic
 
 TOPICS = ["words", "names", "word-counts", "name-counts", "both", "words-again"]
 

@@ -10,14 +10,14 @@ from upgrade_support import commit
 from worker_support import ROWS, append, loaded, prepared, run
 
 from penstock import Materialized, StreamsBuilder
+from penstock.engines.application.changelog_topics import complete_changelogs
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import plan_for
+from penstock.engines.batches.worker import open_tasks
+from penstock.engines.conversion import segments
+from penstock.engines.conversion.segments import SegmentState
 from penstock.errors import FencedError
 from penstock.log.open import open_log
-from penstock.spark.checkpoint.changelog_topics import complete_changelogs
-from penstock.spark.checkpoint.planned_app import PlannedApp
-from penstock.spark.conversion import segments
-from penstock.spark.conversion.segments import SegmentState
-from penstock.spark.planning import plan_for
-from penstock.spark.worker import open_tasks
 
 PIECE_ROWS = 3
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
+from penstock.engines.application.changelog_topics import changelog_writer
 from penstock.engines.application.stored_plans import reserve_ids
 from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
-from penstock.engines.application.changelog_topics import changelog_writer
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.documents import list_documents, read_document
 from penstock.state.segments.segment import NO_BATCH, SegmentHead
