@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.clock import unix_ms
-from penstock.connect.positions import FilePosition, StoredPosition, ensure_positions_topic, save_position
-from penstock.connect.tail import LineChunk, Tail
+from penstock.clock import unix_ms
+from penstock.connect.delivery.stored_offsets import StoredOffsets
+from penstock.connect.tail import FilePosition, LineChunk, Tail
 from penstock.errors import FencedError, LogError
-from penstock.log.base import TopicLog
+from penstock.log.base import LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 
-__all__ = ["FileSource", "FileSourceStatus"]
+__all__ = ["FilePositions", "FileSource", "FileSourceStatus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,80 @@ class FileSourceStatus:
     total_lines: int
     offset_bytes: int
     behind_bytes: int
+
+
+class FilePositions:
+    """The stored positions of one file: source offsets of a connector, in Kafka Connect's format.
+
+    Args:
+        log: The log.
+        connector: The connector's name.
+        path: The file.
+    """
+
+    def __init__(self, log: TopicLog, connector: str, path: Path) -> None:
+        self._log = log
+        self._offsets = StoredOffsets(log, connector)
+        self._partition = {"filename": str(path)}
+        self._former_key = connector.encode()  # of earlier versions, in partition 0
+        self._former = self._read_former() if self._offsets.offset(self._partition) is None else None
+
+    def stored(self) -> FilePosition | None:
+        """Return the last committed position; None at the first start.
+
+        Raises:
+            LogError: It cannot be read.
+        """
+        topic = self._offsets.topic
+        self._log.settled_ends([TopicPartition(topic, number) for number in range(self._log.partitions(topic))])
+        offset = self._offsets.offset(self._partition)
+        if offset is None:
+            return self._former
+        return self._position({"offset_bytes": offset.pop("position", 0), **offset})
+
+    def write(self, transaction: LogTransaction, position: FilePosition) -> None:
+        """Add a position to a transaction."""
+        facts = asdict(position)
+        offset = {"position": facts.pop("offset_bytes"), **facts}
+        self._offsets.write(transaction, [(self._partition, offset)])
+        if self._former is not None:
+            removal = {
+                "timestamp": pa.array([unix_ms()], pa.int64()),
+                "key": pa.array([self._former_key], pa.large_binary()),
+                "value": pa.nulls(1, pa.large_binary()),
+            }
+            transaction.append(self._offsets.topic, 0, pa.RecordBatch.from_pydict(removal))
+
+    def _read_former(self) -> FilePosition | None:
+        """Read the position as earlier versions have stored it, under the connector's bare name."""
+        place = TopicPartition(self._offsets.topic, 0)
+        first, end = self._log.beginning_offset(place.topic, 0), self._log.settled_ends([place])[place]
+        value: bytes | None = None
+        for records in self._log.iterate(place.topic, 0, first, end):
+            keys = records.column("key").to_pylist()
+            row = max((row for row, key in enumerate(keys) if key == self._former_key), default=None)
+            if row is not None:
+                value = records.column("value")[row].as_py()
+        if value is None:
+            return None
+        try:
+            return self._position(json.loads(value))
+        except ValueError as error:
+            raise self._unreadable(error) from error
+
+    def _position(self, facts: Mapping[str, Any]) -> FilePosition:
+        try:
+            return FilePosition(**facts)
+        except TypeError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> LogError:
+        return LogError(
+            f"the position of connector {self._former_key.decode()!r} in topic {self._offsets.topic} cannot be read: "
+            f"{error}",
+            hint="Start the connector under another name; it then reads its file from the start.",
+            topic=self._offsets.topic,
+        )
 
 
 class FileSource:
@@ -77,10 +153,9 @@ class FileSource:
         self._on_note = on_note or (lambda _: None)
         self._stop = threading.Event()
         self._lines = 0
-        ensure_positions_topic(log)
         self._partitions = ensure_topic(log, topic, partitions)
-        self._stored = StoredPosition(log, self.name)
-        self._known = self._stored.look()  # as this source has read or written it last
+        self._positions = FilePositions(log, self.name, self.path)
+        self._known = self._positions.stored()  # as this source has read or written it last
         self._tail = Tail(self.path, self._known)
         self._committed = self._tail.position
 
@@ -156,7 +231,7 @@ class FileSource:
                     everything if self._partitions == 1 else everything.take(pa.array(np.flatnonzero(target == number)))
                 )
                 transaction.append(self.topic, number, part)
-            save_position(transaction, self.name, piece.position)
+            self._positions.write(transaction, piece.position)
         self._committed = self._known = piece.position
         self._lines += count
 
@@ -166,7 +241,7 @@ class FileSource:
         Raises:
             FencedError: Another process reads the file under this name.
         """
-        stored = self._stored.look()
+        stored = self._positions.stored()
         if stored == position:
             return True
         if stored == self._known:

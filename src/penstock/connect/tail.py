@@ -7,12 +7,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.connect.positions import FilePosition
 from penstock.errors import LogError
 
-__all__ = ["LineChunk", "Tail"]
+__all__ = ["FilePosition", "LineChunk", "Tail"]
 
 _HEAD_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """The position of a connector in a file.
+
+    Attributes:
+        inode: The inode of the file; another one at the same path means a rotation.
+        offset_bytes: The byte before which all lines are in the log.
+        lines: The number of lines in the log, of all files of the path.
+        head: The first bytes of the file, in hexadecimal, to detect a new file with the old one's inode.
+    """
+
+    inode: int = 0
+    offset_bytes: int = 0
+    lines: int = 0
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import json
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 
 from eventually import eventually
+from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.file_source import FileSource
-from penstock.connect.positions import POSITIONS_TOPIC
 from penstock.errors import LogError
 from penstock.log.open import open_log
+
+OFFSETS = "connect-offsets"
 
 
 @pytest.fixture
@@ -74,11 +78,53 @@ def test_lines_go_round_the_partitions_across_runs(source_of, log, path):
 def test_position_and_lines_are_one_transaction(source_of, log, path, monkeypatch):
     path.write_text("a\nb\n")
     source = source_of()
-    monkeypatch.setattr("penstock.connect.file_source.save_position", lambda *_: 1 / 0)
+    monkeypatch.setattr("penstock.connect.file_source.StoredOffsets.write", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         source.poll()
     assert values(log) == []
-    assert log.end_offset(POSITIONS_TOPIC, 0) == 0
+    assert log.end_offset(OFFSETS, 0) == 0
+
+
+def test_positions_are_source_offsets_as_kafka_connect_writes_them(source_of, log, path):
+    path.write_text("a\nb\n")
+    source_of(name="logs").run_once()
+    stored = [
+        (json.loads(row["key"]), json.loads(row["value"]))
+        for batch in log.read_range(OFFSETS, 0, 0, log.end_offset(OFFSETS, 0))
+        for row in batch.to_pylist()
+    ]
+    assert [key for key, _ in stored] == [["logs", {"filename": str(path)}]]
+    assert stored[0][1]["position"] == 4
+    assert StoredOffsets(log, "logs").offset({"filename": str(path)}) == stored[0][1]
+
+
+def test_goes_on_from_a_position_in_a_topic_of_many_partitions(source_of, log, path):
+    log.create_topic(OFFSETS, 25, {"cleanup.policy": "compact"})
+    path.write_text("a\nb\n")
+    source_of().run_once()
+    assert source_of().run_once() == 0
+
+
+def test_goes_on_from_a_position_of_an_earlier_version_and_replaces_it(source_of, log, path):
+    path.write_text("a\nb\nc\n")
+    log.create_topic(OFFSETS, 1, {"cleanup.policy": "compact"})
+    columns = {"timestamp": pa.array([1, 1, 1])}
+    for name, texts in (
+        ("key", [b"logs", b"other", b"logs"]),
+        ("value", [b'{"offset_bytes": 2, "lines": 1}', b'{"offset_bytes": 0}', b'{"offset_bytes": 4, "lines": 2}']),
+    ):
+        columns[name] = pa.array(texts, pa.large_binary())
+    log.append(OFFSETS, 0, pa.RecordBatch.from_pydict(columns))
+    source = source_of(name="logs")
+    assert source.run_once() == 1
+    assert values(log) == [b"c"]
+    assert source.status().total_lines == 3
+    newest = {}
+    for batch in log.read_range(OFFSETS, 0, 0, log.end_offset(OFFSETS, 0)):
+        newest |= {row["key"]: row["value"] for row in batch.to_pylist()}
+    assert newest[b"logs"] is None
+    assert newest[b"other"] == b'{"offset_bytes": 0}'
+    assert source_of(name="logs").run_once() == 0
 
 
 def test_rotation_reads_the_old_file_to_its_end(source_of, log, path, tmp_path):

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.connect.positions import load_position
+from penstock.connect.file_source import FilePositions
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
-from penstock.errors import ConnectError, LogError, PenstockError, UnknownTopicError
+from penstock.demo.place import TopicPlace
+from penstock.errors import ConnectError, LogError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.tools.demo.place import TopicPlace
 
@@ -150,10 +151,7 @@ class ConnectLines:
 
     def _take_over(self, log: TopicLog) -> None:
         """Go on where a demo without Connect has stopped."""
-        try:
-            position = load_position(log, f"file:{self._file}")
-        except UnknownTopicError:
-            return
+        position = FilePositions(log, f"file:{self._file}", self._file).stored()
         if position is not None:
             self._server.worker.herder.stores.offsets.put(
                 NAME, [({"filename": str(self._file)}, {"position": position.offset_bytes})]
