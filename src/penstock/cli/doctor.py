@@ -11,6 +11,7 @@ import typer
 from penstock.cli.options import CommandConfig, Json, read_command_config
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import EnvironmentProblemError
+from penstock.terminal.words import size
 
 if TYPE_CHECKING:
     from penstock.cli.environment import Finding
@@ -82,6 +83,6 @@ def _class_archive(*, make: bool) -> Finding:
             return Finding(name, "none; `penstock doctor --faster-start` makes it", ok=True)
         if not path.exists():
             path = make_archive()
-        return Finding(name, f"{path} ({path.stat().st_size >> 20} MB)", ok=True)
+        return Finding(name, f"{path} ({size(path.stat().st_size)})", ok=True)
     except EnvironmentProblemError as error:
         return Finding(name, error.message, ok=False, remedy=error.hint or "")

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.version import __version__
+from penstock.terminal.words import size
+from penstock.version import __version__
 
 __all__ = ["Finding", "examine", "java_version", "kafka_packages", "versions"]
 
@@ -158,5 +159,5 @@ def _places(directory: Path) -> list[Finding]:
     remedy = "" if enough else "Less than 1 GiB is free: state and topics need room."
     return [
         Finding(name, "writable", ok=True),
-        Finding("free disk", f"{free / 2**30:.1f} GiB", ok=enough, remedy=remedy),
+        Finding("free disk", size(free), ok=enough, remedy=remedy),
     ]

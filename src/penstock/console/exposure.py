@@ -22,7 +22,8 @@ from penstock.base.terminal.words import with_article
 from penstock.console.filter_syntax import Path, parse_path
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConfigError, PenstockError, ProcessingError, SerializationError
-from penstock.serde.plain import plain
+from penstock.json_depth import MOST_DEPTH, depth_of
+from penstock.serde.plain import plain, text_of
 from penstock.serde.windowed import Windowed
 
 __all__ = ["EVERYTHING", "HIDDEN", "LETTER_HEADERS", "Exposure", "exposure_of", "place_of"]
@@ -276,7 +277,7 @@ def _without(value: Any, steps: tuple[str | int, ...], *, is_key: bool) -> Any:
 
 
 def _name(key: Any) -> str:
-    return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+    return text_of(key) if isinstance(key, bytes) else str(key)
 
 
 def _taken(value: Any, steps: tuple[str | int, ...]) -> Any:

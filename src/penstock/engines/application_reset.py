@@ -14,6 +14,8 @@ from penstock.log.groups.admin import GroupAdmin, OffsetMove, offset_moves
 from penstock.log.groups.gone_back import RESET_NOTE
 from penstock.log.groups.resets import Target, chosen_places
 from penstock.log.lease_keeper import held_lease
+from penstock.spark.recovery.reset import AppResources, find_resources, forget
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -128,7 +130,7 @@ class ApplicationReset:
         members = self._log.group_state(self._application).consumers
         if members:
             raise FencedError(
-                f"group {self._application!r} has {len(members)} member(s), such as {members[0].member} on "
+                f"group {self._application!r} has {counted(len(members), 'member')}, such as {members[0].member} on "
                 f"{members[0].host}",
                 hint="Stop these consumers first.",
                 group=self._application,

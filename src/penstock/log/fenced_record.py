@@ -104,17 +104,28 @@ class RecordSource(Protocol):
     def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterable[pa.RecordBatch]: ...
 
 
-def newest_record(log: RecordSource, topic: str, key: bytes, end: int | None = None) -> StoredRecord:
-    """Find the last record of a key in partition 0; its version is its offset.
+def newest_record(
+    log: RecordSource, topic: str, key: bytes, end: int | None = None, *, partition: int = 0, start: int | None = None
+) -> StoredRecord:
+    """Find the last record of a key in a partition; its version is its offset, -1 if there is none.
 
     The search goes backwards, as a topic may hold many records of other keys until it is compacted.
+
+    Args:
+        log: The log.
+        topic: The topic.
+        key: The key.
+        end: The offset before which to search; by default the end of the partition.
+        partition: The partition.
+        start: The offset from which to search; by default the start of the partition.
     """
     wanted, step = pa.scalar(key, pa.large_binary()), _FIRST_STEP
-    first, high = log.beginning_offset(topic, 0), log.end_offset(topic, 0) if end is None else end
+    first = log.beginning_offset(topic, partition) if start is None else start
+    high = log.end_offset(topic, partition) if end is None else end
     while high > first:
         low = max(first, high - step)
         found = StoredRecord(None, -1)
-        for records in log.iterate(topic, 0, low, high):
+        for records in log.iterate(topic, partition, low, high):
             found = newest_in(records, wanted, found)
         if found.version >= 0:
             return found

@@ -14,6 +14,8 @@ from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query
 from penstock.state.views.notebook import entries_html, shown
+from penstock.terminal.html import facts_html, table_html
+from penstock.terminal.words import counted
 
 __all__ = ["FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"]
 
@@ -186,7 +188,7 @@ def _answers_html(answers: StateQueryResult) -> str:
     if answers.global_result is not None:
         return _answer_html(answers.global_result)
     rows = ((number, *_row(answer)) for number, answer in sorted(answers.partition_results.items()))
-    return table_html(f"{len(answers.partition_results)} partition(s)", ["partition", "batch", "answer"], rows)
+    return table_html(f"{counted(len(answers.partition_results), 'partition')}", ["partition", "batch", "answer"], rows)
 
 
 def _row(answer: QueryResult) -> tuple[Any, Any]:

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from penstock.terminal.words import counted
+
 __all__ = ["DropLines"]
 
 _EVERY_S = 1.0
@@ -46,4 +48,6 @@ class DropLines:
             count, said, place = self._waiting.pop(reason)
             self._logged_s[reason] = now
             where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
-            self._log.warning("task %s: %s dropped %d record(s): %s%s", self._task_id, reason[0], count, said, where)
+            self._log.warning(
+                "task %s: %s dropped %s: %s%s", self._task_id, reason[0], counted(count, "record"), said, where
+            )

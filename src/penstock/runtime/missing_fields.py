@@ -16,6 +16,7 @@ import polars as pl
 from penstock.base.log_lines import own_logger
 from penstock.errors import SerializationError
 from penstock.serde.column import Column
+from penstock.terminal.words import counted
 from penstock.topology.configured.value_fields import fields_hint, fields_known_above, fields_read
 
 if TYPE_CHECKING:
@@ -92,12 +93,12 @@ class MissingFields:
         where = f"{one.function.file}:{one.function.line}"
         hint = fields_hint(name, one.seen) if one.seen else "The values are no dicts or structs."
         _LOG.warning(
-            "task %s: %s looks for the field %r (%s), and none of %d value(s) has it, so it counts as null. %s",
+            "task %s: %s looks for the field %r (%s), and none of %s has it, so it counts as null. %s",
             self._task_id,
             node,
             name,
             where,
-            one.values,
+            counted(one.values, "value"),
             hint,
         )
         self._sensor.on_field_missing(self._task_id, node, name, one.values)

@@ -17,6 +17,8 @@ from penstock.errors import InvalidStateError, TopologyError
 from penstock.runtime.record import Headers
 from penstock.serde.binding import header_frame, joined, schema_at_front, split
 from penstock.state.views.notebook import shown
+from penstock.terminal.html import facts_html, table_html
+from penstock.terminal.words import counted, time_of
 
 if TYPE_CHECKING:
     from penstock.serde.base import Serde
@@ -217,7 +219,7 @@ class TestOutputTopic(Generic[K, V]):
         """Return the unread records as HTML for notebooks; they stay unread."""
         left = [self._record(raw) for raw in self._driver.peek_raw(self._name)]
         rows = ([time_of(record.timestamp), shown(record.key), shown(record.value)] for record in left)
-        return table_html(f"{self._name}: {len(left)} record(s) to read", ["time", "key", "value"], rows)
+        return table_html(f"{self._name}: {counted(len(left), 'record')} to read", ["time", "key", "value"], rows)
 
     def is_empty(self) -> bool:
         """Return whether all records have been read."""

@@ -101,7 +101,7 @@ def test_without_a_schema_it_is_counted_and_logged(verb: Verb, caplog: pytest.Lo
         for n in range(12):
             orders.pipe({"user": "ann", "amount": 2.0}, key="ann", timestamp=n)
     warnings = [r.getMessage() for r in caplog.records if "'amuont'" in r.getMessage()]
-    assert "none of 10 value(s) has it" in warnings[0]
+    assert "none of 10 values has it" in warnings[0]
     assert "Did you mean amount?" in warnings[0]
     assert len(warnings) == 2  # once it is certain, and when the driver ends
 

@@ -187,7 +187,7 @@ def test_command_config_of_a_broker_that_is_not_there(run, tmp_path):
 def test_connect_file_once(run, log, tmp_path):
     file = tmp_path / "app.log"
     file.write_text("a\nb\n")
-    for expected in ("2 line(s)", "0 line(s)"):
+    for expected in ("2 lines", "0 lines"):
         code, _, err = run("connect", "file", "--path", file, "--topic", "lines", "--once", "-b", log)
         assert code == 0
         assert expected in err
@@ -279,7 +279,7 @@ def test_internal_topics_are_folded(run, log):
         topics.commit_offsets("shop", {TopicPartition("shop-orders", 0): 0})
     out = run("topics", "list", "-b", log)[1]
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["other-sums-changelog", "shop", "shop-orders", "and"]
-    assert "2 internal topic(s) of shop" in out
+    assert "2 internal topics of shop" in out
     assert "shop-by-user-repartition" in run("topics", "list", "--all", "-b", log)[1]
     internal = [row["name"] for row in json.loads(run("topics", "list", "--json", "-b", log)[1]) if row["internal"]]
     assert internal == ["shop-by-user-changelog", "shop-by-user-repartition"]

@@ -31,7 +31,7 @@ def test_what_there_is(run, path):
     assert "Empty" in run("groups", "list", "-b", path)[1]
     described = json.loads(run("groups", "describe", "g", "-b", path, "--json")[1])
     assert [(row["committed"], row["lag"]) for row in described["partitions"]] == [(3, 2), (None, 0)]
-    assert "group g: Empty, 0 member(s)" in run("groups", "describe", "g", "-b", path)[1]
+    assert "group g: Empty, 0 members" in run("groups", "describe", "g", "-b", path)[1]
     assert json.loads(run("groups", "lag", "g", "-b", path, "--json")[1])[0]["lag"] == 2
     code, _, err = run("groups", "describe", "none", "-b", path)
     assert code == 1

@@ -29,7 +29,7 @@ def test_the_notebook_runs_and_shows_itself(tmp_path, monkeypatch):
     picture, counts, store, windows, app = shown
     assert picture.startswith("<svg")
     assert "KSTREAM-FLATMAPVALUES" in picture
-    assert "<caption>word-counts: 5 record(s) to read</caption>" in counts
+    assert "<caption>word-counts: 5 records to read</caption>" in counts
     assert "<td>the</td>" in counts
     assert "<td>the</td>" in store
     assert "2026-11-21T03:00:00Z/2026-11-21T03:01:00Z" in windows

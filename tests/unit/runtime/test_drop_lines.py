@@ -25,7 +25,7 @@ def test_one_line_a_second_with_the_number(caplog):
     assert counts[0] == 1
     assert len(counts) in (4, 5)
     assert sum(counts) == 30
-    assert [text for text in said if "null" in text] == ["task 0_0: node dropped 2 record(s): null"]
+    assert [text for text in said if "null" in text] == ["task 0_0: node dropped 2 records: null"]
     assert "offset 29" in [text for text in said if "late" in text][-1]
 
 

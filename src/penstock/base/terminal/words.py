@@ -44,15 +44,20 @@ def size(count: int) -> str:
 def duration(seconds: float) -> str:
     """Format a length of time.
 
-    >>> duration(4.25), duration(58), duration(125), duration(7300)
-    ('4.2 s', '58 s', '2 min 5 s', '2 h 1 min')
+    >>> duration(0), duration(0.0421), duration(4.25), duration(58), duration(125), duration(7300), duration(273_600)
+    ('0 s', '42 ms', '4.2 s', '58 s', '2 min 5 s', '2 h 1 min', '3 d 4 h')
     """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
+    if seconds == 0:
+        return "0 s"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
 def clock() -> str:

@@ -25,6 +25,8 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
+from penstock.terminal.words import counted, duration, time_of
+from penstock.user_code import is_module
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -398,4 +400,4 @@ def _behind(lag: int | None) -> str:
 
 
 def _ago(staleness_ms: int | None) -> str:
-    return "never" if staleness_ms is None else f"{staleness_ms / 1000:,.1f} s ago"
+    return "never" if staleness_ms is None else f"{duration(staleness_ms / 1000)} ago"

@@ -14,6 +14,8 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json
 from penstock.errors import ConfigError
+from penstock.escapes import one_line
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.connect.client import ConnectClient, Plan
@@ -175,4 +177,4 @@ def _make(plan: Plan, client: ConnectClient) -> None:
 
 
 def _count(number: int) -> str:
-    return f"{number} change" if number == 1 else f"{number} changes"
+    return counted(number, "change")

@@ -168,7 +168,7 @@ def connect_file(
         finally:
             status = source.status()
             out.print(
-                f"{status.lines:,} line(s) to {topic}; {status.total_lines:,} in all, "
+                f"{counted(status.lines, 'line')} to {topic}; {status.total_lines:,} in all, "
                 f"{status.behind_bytes:,} bytes left"
             )
             source.close()

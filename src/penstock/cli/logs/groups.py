@@ -11,6 +11,7 @@ from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json, print_table, print_text
+from penstock.terminal.words import counted
 
 __all__ = ["app"]
 
@@ -50,7 +51,7 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
         return
     what = "application" if found.application else "group"
     how = f", assignor {found.assignor}" if found.assignor else ""
-    console().print(f"{what} {group}: {found.state}, {len(found.members)} member(s){how}")
+    console().print(f"{what} {group}: {found.state}, {counted(len(found.members), 'member')}{how}")
     rows: list[list[Any]] = []
     for each in found.partitions:
         owner = found.owner(each.topic, each.partition)

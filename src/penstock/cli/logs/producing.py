@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 from penstock.base.clock import unix_ms
 from penstock.cli.output import working
 from penstock.errors import LogError, SerializationError
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.console.producing import TextProducer
@@ -58,7 +59,7 @@ class Lines:
                 except SerializationError as error:
                     raise SerializationError(
                         f"line {number} of {file or 'the standard input'}: {error.message}",
-                        hint=f"{error.hint} {producer.sent:,} record(s) before it were appended.",
+                        hint=f"{error.hint} {counted(producer.sent, 'record')} before it were appended.",
                     ) from error
 
     def _line(self, producer: TextProducer, line: bytes) -> None:

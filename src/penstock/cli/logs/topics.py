@@ -14,6 +14,7 @@ from penstock.cli.logs.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
+from penstock.terminal.words import counted
 
 __all__ = ["app"]
 
@@ -70,7 +71,9 @@ def list_topics(
     print_table(["topic", "partitions#", "records#"], rows, empty="no topics")
     folded = Counter(owner for owner in owners.values() if owner and not everything)
     for owner, count in sorted(folded.items()):
-        console().print(f"and {count} internal topic(s) of {owner}: --all lists them", style="dim", markup=False)
+        console().print(
+            f"and {counted(count, 'internal topic')} of {owner}: --all lists them", style="dim", markup=False
+        )
 
 
 @app.command()
@@ -87,7 +90,7 @@ def describe(topic: Name, *, where: LogOptions, as_json: Json = False) -> None:
         print_json({"name": info.name, "config": dict(info.config), "partitions": partitions})
         return
     settings = ", ".join(f"{name}={value}" for name, value in sorted(info.config.items()))
-    console().print(f"{info.name}: {info.partitions} partition(s); settings: {settings or 'all default'}")
+    console().print(f"{info.name}: {counted(info.partitions, 'partition')}; settings: {settings or 'all default'}")
     print_table(["partition#", "beginning#", "end#"], (list(row.values()) for row in partitions))
 
 
@@ -106,7 +109,7 @@ def create(
     settings = {name: str(value) for name, value in read_config(config, None).items()}
     with where.open(create=True) as log:
         log.create_topic(topic, partitions, settings)
-    console().print(f"created {topic} with {partitions} partition(s)")
+    console().print(f"created {topic} with {counted(partitions, 'partition')}")
 
 
 @app.command()
@@ -160,7 +163,7 @@ def produce(
         else:
             lines.all(producer, file)
         producer.flush()
-    console(stderr=True).print(f"{producer.sent:,} record(s) to {topic}")
+    console(stderr=True).print(f"{counted(producer.sent, 'record')} to {topic}")
 
 
 @app.command()

@@ -22,6 +22,8 @@ from penstock.cli.sql.render import Renderer
 from penstock.errors import PenstockError
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
+from penstock.terminal.words import counted
+from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.sql.session import SqlSession
@@ -135,7 +137,7 @@ class Prompt:
         if session.holder is not None:
             self._console.print(f"The catalog is in use by {session.holder}: this session can look, not change.")
         elif count:
-            self._console.print(f"{count} {'query goes' if count == 1 else 'queries go'} on in the background.")
+            self._console.print(f"{counted(count, 'query goes', 'queries go')} on in the background.")
         self._console.print("help shows examples; exit leaves.", style="dim")
 
 

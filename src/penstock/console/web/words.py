@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from penstock.base.terminal.words import size, time_of
+from penstock.terminal.words import duration, size, time_of
 
 __all__ = ["FILTERS"]
 
@@ -45,22 +45,10 @@ def short(value: float | None) -> str:
 def seconds(value: float | None) -> str:
     """Format a length of time.
 
-    >>> seconds(0.0421), seconds(4.2), seconds(75), seconds(273_600), seconds(None)
-    ('42 ms', '4.2 s', '1 min 15 s', '3 d 4 h', '-')
+    >>> seconds(75), seconds(None)
+    ('1 min 15 s', '-')
     """
-    if value is None:
-        return _NONE
-    if value == 0:
-        return "0 s"
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 60:
-        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-    minutes = int(value) // 60
-    if minutes < 60:
-        return f"{minutes} min {int(value) % 60} s"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+    return _NONE if value is None else duration(value)
 
 
 def percent(value: float | None) -> str:

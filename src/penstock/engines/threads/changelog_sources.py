@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from penstock.engines.threads.positions import layout_of
+from penstock.continuous.positions import layout_of
 from penstock.log.base import TopicPartition
+from penstock.log.fenced_record import newest_record
 from penstock.state.changelog.numbers import TaskNumbers
 
 if TYPE_CHECKING:
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["StoreSource", "newest_numbers", "restored_places", "source_topics", "store_sources", "unlogged_stores"]
-
-_FIRST_STEP = 256  # offsets: the newest numbers of a task are nearly always among them
 
 
 class StoreSource(NamedTuple):
@@ -91,19 +87,6 @@ def store_sources(
 
 
 def newest_numbers(log: TopicLog, place: TopicPartition, task: TaskId, start: int, end: int) -> TaskNumbers | None:
-    """Find the newest numbers of a task from ``start`` to before ``end``; None if there are none.
-
-    The search goes backwards: a partition of the topic holds a record for every commit until it is compacted.
-    """
-    key, step, high = pa.scalar(str(task).encode(), pa.large_binary()), _FIRST_STEP, end
-    while high > start:
-        low = max(start, high - step)
-        newest = None
-        for records in log.iterate(place.topic, place.partition, low, high):
-            own = pc.indices_nonzero(pc.equal(records.column("key"), key))
-            if len(own):
-                newest = records.column("value")[own[-1].as_py()].as_py()
-        if newest is not None:
-            return TaskNumbers.parse(newest)
-        high, step = low, step * 4
-    return None
+    """Find the newest numbers of a task from ``start`` to before ``end``; None if there are none."""
+    newest = newest_record(log, place.topic, str(task).encode(), end, partition=place.partition, start=start).value
+    return None if newest is None else TaskNumbers.parse(newest)

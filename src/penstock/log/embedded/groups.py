@@ -13,6 +13,7 @@ from penstock.log.embedded import membership
 from penstock.log.embedded.coordination import check_lease
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.membership import JoinRequest, Membership, Share
+from penstock.terminal.words import counted
 
 __all__ = ["ConsumerGroups", "write_offsets"]
 
@@ -103,7 +104,7 @@ class ConsumerGroups:
             members = membership.members_of(connection, group)
             if members:
                 raise LogError(
-                    f"group {group!r} has {len(members)} member(s), such as process {members[0].pid} "
+                    f"group {group!r} has {counted(len(members), 'member')}, such as process {members[0].pid} "
                     f"on {members[0].host}",
                     hint="stop its consumers first",
                     group=group,

@@ -20,6 +20,7 @@ from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.processes import may_run, process_start
+from penstock.terminal.words import counted
 
 __all__ = [
     "JoinRequest",
@@ -177,7 +178,7 @@ def check_owner(connection: sqlite3.Connection, me: Membership, offsets: Iterabl
         others = members_of(connection, me.group)
         if others:
             raise FencedError(
-                f"group {me.group!r} has {len(others)} member(s): only they may commit its offsets",
+                f"group {me.group!r} has {counted(len(others), 'member')}: only they may commit its offsets",
                 hint="subscribe instead of assigning partitions, or use another group",
                 group=me.group,
             )

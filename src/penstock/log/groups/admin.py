@@ -14,6 +14,7 @@ from penstock.log.groups.lag import PartitionLag, lag
 from penstock.log.groups.resets import Target, chosen_places, new_offsets, places_of
 from penstock.log.lease_holders import is_fresh
 from penstock.log.lease_keeper import held_lease
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.log.base import GroupState, TopicLog
@@ -182,7 +183,8 @@ class GroupAdmin:
         if members:
             first = members[0]
             raise FencedError(
-                f"group {group!r} has {len(members)} member(s): {first.client or first.member} on {first.host}",
+                f"group {group!r} has {counted(len(members), 'member')}: "
+                f"{first.client or first.member} on {first.host}",
                 hint="Stop its consumers first; a silent one is removed when its session ends.",
                 group=group,
             )

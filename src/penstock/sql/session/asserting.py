@@ -13,6 +13,7 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse.query_nodes import Duration
 from penstock.sql.results import Status
 from penstock.sql.session.workspace import Workspace
+from penstock.terminal.words import counted
 
 __all__ = ["assert_of_tests", "assert_schema", "assert_topic"]
 
@@ -41,7 +42,7 @@ def assert_topic(parsed: Parsed, work: Workspace) -> Status:
         if not statement.exists:
             return f"Topic {statement.topic} exists"
         if (count := wanted.get("PARTITIONS")) is not None and int(count) != found.partitions:
-            return f"Topic {statement.topic} has {found.partitions} partition(s), not {count}"
+            return f"Topic {statement.topic} has {counted(found.partitions, 'partition')}, not {count}"
         return ""
 
     _wait(look, statement.timeout, statement)

@@ -23,6 +23,7 @@ from penstock.sql.results import Explained
 from penstock.sql.session.listing import errors_of
 from penstock.sql.session.running import topology_of
 from penstock.sql.session.workspace import Workspace
+from penstock.terminal.words import counted
 
 __all__ = ["explain", "explained"]
 
@@ -80,7 +81,7 @@ def _pushed(plan: PushPlan) -> Explained:
 def _pulled(plan: PullPlan) -> Explained:
     match plan.lookup:
         case KeyLookup(keys=keys):
-            lookup = f"{len(keys):,} {'key' if len(keys) == 1 else 'keys'}"
+            lookup = counted(len(keys), "key")
         case RangeLookup():
             lookup = "a range of keys"
         case _:

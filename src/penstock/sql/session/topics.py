@@ -14,6 +14,7 @@ from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.walking import steps_below
 from penstock.sql.catalog import Source
 from penstock.sql.parse import statement_nodes as s
+from penstock.terminal.words import counted
 
 __all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
 
@@ -37,7 +38,7 @@ def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource) -> s
         if source.partitions is not None and source.partitions != there:
             raise refusal(
                 statement.at,
-                f"A topic '{source.topic}' exists already with {there} partition(s), not {source.partitions}.",
+                f"A topic '{source.topic}' exists already with {counted(there, 'partition')}, not {source.partitions}.",
                 f"Leave PARTITIONS out, or write PARTITIONS={there}.",
             )
         return ""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from penstock.base.terminal.html import MOST_ROWS, table_html
-from penstock.base.terminal.words import span_of
+from penstock.serde.plain import text_of
 from penstock.serde.windowed import Windowed
 
 __all__ = ["ShownInNotebooks", "entries_html", "shown"]
@@ -46,7 +45,7 @@ def shown(value: Any) -> Any:
     if isinstance(value, Windowed):
         return f"{shown(value.key)} {span_of(value.window.start, value.window.end)}"
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return text_of(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a value with its timestamp
         return ", ".join(f"{name}={shown(part)}" for name, part in zip(value._fields, value, strict=True))
     return value
