@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.terminal.words import size
-from penstock.version import __version__
+from penstock.base.terminal.words import size
+from penstock.base.version import __version__
 
 __all__ = ["Finding", "examine", "java_version", "kafka_packages", "versions"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.clock import unix_ms
+from penstock.base.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.tail import FilePosition, LineChunk, Tail
 from penstock.errors import FencedError, LogError

@@ -22,7 +22,6 @@ from penstock.base.terminal.words import with_article
 from penstock.console.filter_syntax import Path, parse_path
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConfigError, PenstockError, ProcessingError, SerializationError
-from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.plain import plain, text_of
 from penstock.serde.windowed import Windowed
 

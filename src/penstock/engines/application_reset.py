@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.base.terminal.words import counted
 from penstock.engines.reset import AppResources, find_resources, forget
 from penstock.errors import FencedError, UnknownTopicError
 from penstock.log.base import TopicPartition
@@ -14,8 +15,6 @@ from penstock.log.groups.admin import GroupAdmin, OffsetMove, offset_moves
 from penstock.log.groups.gone_back import RESET_NOTE
 from penstock.log.groups.resets import Target, chosen_places
 from penstock.log.lease_keeper import held_lease
-from penstock.spark.recovery.reset import AppResources, find_resources, forget
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -10,12 +10,11 @@ from typing import Any, get_args
 from penstock.base.argument_checks import check_given
 from penstock.base.java_names import with_java_names
 from penstock.base.terminal.html import facts_html, table_html
+from penstock.base.terminal.words import counted
 from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query
 from penstock.state.views.notebook import entries_html, shown
-from penstock.terminal.html import facts_html, table_html
-from penstock.terminal.words import counted
 
 __all__ = ["FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"]
 

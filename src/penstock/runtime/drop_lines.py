@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from penstock.terminal.words import counted
+from penstock.base.terminal.words import counted
 
 __all__ = ["DropLines"]
 

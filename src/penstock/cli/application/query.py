@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from penstock.base.terminal.words import counted, time_of
+from penstock.base.terminal.words import counted, duration, time_of
 from penstock.base.user_code import is_module
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import (
@@ -25,8 +25,6 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
-from penstock.terminal.words import counted, duration, time_of
-from penstock.user_code import is_module
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

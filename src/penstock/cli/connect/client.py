@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.base.escapes import one_line
+from penstock.base.terminal.words import counted
 from penstock.cli.connect.single import read_connector, shown_record
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json
 from penstock.errors import ConfigError
-from penstock.escapes import one_line
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.connect.client import ConnectClient, Plan

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.base.terminal.words import counted
 from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json, print_table, print_text
-from penstock.terminal.words import counted
 
 __all__ = ["app"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from penstock.base.clock import unix_ms
+from penstock.base.terminal.words import counted
 from penstock.cli.output import working
 from penstock.errors import LogError, SerializationError
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.console.producing import TextProducer

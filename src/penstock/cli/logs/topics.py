@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.base.terminal.words import counted
 from penstock.cli.completion import serde_names
 from penstock.cli.logs.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
-from penstock.terminal.words import counted
 
 __all__ = ["app"]
 

@@ -13,6 +13,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
+from penstock.base.terminal.words import counted
 from penstock.base.version import __version__
 from penstock.cli.output import console, print_error
 from penstock.cli.sql.completing import SqlCompleter
@@ -22,8 +23,6 @@ from penstock.cli.sql.render import Renderer
 from penstock.errors import PenstockError
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
-from penstock.terminal.words import counted
-from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.sql.session import SqlSession

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from penstock.base.clock import unix_ms
+from penstock.base.terminal.words import counted
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.client_counts import timed
@@ -13,7 +14,6 @@ from penstock.log.embedded import membership
 from penstock.log.embedded.coordination import check_lease
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.membership import JoinRequest, Membership, Share
-from penstock.terminal.words import counted
 
 __all__ = ["ConsumerGroups", "write_offsets"]
 

@@ -16,11 +16,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.base.terminal.words import counted
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.processes import may_run, process_start
-from penstock.terminal.words import counted
 
 __all__ = [
     "JoinRequest",

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.base.terminal.words import counted
 from penstock.errors import FencedError, LogError
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.groups.gone_back import RESET_NOTE
@@ -14,7 +15,6 @@ from penstock.log.groups.lag import PartitionLag, lag
 from penstock.log.groups.resets import Target, chosen_places, new_offsets, places_of
 from penstock.log.lease_holders import is_fresh
 from penstock.log.lease_keeper import held_lease
-from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.log.base import GroupState, TopicLog

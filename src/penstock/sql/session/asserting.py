@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from penstock.base.terminal.words import counted
 from penstock.errors import SchemaRegistryError, UnknownTopicError
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.properties import UNIT_MS
@@ -13,7 +14,6 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse.query_nodes import Duration
 from penstock.sql.results import Status
 from penstock.sql.session.workspace import Workspace
-from penstock.terminal.words import counted
 
 __all__ = ["assert_of_tests", "assert_schema", "assert_topic"]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from penstock.api.builder import StreamsBuilder
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import counted
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import Expression, Step, plain
 from penstock.sql.analyse.walking import expressions_below
@@ -23,7 +24,6 @@ from penstock.sql.results import Explained
 from penstock.sql.session.listing import errors_of
 from penstock.sql.session.running import topology_of
 from penstock.sql.session.workspace import Workspace
-from penstock.terminal.words import counted
 
 __all__ = ["explain", "explained"]
 

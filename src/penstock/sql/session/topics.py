@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import counted
 from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
@@ -14,7 +15,6 @@ from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.walking import steps_below
 from penstock.sql.catalog import Source
 from penstock.sql.parse import statement_nodes as s
-from penstock.terminal.words import counted
 
 __all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
 

@@ -13,7 +13,6 @@ from typing import Any
 from penstock.connect.file_source import FilePositions
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
-from penstock.demo.place import TopicPlace
 from penstock.errors import ConnectError, LogError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.tools.demo.place import TopicPlace
