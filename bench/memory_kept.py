@@ -2,12 +2,14 @@
 
 python bench/memory_kept.py [--keys 1000000] [--value-bytes 100] [--records 20] [--record-bytes 9000000] [--json FILE]
 
-restored   a worker process restores a task's store whose replica is lost, and then idles for 15 seconds
+restored   a worker process restores a task's store whose replica is lost, and then idles for 20 seconds
 large      a worker process reads large records from a log and compresses what it writes, as a batch does, and then idles
+batches    a worker process runs micro-batches of ten large records through a task with two outputs and a store
 
 ``own_bytes`` is anonymous memory, which only this process can give back; ``mapped_bytes`` are pages of files, such as
 LMDB's, which the system takes back when it needs memory. ``before`` is an idle worker that has loaded the same modules,
-``kept`` what is there 15 seconds after the work, ``released`` after `penstock.state.free_memory.release_memory`.
+``kept`` what is there 20 seconds after the work, which the main thread spends in a read, as it waits for Spark;
+``released`` after `penstock.state.free_memory.release_memory` in the main thread.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
 import machine
 
-IDLE_S = 15.0  # longer than allocators keep pages
+IDLE_S = 20.0  # longer than allocators keep pages, and than a worker takes to see that it is idle
+BATCH = 10  # records
 
 
 def memory() -> dict[str, int]:
@@ -42,11 +46,19 @@ def worked(work: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"before": memory()}
     work()
     found["after"] = memory()
-    time.sleep(IDLE_S)
+    waits_for_spark()
     found["kept"] = memory()
     release_memory()
     found["released"] = memory()
     return found
+
+
+def waits_for_spark() -> None:
+    """Block in a read, as a worker does between two tasks."""
+    mine, theirs = socket.socketpair()
+    threading.Timer(IDLE_S, theirs.send, [b"x"]).start()
+    with mine.makefile("rb") as incoming:
+        incoming.read(1)
 
 
 def restored(root: str, keys: int) -> dict[str, Any]:
@@ -90,6 +102,51 @@ def large(root: str) -> dict[str, Any]:
         return worked(copy)
 
 
+def batches(root: str) -> dict[str, Any]:
+    import pyarrow as pa
+
+    from penstock import Materialized, StreamsBuilder
+    from penstock.config import StreamsConfig
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.application.planning import plan_for
+    from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+    from penstock.engines.batches.launch import prepare_job
+    from penstock.engines.batches.worker.exactly_once import run_task
+    from penstock.engines.batches.worker.open_tasks import close_open_tasks
+    from penstock.engines.batches.worker.task_batch import TaskBatch
+    from penstock.engines.spark.job import load_job
+    from penstock.log.open import open_log
+    from penstock.topology.plan.plan import TaskRun
+
+    builder = StreamsBuilder()
+    stream = builder.stream("large")
+    stream.filter(lambda value: value != b"").to("kept-copies")
+    stream.select_key(lambda value: value[:2]).repartition().to("more")
+    stream.group_by_key().reduce(lambda _, later: later, Materialized("last"))
+    settings = {"application.id": "kept", "bootstrap.servers": f"sqlite:///{root}/log.db", "state.dir": f"{root}/state"}
+    settings |= {"default.key.serde": "bytes", "default.value.serde": "bytes"}
+    config, topology = StreamsConfig(settings), builder.build()
+    with open_log(config["bootstrap.servers"]) as log:
+        for topic in ("kept-copies", "more"):
+            log.create_topic(topic)
+        lease = log.acquire_lease("kept", "bench", 600_000, force=True)
+        app = PlannedApp(topology, config, plan_for(topology, config, log), log)
+        job = load_job(prepare_job(app, lease, parallelism=2, until_latest=False).dump())
+        task = TaskRun(next(each.id for each in job.plan.subtopologies if "large" in each.external_topics), 0)
+        end = log.end_offset("large", 0)
+
+        def run() -> None:
+            for batch, start in enumerate(range(0, end, BATCH)):
+                span = f"[{start}, {min(start + BATCH, end)}]".encode()
+                inbox = [Envelope(0, 0, EnvelopeKind.RANGE, f"{task.subtopology}_0_0", "large", 0, "", span)]
+                run_task(TaskBatch(job, 0, task, batch, inbox))
+
+        pa.default_memory_pool().release_unused()
+        found = worked(run)
+        close_open_tasks()
+    return found
+
+
 def in_worker(*call: str) -> dict[str, Any]:
     """Run this script in a process with a worker's settings."""
     from penstock.engines.spark.worker_process import ENVIRONMENT
@@ -119,7 +176,7 @@ def prepared(given: argparse.Namespace, root: Path) -> None:
         log.create_topic("large")
         for _ in range(given.records):
             value = pa.array([os.urandom(given.record_bytes)], pa.large_binary())
-            log.append("large", 0, pa.RecordBatch.from_pydict({"value": value}))
+            log.append("large", 0, pa.RecordBatch.from_pydict({"key": [b"key"], "value": value}))
 
 
 def main() -> None:
@@ -137,8 +194,14 @@ def main() -> None:
 
         # As prepare_worker() does, which needs Spark.
         keep_on_heap(worker_process._KEPT_BYTES, worker_process._AT_ONCE_BYTES)  # noqa: SLF001
+        worker_process._release_when_idle()  # noqa: SLF001
         what, root, *rest = given.worker
-        print(json.dumps(restored(root, int(rest[0])) if what == "restored" else large(root)))
+        works = {
+            "restored": lambda: restored(root, int(rest[0])),
+            "large": lambda: large(root),
+            "batches": lambda: batches(root),
+        }
+        print(json.dumps(works[what]()))
         return
     facts = machine.facts("bench/memory_kept.py")
     root = Path(tempfile.mkdtemp(prefix="penstock-memory-"))
@@ -147,6 +210,7 @@ def main() -> None:
         results = {
             "restored": in_worker("restored", str(root), str(given.keys)),
             "large": in_worker("large", str(root)),
+            "batches": in_worker("batches", str(root)),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)

@@ -1,12 +1,12 @@
 """Settings of a Python worker process of Spark: one core, and memory that it keeps from batch to batch.
 
-What it keeps it gives back when it has been idle for some seconds, but for what Arrow's allocator holds for the thread
-that has freed it.
+What it keeps it gives back when it has been idle for some seconds.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from penstock.base.log_lines import follow_environment
 from penstock.engines.spark.machine_limits import raise_file_limit
 from penstock.state.free_memory import keep_on_heap, release_memory
 
-__all__ = ["ENVIRONMENT", "prepare_worker"]
+__all__ = ["ENVIRONMENT", "handle_release", "prepare_worker", "release_everywhere"]
 
 # A batch allocates and frees the same hundreds of megabytes as the one before. An allocator that returns them to the
 # operating system has them mapped and cleared again, page by page: a third of the CPU time of fetching from Kafka.
@@ -27,6 +27,7 @@ _AT_ONCE_BYTES = 16 << 20
 _LOOK_S = 5.0
 _QUIET_LOOKS = 2
 _IDLE_SHARE = 0.05  # of a core
+_RELEASE = getattr(signal, "SIGURG", None)  # which does nothing where nobody handles it; Windows has none
 
 # For workers of a session that Penstock makes; libraries read these as they are loaded.
 ENVIRONMENT = {
@@ -79,7 +80,8 @@ def _end_with_connection() -> None:
 
 
 def _release_when_idle() -> None:
-    """Give back memory that has not been used for some time, in a thread of its own until the process ends."""
+    """Give back memory that has not been used for some time, from a thread of its own until the process ends."""
+    handle_release()
     threading.Thread(target=_look_for_idleness, name="penstock-memory", daemon=True).start()
 
 
@@ -88,7 +90,29 @@ def _look_for_idleness() -> None:
     while True:
         time.sleep(_LOOK_S)
         if keeper.is_idle(time.process_time()):
-            release_memory()
+            release_everywhere()
+
+
+def handle_release() -> None:
+    """Have the main thread give back memory when `release_everywhere` asks it to."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if _RELEASE is not None and is_main and signal.getsignal(_RELEASE) in (signal.SIG_DFL, signal.SIG_IGN):
+        signal.signal(_RELEASE, _on_release)
+
+
+def _on_release(number: int, frame: object) -> None:  # noqa: ARG001 - as handlers are called
+    release_memory()
+
+
+def release_everywhere() -> None:
+    """Give back the memory that is not in use, also what the main thread has freed.
+
+    Arrow's allocator gives back only what the calling thread has freed: hundreds of megabytes after large records. The
+    main thread waits for Spark in a read, which goes on after a signal.
+    """
+    release_memory()
+    if _RELEASE is not None and signal.getsignal(_RELEASE) is _on_release:
+        signal.pthread_kill(threading.main_thread().ident or 0, _RELEASE)
 
 
 class _Keeper:
