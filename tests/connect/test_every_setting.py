@@ -22,45 +22,10 @@ PLUGINS = known_plugins()
 ALL = PLUGINS.of_kind(*PluginKind)
 OF_ALL = {"converter.type", *(setting.name for setting in plain_settings())}
 CONNECTORS = PLUGINS.of_kind(PluginKind.SOURCE, PluginKind.SINK)
-# Settings of the database connectors and of converters that no test sets by itself yet. It must not grow.
+# Settings of workers and of some connectors that no test sets by itself yet. It must not grow.
 WITHOUT_TEST = {
-    "JdbcSinkConnector": {"connection.user", "quote.sql.identifiers", "retry.backoff.ms"},
-    "JdbcSourceConnector": {
-        "connection.user",
-        "table.poll.interval.ms",
-        "catalog.pattern",
-        "query.suffix",
-        "numeric.precision.mapping",
-        "quote.sql.identifiers",
-    },
     "MirrorCheckpointConnector": {"refresh.groups.enabled"},
     "MirrorSourceConnector": {"refresh.topics.enabled", "sync.topic.acls.interval.seconds"},
-    "PostgresConnector": {
-        "database.password",
-        "plugin.name",
-        "database.query.timeout.ms",
-        "database.sslmode",
-        "database.sslcert",
-        "database.sslkey",
-        "database.sslpassword",
-        "database.sslrootcert",
-        "database.tcpKeepAlive",
-        "schema.include.list",
-        "snapshot.delay.ms",
-        "streaming.delay.ms",
-        "interval.handling.mode",
-        "hstore.handling.mode",
-        "binary.handling.mode",
-        "include.unknown.datatypes",
-        "unavailable.value.placeholder",
-        "tombstones.on.delete",
-        "max.queue.size",
-    },
-    "ProtobufConverter": {
-        "int.for.enums",
-        "wrapper.for.raw.primitives",
-        "generate.index.for.unions",
-    },
     "SparkSinkConnector": {"spark.master"},
     "SparkSourceConnector": {"spark.master"},
     "worker": {

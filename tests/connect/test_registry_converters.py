@@ -329,3 +329,35 @@ def test_descriptors_in_base64_keep_the_parameters_of_fields():
     assert name == "ConnectDefault1"
     assert list(file.dependency) == ["confluent/type/decimal.proto", "confluent/meta.proto"]
     assert message_class(SchemaText(text, "PROTOBUF"), None)[1] == {("ConnectDefault1", "d"): {"scale": "3"}}
+
+
+CHOICES = (
+    'syntax = "proto3";\nmessage M {\n  enum E {\n    A = 0;\n    B = 1;\n  }\n  E e = 1;\n  oneof u {\n    int32 x = 2;\n'
+    "    string y = 3;\n  }\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"e": "B", "u_0": {"x": 5, "y": None}}),
+        ({"int.for.enums": "true"}, {"e": 1, "u_0": {"x": 5, "y": None}}),
+        ({"generate.index.for.unions": "false"}, {"e": "B", "u": {"x": 5, "y": None}}),
+    ],
+)
+def test_enums_and_unions_have_the_form_of_the_settings(registry, settings, expected):
+    client = confluent_client({"url": registry.url})
+    schema_id = client.register_schema("choices-value", RegistrySchema(CHOICES, "PROTOBUF"))
+    message, _ = message_class(SchemaText(CHOICES, "PROTOBUF"), "M")
+    data = b"\x00" + schema_id.to_bytes(4, "big") + b"\x00" + message(e=1, x=5).SerializeToString()
+    made = ProtobufConverter()
+    made.configure({"schema.registry.url": registry.url, **settings}, "value")
+    assert plain(made.to_connect("choices", data).value) == expected
+
+
+def test_messages_that_wrap_a_value_are_the_value_unless_the_setting_says_otherwise(registry):
+    data = converter(ProtobufConverter, registry).from_connect("raw", STRING, "v")
+    assert converter(ProtobufConverter, registry).to_connect("raw", data).value == "v"
+    made = ProtobufConverter()
+    made.configure({"schema.registry.url": registry.url, "wrapper.for.raw.primitives": "false"}, "value")
+    assert plain(made.to_connect("raw", data).value) == {"value": "v"}
