@@ -27,7 +27,7 @@ import pyarrow as pa
 
 import machine
 from penstock import KafkaStreams
-from penstock.app import State
+from penstock.engines.kafka_streams import State
 from penstock.log.open import open_log
 from scale_partitions import broker, topology
 

@@ -26,12 +26,12 @@ from penstock.base.clock import unix_ms
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State
 from penstock.engines.spark.progress import BatchProgress
+from penstock.metrics.task_counts import Spread, TaskCounts
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.runtime.task_counts import Spread, TaskCounts
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState

@@ -20,7 +20,7 @@ import pyarrow as pa
 from machine import own_bytes
 from measure import MASTER, cpu_s
 from penstock import Consumed, Grouped, KafkaStreams, Produced, Serdes, StreamsBuilder
-from penstock.app import State
+from penstock.engines.kafka_streams import State
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 

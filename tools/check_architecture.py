@@ -1,6 +1,7 @@
 """Checks the rules of the tree, so that nobody has to remember them.
 
-1. Packages import downwards only (LAYERS, which names those that are there and no others).
+1. Packages import downwards only (LAYERS, which names those that are there and no others); the root has at most 20
+   entries, on at most 10 floors.
 2. pyspark is imported in penstock/engines alone, and nothing below that package imports it.
 3. The core imports none of its products (PRODUCTS), neither in functions, for type checkers nor by ``import_module``;
    only ``penstock/__init__.py`` declares them as extensions.
@@ -32,22 +33,20 @@ __all__ = ["check_circles", "check_file", "check_places", "check_test_names", "c
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
 MAX_LINES = 800
+MAX_ENTRIES, MAX_FLOORS = 20, 10  # of the root, but for `python -m penstock`
 MIN_DOCUMENTED_LINES = 15  # what is shorter may speak for itself
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 
 # A package may import itself and what stands in an earlier row; in the same row only itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base", "errors"),
-    ("config", "serving"),
-    ("serde",),
+    ("config", "serving", "serde"),
     ("log",),
     ("topology",),
-    ("api", "state"),
+    ("api", "state", "metrics"),
     ("query", "runtime"),
-    ("metrics",),
     ("engines", "testing"),
-    ("app", "console"),
-    ("connect", "sql"),
+    ("console", "connect", "sql"),
     ("tools",),
     ("cli", "extensions", "__main__"),
 )
@@ -313,10 +312,15 @@ def check_circles(root: Path = SOURCES) -> list[str]:
 
 
 def check_places(root: Path = SOURCES) -> list[str]:
-    """Names in LAYERS and ROOMS of packages that do not exist."""
+    """Names in LAYERS and ROOMS of packages that do not exist, and a root that has grown."""
     named = [*RANK, *(f"{package}/{room}" for package, rooms in ROOMS.items() for room in rooms)]
     found = [name for name in named if (root / name).is_dir() or (root / f"{name}.py").is_file()]
-    return [f"LAYERS or ROOMS name {name}, which does not exist" for name in named if name not in found]
+    findings = [f"LAYERS or ROOMS name {name}, which does not exist" for name in named if name not in found]
+    if len(RANK.keys() - {"__main__"}) > MAX_ENTRIES or len(LAYERS) > MAX_FLOORS:
+        findings.append(
+            f"the root has {len(RANK) - 1} entries on {len(LAYERS)} floors, and may have {MAX_ENTRIES} on {MAX_FLOORS}"
+        )
+    return findings
 
 
 def check_test_names(root: Path = ROOT / "tests") -> list[str]:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from penstock.api.topology import Topology
     from penstock.api.windowed.suppressed import BufferConfig, Suppressed
     from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-    from penstock.app import KafkaStreams
     from penstock.config import StreamsConfig
+    from penstock.engines.kafka_streams import KafkaStreams
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
     from penstock.serde.windowed import Window, Windowed
@@ -129,7 +129,7 @@ _MODULES = {
     "api.topology": ("Topology",),
     "api.processing.transformer": ("ValueTransformerWithKey",),
     "api.windowed.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
-    "app": ("KafkaStreams",),
+    "engines.kafka_streams": ("KafkaStreams",),
     "config": ("StreamsConfig",),
     "errors": ("PenstockError",),
     "serde": ("Serdes",),

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.servers.connect_source import ConnectorsOfWorker
+from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.connect.client import ConnectClient
-from penstock.connect.client.console_source import ConnectorsOfWorker
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.log.base import TopicPartition
 from penstock.sql.server import SqlService, server
-from penstock.sql.server.client import SqlServerClient
 from penstock.sql.session import SqlSession
 
 from .conftest import Console, Seen

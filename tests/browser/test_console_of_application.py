@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from penstock import Materialized, StreamsBuilder
-from penstock.app import KafkaStreams
+from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.open import open_log
 
 from .conftest import RULES, Seen

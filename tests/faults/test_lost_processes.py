@@ -12,7 +12,7 @@ from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results
 from penstock import KafkaStreams
-from penstock.app import State
+from penstock.engines.kafka_streams import State
 
 PATIENCE_S = 240
 

@@ -18,7 +18,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
-from penstock.app import State
+from penstock.engines.kafka_streams import State
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.wire.cluster import Cluster

@@ -15,7 +15,7 @@ import pytest
 
 from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
-from penstock.app import State
+from penstock.engines.kafka_streams import State
 from penstock.errors import ConfigError, ProcessingError
 
 from .conftest import Place, long

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
-from penstock.app import KafkaStreams
 from penstock.connect.generators.access_log import access_log
 from penstock.connect.generators.base import Settings
+from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.open import open_log
 from penstock.sql.session import SessionSettings, SqlSession
 from penstock.sql.session.script import Script

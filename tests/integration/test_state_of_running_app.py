@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from penstock.app import KafkaStreams, State
 from penstock.cli.loader import load_topology
+from penstock.engines.kafka_streams import KafkaStreams, State
 
 APP = """
 from penstock import Materialized, StreamsBuilder

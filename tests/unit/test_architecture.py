@@ -52,7 +52,7 @@ def test_wrong_imports_are_found(script, tmp_path, module, line, finding):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("penstock.app", "import penstock.console.recorder"),
+        ("penstock.engines.kafka_streams", "import penstock.console.recorder"),
         ("penstock.engines.x", "def f():\n    from penstock import sql"),
         (
             "penstock.metrics.x",
@@ -105,6 +105,13 @@ def test_imports_for_type_checkers_do_not_count(script, tmp_path):
 )
 def test_untidy_files_are_found(script, tmp_path, text, finding):
     assert finding in findings(script, tmp_path, text, "penstock.runtime.x")
+
+
+def test_a_root_that_grows_is_found(script, monkeypatch):
+    assert not script.check_places()
+    monkeypatch.setattr(script, "LAYERS", (*script.LAYERS, ("engines/threads",)))
+    monkeypatch.setattr(script, "RANK", {**script.RANK, "engines/threads": len(script.LAYERS)})
+    assert script.check_places() == ["the root has 21 entries on 11 floors, and may have 20 on 10"]
 
 
 def test_the_import_of_the_package_is_light(script):

@@ -61,7 +61,7 @@ SECRETS = ("sasl.password", "ssl.keystore.password", "sasl.jaas.config", "consum
 
 
 def test_settings() -> None:
-    from penstock.config.secrets import masked
+    from penstock.base.secrets import masked
 
     found = masked({**dict.fromkeys(SECRETS, SECRET), "url": f"http://a:{SECRET}@h/", "group.id": "g"})
     assert SECRET not in str(found)

@@ -16,7 +16,7 @@ from penstock.topology.dataframe_source import DataFrameSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.app import KafkaStreams
+    from penstock.engines.kafka_streams import KafkaStreams
 
 __all__ = ["DataFrameOutput", "dataframe_output", "dataframe_source"]
 

@@ -58,7 +58,7 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
 
 def _is_application(found: object) -> bool:
     """Return whether it is a KafkaStreams; its module is loaded if it is one."""
-    app = sys.modules.get("penstock.app")
+    app = sys.modules.get("penstock.engines.kafka_streams")
     return app is not None and isinstance(found, app.KafkaStreams)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.base.secrets import is_secret, shown
 from penstock.cli.output import console
-from penstock.config.secrets import is_secret, shown
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     import json
     import tomllib
 
-    from penstock.config.properties import parse_properties
+    from penstock.base.properties import parse_properties
 
     try:
         text = file.read_text(encoding="utf-8")

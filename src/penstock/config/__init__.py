@@ -10,12 +10,12 @@ from typing import Any
 from penstock.base.argument_checks import check_mapping
 from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import nearest_names, question
+from penstock.base.secrets import is_secret, masked, shown
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
 from penstock.config.continuous_settings import CONTINUOUS, MICRO_BATCH_ONLY
 from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, ConfigDef
 from penstock.config.prefixes import behind_prefix
 from penstock.config.refused import REFUSED, refuse, refuse_in_mode
-from penstock.config.secrets import is_secret, masked, shown
 from penstock.errors import ConfigError
 
 __all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]

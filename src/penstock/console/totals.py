@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.engines.spark.progress import BatchProgress, counted_by
+from penstock.metrics.task_counts import OTHER_REASONS
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.task_counts import OTHER_REASONS
 
 __all__ = ["Totals"]
 

@@ -22,10 +22,10 @@ from penstock.metrics.client_metrics import ClientMetrics
 from penstock.metrics.lag import LagWatch
 from penstock.metrics.lag_metrics import LagMetrics
 from penstock.metrics.loop_metrics import LoopMetrics
+from penstock.metrics.task_counts import TaskCounts
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.metrics.thread_definitions import THREAD
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.task_counts import TaskCounts
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.base.log_lines import hide, own_logger
-from penstock.config.secrets import secret_texts
+from penstock.base.secrets import secret_texts
 from penstock.errors import EnvironmentProblemError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.log import open_embedded

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.metrics.name import MetricValue
     from penstock.metrics.registry import Meter, MetricRegistry
     from penstock.metrics.shapes import MeterDefinition
-    from penstock.runtime.task_counts import TaskCounts
+    from penstock.metrics.task_counts import TaskCounts
 
 __all__ = ["ClientMetrics"]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.metrics.batches import BatchRecord
     from penstock.metrics.name import MetricValue
     from penstock.metrics.registry import Meter, MetricRegistry
-    from penstock.runtime.task_counts import Spread
+    from penstock.metrics.task_counts import Spread
 
 __all__ = ["LoopMetrics"]
 

@@ -30,7 +30,7 @@ from penstock.metrics.definitions import (
 from penstock.metrics.name import MetricName
 from penstock.metrics.store_definitions import OWN
 from penstock.metrics.store_metrics import StoreMetrics
-from penstock.runtime.task_counts import FLUSH, OTHER_REASONS
+from penstock.metrics.task_counts import FLUSH, OTHER_REASONS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import TableSource, WindowedAggregate
 from penstock.topology.operations.tables import CogroupMember, Suppress
@@ -38,7 +38,7 @@ from penstock.topology.operations.tables import CogroupMember, Suppress
 if TYPE_CHECKING:
     from penstock.metrics.registry import Meter, MetricRegistry
     from penstock.metrics.shapes import MeterDefinition
-    from penstock.runtime.task_counts import Spread, TaskCounts
+    from penstock.metrics.task_counts import Spread, TaskCounts
     from penstock.topology.topology import Topology
 
 __all__ = ["TaskMetrics", "TaskOf"]

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.clock import unix_ms
+from penstock.metrics.task_counts import FLUSH, OTHER_REASONS, Spread, TaskCounts
 from penstock.runtime.sensor import Sensor
-from penstock.runtime.task_counts import FLUSH, OTHER_REASONS, Spread, TaskCounts
 from penstock.serde.buffers import LARGE_BINARY, parts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from penstock.runtime.global_stores import GLOBAL_TASK
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.runtime.task_counts import TaskCounts
+    from penstock.metrics.task_counts import TaskCounts
     from penstock.topology.topology import Topology
 
 __all__ = ["DriverMetrics"]

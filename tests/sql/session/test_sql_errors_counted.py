@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
-from penstock.runtime.task_counts import TaskCounts
+from penstock.metrics.task_counts import TaskCounts
 from penstock.sql.session import SqlSession
 from penstock.sql.session.running import topology_of
 from penstock.testing import TopologyTestDriver

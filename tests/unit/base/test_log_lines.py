@@ -12,7 +12,7 @@ import typer
 
 from penstock.base import log_lines
 from penstock.base.log_lines import JsonLines, LogStream, Work, hide, json_line_of
-from penstock.config.secrets import secret_texts
+from penstock.base.secrets import secret_texts
 from penstock.engines.spark.stderr_filter import as_json
 
 COMMANDS = [

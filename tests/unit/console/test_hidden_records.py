@@ -23,6 +23,7 @@ from worker_support import loaded, prepared
 
 from penstock import StreamsBuilder
 from penstock.base.clock import unix_ms
+from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.console.applications import OwnApplication
 from penstock.console.exposed import ExposedQueries
 from penstock.console.exposure import HIDDEN, Exposure
@@ -38,7 +39,6 @@ from penstock.errors import ConfigError, ProcessingError
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.query.http.service import QueryService
 from penstock.serde import Serdes
-from penstock.sql.server.client import SqlServerClient
 from penstock.topology.plan.plan import TaskRun
 
 SECRET = "4111222233334444"

@@ -9,7 +9,7 @@ from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State
 from penstock.engines.spark.progress import BatchProgress
 from penstock.log.open import open_log
-from penstock.runtime.task_counts import Spread, TaskCounts
+from penstock.metrics.task_counts import Spread, TaskCounts
 
 # What the clients of a worker count while they talk to a broker that asks for passwords.
 COUNTED = [

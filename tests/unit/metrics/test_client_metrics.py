@@ -15,7 +15,7 @@ from penstock.log.open import open_log
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
 from penstock.metrics.batches import BatchRecord
 from penstock.metrics.client_metrics import ClientMetrics
-from penstock.runtime.task_counts import TaskCounts
+from penstock.metrics.task_counts import TaskCounts
 
 BROKERS = [
     ["consumer", "connections-made", "", 2, 2.0, 1.0, 1.0],

@@ -8,8 +8,8 @@ from penstock.engines.batch_records import batch_record
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.thread_counts import ThreadCounts
+from penstock.metrics.task_counts import OTHER_REASONS, Spread, TaskCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.task_counts import OTHER_REASONS, Spread, TaskCounts
 
 
 def run(counts, records, seconds):

@@ -61,8 +61,8 @@ def run(
         raise EnvironmentProblemError(
             "Java is missing; Spark needs Java 17 or later", hint="penstock doctor explains how to install it."
         )
-    from penstock.app import KafkaStreams
     from penstock.cli.application.run_view import shown_while_running
+    from penstock.engines.kafka_streams import KafkaStreams
 
     app = KafkaStreams(topology, checked)
     with shown_while_running(app, console(stderr=True)):

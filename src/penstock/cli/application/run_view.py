@@ -17,8 +17,8 @@ from penstock.base.terminal.words import clock, counted, duration
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from penstock.app import KafkaStreams
     from penstock.engines.figures import RunFigures
+    from penstock.engines.kafka_streams import KafkaStreams
 
 __all__ = ["shown_while_running"]
 

@@ -22,7 +22,7 @@ def mirror(
     once: Annotated[bool, typer.Option("--once", help="Copy what is there now, and stop.")] = False,
 ) -> None:
     """Mirror topics, settings and group offsets between clusters, as MirrorMaker 2 does, until Ctrl-C."""
-    from penstock.config.properties import parse_properties
+    from penstock.base.properties import parse_properties
     from penstock.connect.mirror.maker import Mirror
 
     try:

@@ -137,7 +137,7 @@ def read_connector(file: Path) -> dict[str, str]:
 def _document(file: Path) -> dict[str, Any]:
     import tomllib
 
-    from penstock.config.properties import parse_properties
+    from penstock.base.properties import parse_properties
 
     try:
         text = file.read_text(encoding="utf-8")

@@ -154,7 +154,7 @@ def _show_changes() -> None:
 def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
     if not url:
         return None
-    from penstock.connect.client.console_source import ConnectorsOfWorker
+    from penstock.cli.servers.connect_source import ConnectorsOfWorker
     from penstock.connect.client.rest_client import ConnectClient
 
     return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
@@ -163,7 +163,7 @@ def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
 def _server_of_sql(url: str, user: str, open_ones: ExitStack) -> Statements | None:
     if not url:
         return None
-    from penstock.sql.server.client import SqlServerClient
+    from penstock.cli.servers.sql_source import SqlServerClient
 
     client = SqlServerClient(url, user or None)
     open_ones.callback(client.close)

@@ -51,8 +51,8 @@ def run(
         script = _script(file, options, log)
         topology = script.topology()
         script.prepare(log, name)
-    from penstock.app import KafkaStreams
     from penstock.cli.application.run_view import shown_while_running
+    from penstock.engines.kafka_streams import KafkaStreams
 
     while True:
         app = KafkaStreams(topology, script.app_settings(name))

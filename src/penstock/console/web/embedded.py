@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from penstock.config.secrets import resolved
+from penstock.base.secrets import resolved
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.web.application import make_console
 from penstock.console.web.site import Permissions, Site

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pyspark import SparkContext
 
-from penstock.config.secrets import is_secret
+from penstock.base.secrets import is_secret
 
 __all__ = ["REDACTED", "secrets_off_command_line"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.config.secrets import is_secret
+from penstock.base.secrets import is_secret
 
 __all__ = ["overruled_settings", "submitted_settings"]
 

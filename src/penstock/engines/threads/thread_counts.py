@@ -9,7 +9,7 @@ from penstock.log.client_counts import ClientCounts, counted
 from penstock.runtime.counting import CountingSensor
 
 if TYPE_CHECKING:
-    from penstock.runtime.task_counts import TaskCounts
+    from penstock.metrics.task_counts import TaskCounts
 
 __all__ = ["ThreadCounts"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.base.secrets import Secretive, masked, resolved
 from penstock.config import CONFIG_DEFS
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, split_prefix
 from penstock.config.definitions import PREFIXES
-from penstock.config.secrets import Secretive, masked, resolved
 from penstock.errors import ConfigError
 from penstock.log.kafka.security.jaas import jaas_line
 from penstock.log.kafka.security.oauth import TokenSource

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.argument_checks import check_mapping
-from penstock.config.secrets import resolved
+from penstock.base.secrets import resolved
 from penstock.errors import ConfigError
 
 __all__ = ["SchemaSettings", "Strategy"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.config.secrets import shown
+from penstock.base.secrets import shown
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source
 from penstock.sql.parse import Parsed

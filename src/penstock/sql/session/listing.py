@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.config.secrets import shown
+from penstock.base.secrets import shown
 from penstock.log.groups.lag import lag
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of

@@ -16,7 +16,7 @@ from penstock.sql.compile import compile_query
 from penstock.sql.session.settings import SessionSettings
 
 if TYPE_CHECKING:
-    from penstock.app import KafkaStreams
+    from penstock.engines.kafka_streams import KafkaStreams
     from penstock.topology.topology import Topology
 
 __all__ = ["DROPPED", "Query", "QueryRunner", "topology_of"]
@@ -129,7 +129,7 @@ class QueryRunner:
         Raises:
             PenstockError: Its topology or settings cannot be run.
         """
-        from penstock.app import KafkaStreams
+        from penstock.engines.kafka_streams import KafkaStreams
 
         settings = self._settings.app_settings(query.id, dict(query.plan.settings))
         return KafkaStreams(topology_of(query.plan), settings, session=self._spark)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.app import KafkaStreams
 from penstock.config import StreamsConfig
+from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.clients.producer import Producer
 from penstock.log.open import open_log
 from penstock.topology.configured.serdes import with_serdes

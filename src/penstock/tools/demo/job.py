@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from penstock.app import KafkaStreams, State
 from penstock.base.terminal.screen import Screen
+from penstock.engines.kafka_streams import KafkaStreams, State
 from penstock.engines.spark.interrupts import stop_on_signals
 from penstock.errors import LogError
 from penstock.log.base import TopicLog

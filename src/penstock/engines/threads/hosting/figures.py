@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.spark.progress import BatchProgress
+from penstock.metrics.task_counts import TaskCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.task_counts import TaskCounts
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.thread_state import ThreadState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.config.secrets import shown
+from penstock.base.secrets import shown
 from penstock.connect.client.rest_client import ConnectClient
 from penstock.console.sources import ConnectorState
 

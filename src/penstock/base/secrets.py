@@ -96,7 +96,7 @@ def resolved(name: str, value: str) -> str:
 
 
 def _of_file(provider: str, place: Path, key: str) -> tuple[str | None, str]:
-    from penstock.config.properties import parse_properties
+    from penstock.base.properties import parse_properties
 
     try:
         if provider == "directory":
