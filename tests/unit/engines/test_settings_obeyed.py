@@ -223,27 +223,25 @@ def test_queries_are_answered_at_the_host(tmp_path: Path) -> None:
     settings = {"penstock.http.host": "127.0.0.2", "penstock.http.port": 0, "state.dir": str(tmp_path / "state")}
     settings |= {"application.id": "app", "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}", **SERDES}
     app = KafkaStreams(words_counted().build(), settings)
-    app._serve()
+    app._port.open()
     try:
         assert str(app.query_url).startswith("http://127.0.0.2:")
     finally:
-        app._stop_serving()
+        app._port.close()
 
 
-class Waits(KafkaStreams):
-    """Notes how long it waits for its end."""
+def test_the_end_is_awaited_for_the_time_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = KafkaStreams(words_counted().build(), config(**{"penstock.shutdown.timeout.ms": 1_234}))
+    waited_s: list[float | None] = []
+    await_end = app._lifecycle.await_end
 
-    waited_s: float | None = None
+    def noted(timeout_s: float | None) -> bool:
+        waited_s.append(timeout_s)
+        return await_end(timeout_s)
 
-    def _await_end(self, timeout_s: float | None) -> bool:
-        self.waited_s = timeout_s
-        return super()._await_end(timeout_s)
-
-
-def test_the_end_is_awaited_for_the_time_of_the_setting() -> None:
-    app = Waits(words_counted().build(), config(**{"penstock.shutdown.timeout.ms": 1_234}))
+    monkeypatch.setattr(app._lifecycle, "await_end", noted)
     assert app.close()
-    assert app.waited_s == 1.234
+    assert waited_s == [1.234]
 
 
 # Clients
