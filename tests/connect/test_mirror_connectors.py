@@ -11,7 +11,7 @@ from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.mirror import Checkpoint, Heartbeat
 from penstock.connect.mirror.maker import Mirror
-from penstock.connect.mirror.reading import SourceReader
+from penstock.connect.mirror.reading import MirrorReader
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError, LogUnavailableError
 from penstock.log import TopicPartition, open_log
@@ -65,14 +65,14 @@ def test_records_are_copied_once_as_they_are_whenever_the_task_crashes(config, w
 def test_a_source_that_is_away_for_one_of_its_partitions_loses_no_records(config, west, east, monkeypatch, fails_at):
     west.create_partitions("orders", 3)
     west.append("orders", 2, pa.RecordBatch.from_pydict({"value": [b"7", b"8"]}))
-    read, turns = SourceReader.read, iter(range(1, 100))
+    read, turns = MirrorReader.read, iter(range(1, 100))
 
     def away_once(self, *given):
         if next(turns) == fails_at:
             raise LogUnavailableError("no broker answers")
         return read(self, *given)
 
-    monkeypatch.setattr(SourceReader, "read", away_once)
+    monkeypatch.setattr(MirrorReader, "read", away_once)
     router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
     router |= {"transforms.r.regex": "(.*)", "transforms.r.replacement": "$1"}  # so records are not copied as they are
     driver = ConnectTestDriver(MirrorSourceConnector, {**config, **router, "topics": "orders"}, log=east)

@@ -37,7 +37,7 @@ from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.transactions import fenced_record
 from penstock.log.open import open_log
-from penstock.sql.session.journal import Entry, Journal
+from penstock.sql.session.journal import Journal, JournalEntry
 from penstock.tools.broker.process import Broker
 from penstock.topology.plan.changelog_topics import numbers_topic
 
@@ -297,8 +297,8 @@ def noted(log: TopicLog, name: str) -> Any:
     return read_application(log, name)
 
 
-def entry(number: int) -> Entry:
-    return Entry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number)
+def entry(number: int) -> JournalEntry:
+    return JournalEntry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number)
 
 
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])

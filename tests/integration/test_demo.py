@@ -12,13 +12,13 @@ import time
 import pytest
 
 from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Settings
+from penstock.connect.generators.base import GeneratorSettings
 
 
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "small.log"
-    path.write_text("".join(f"{each.value}\n" for each in access_log(Settings(count=300))))
+    path.write_text("".join(f"{each.value}\n" for each in access_log(GeneratorSettings(count=300))))
     return path
 
 

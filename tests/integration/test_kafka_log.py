@@ -23,7 +23,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import HEADERS_TYPE, OffsetAndTime, Span, TopicPartition
-from penstock.log.kafka.transactions.ledger import LEDGER_SETTINGS, Entry, entry_part, ledger_topic, partition_of
+from penstock.log.kafka.transactions.ledger import LEDGER_SETTINGS, LedgerRecord, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 
@@ -387,7 +387,7 @@ def test_a_new_process_reads_the_ledger_from_the_notes(log, topic):
         transaction.append(*entry_part(application, "0_1", b'{"batch": 2001, "epoch": 1}'))
     with open_log(log.url) as other, other.ledger_of(application) as ledger:
         ledger.read([partition_of("0_1")])
-        assert ledger.entry("0_1") == Entry(2001, 1)
+        assert ledger.entry("0_1") == LedgerRecord(2001, 1)
         assert ledger.unnoted == 1
         ledger.read_all()
         assert {task: entry.batch for task, entry in ledger.entries().items()} == {"0_0": 1998, "0_1": 2001}

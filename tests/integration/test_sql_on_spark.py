@@ -16,7 +16,7 @@ import pytest
 
 from eventually import eventually
 from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Settings
+from penstock.connect.generators.base import GeneratorSettings
 from penstock.engines.kafka_streams import KafkaStreams
 from penstock.log.open import open_log
 from penstock.sql.session import SessionSettings, SqlSession
@@ -38,7 +38,7 @@ def records_of(log: Any, topic: str, partition: int = 0) -> list[Record]:
 
 
 def lines() -> list[str]:
-    settings = Settings(seed=5, start_ms=1_790_000_000_000, count=LINES, rate=4.0)
+    settings = GeneratorSettings(seed=5, start_ms=1_790_000_000_000, count=LINES, rate=4.0)
     return [str(each.value) for each in access_log(settings, bad_share=0.05)]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import java_functions
 
 from penstock.sql.functions import UserFunctions
-from penstock.sql.testing import Case, Outcome, load_cases, run_case, run_rest_case
+from penstock.sql.testing import Case, CaseOutcome, load_cases, run_case, run_rest_case
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     functions = UserFunctions()
     functions.add(java_functions)
     for folder, run in ((given.folder, run_case), (given.rest, run_rest_case)):
@@ -55,7 +55,7 @@ def named(case: Case) -> str:
     return f"{case.area} - {case.name}".lower()
 
 
-def report(outcomes: list[Outcome]) -> None:
+def report(outcomes: list[CaseOutcome]) -> None:
     """Print the counts by area, and of refusals."""
     areas: dict[str, Counter[bool]] = defaultdict(Counter)
     for outcome in outcomes:
@@ -79,7 +79,7 @@ def report(outcomes: list[Outcome]) -> None:
     print(f"{'refusals with the same cause':32} {sum(outcome.same_cause for outcome in refused_ones):4}")
 
 
-def _plain(outcome: Outcome) -> dict[str, object]:
+def _plain(outcome: CaseOutcome) -> dict[str, object]:
     return {
         "area": outcome.case.area,
         "name": outcome.case.name,

@@ -14,7 +14,7 @@ from penstock.cli.output import console, print_json, print_table
 from penstock.errors import EnvironmentProblemError
 
 if TYPE_CHECKING:
-    from penstock.cli.environment import Finding
+    from penstock.cli.environment import CheckResult
 
 __all__ = ["register"]
 
@@ -45,7 +45,7 @@ def doctor(
 
     Exits with 1 if something is missing.
     """
-    from penstock.cli.environment import Finding, examine, kafka_packages
+    from penstock.cli.environment import CheckResult, examine, kafka_packages
 
     findings = examine(state_dir)
     if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
@@ -58,7 +58,7 @@ def doctor(
             from penstock.cli.servers.broker_check import check_broker
 
             name, found, remedy = check_broker(bootstrap, settings)
-            findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
+            findings.append(CheckResult(name, found, ok=not remedy, remedy=remedy))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
@@ -71,8 +71,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _class_archive(*, make: bool) -> Finding:
-    from penstock.cli.environment import Finding
+def _class_archive(*, make: bool) -> CheckResult:
+    from penstock.cli.environment import CheckResult
     from penstock.cli.java_archive import make_archive
     from penstock.engines.spark.java_archive import archive_path
 
@@ -80,9 +80,9 @@ def _class_archive(*, make: bool) -> Finding:
     try:
         path = archive_path()
         if not path.exists() and not make:
-            return Finding(name, "none; `penstock doctor --faster-start` makes it", ok=True)
+            return CheckResult(name, "none; `penstock doctor --faster-start` makes it", ok=True)
         if not path.exists():
             path = make_archive()
-        return Finding(name, f"{path} ({size(path.stat().st_size)})", ok=True)
+        return CheckResult(name, f"{path} ({size(path.stat().st_size)})", ok=True)
     except EnvironmentProblemError as error:
-        return Finding(name, error.message, ok=False, remedy=error.hint or "")
+        return CheckResult(name, error.message, ok=False, remedy=error.hint or "")

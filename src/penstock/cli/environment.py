@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.base.terminal.words import size
 from penstock.base.version import __version__
 
-__all__ = ["Finding", "examine", "java_version", "kafka_packages", "versions"]
+__all__ = ["CheckResult", "examine", "java_version", "kafka_packages", "versions"]
 
 _PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle", "crc32c")
 _FOR_KAFKA = ("confluent-kafka", "kafka-python", "cryptography")
@@ -26,7 +26,7 @@ _MIN_FREE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check; ``remedy`` is empty if it is fine."""
 
     name: str
@@ -51,11 +51,11 @@ def _installed(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def kafka_packages() -> list[Finding]:
+def kafka_packages() -> list[CheckResult]:
     """Check the further packages for Kafka as the log."""
     remedy = 'pip install "penstock[kafka]"'
     return [
-        Finding(name, number, ok=number != "missing", remedy=remedy if number == "missing" else "")
+        CheckResult(name, number, ok=number != "missing", remedy=remedy if number == "missing" else "")
         for name, number in _installed(_FOR_KAFKA).items()
     ]
 
@@ -74,7 +74,7 @@ def java_version() -> str | None:
     return found[1] if found else None
 
 
-def examine(state_dir: Path | None = None, port: int | None = None) -> list[Finding]:
+def examine(state_dir: Path | None = None, port: int | None = None) -> list[CheckResult]:
     """Check all requirements of a run.
 
     Args:
@@ -89,15 +89,15 @@ def examine(state_dir: Path | None = None, port: int | None = None) -> list[Find
         _address(),
         *([] if port is None else [_port(port)]),
         *_places(directory),
-        Finding("processors", str(os.cpu_count() or 1), ok=True),
+        CheckResult("processors", str(os.cpu_count() or 1), ok=True),
     ]
 
 
-def _python() -> Finding:
-    return Finding("Python", platform.python_version(), ok=True)
+def _python() -> CheckResult:
+    return CheckResult("Python", platform.python_version(), ok=True)
 
 
-def _packages() -> list[Finding]:
+def _packages() -> list[CheckResult]:
     findings = []
     for name, number in versions().items():
         if name in _PACKAGES:
@@ -105,7 +105,7 @@ def _packages() -> list[Finding]:
             remedy = f"pip install {name}" if missing else ""
             if name == "pyspark" and not missing and not (4, 2) <= _pair(number) < (5, 0):
                 remedy = 'pip install "pyspark>=4.2,<5"'
-            findings.append(Finding(name, number, ok=not remedy, remedy=remedy))
+            findings.append(CheckResult(name, number, ok=not remedy, remedy=remedy))
     return findings
 
 
@@ -114,38 +114,38 @@ def _pair(number: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _java() -> Finding:
+def _java() -> CheckResult:
     number = java_version()
     home = os.environ.get("JAVA_HOME")
     install = "Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
     if number is None:
         remedy = f"JAVA_HOME is {home}, which has no working bin/java" if home else f"Install Java 17. {install}"
-        return Finding("Java", "missing", ok=False, remedy=remedy)
+        return CheckResult("Java", "missing", ok=False, remedy=remedy)
     major = _pair(number)[0]
     if major < _MIN_JAVA:
-        return Finding("Java", number, ok=False, remedy=f"Spark needs Java {_MIN_JAVA} or later. {install}")
-    return Finding("Java", number, ok=True)
+        return CheckResult("Java", number, ok=False, remedy=f"Spark needs Java {_MIN_JAVA} or later. {install}")
+    return CheckResult("Java", number, ok=True)
 
 
-def _address() -> Finding:
+def _address() -> CheckResult:
     name = socket.gethostname()
     try:
-        return Finding("host name", f"{name} ({socket.gethostbyname(name)})", ok=True)
+        return CheckResult("host name", f"{name} ({socket.gethostbyname(name)})", ok=True)
     except OSError:
         remedy = "Spark asks for the address of its host: add the name to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1"
-        return Finding("host name", f"{name} has no address", ok="SPARK_LOCAL_IP" in os.environ, remedy=remedy)
+        return CheckResult("host name", f"{name} has no address", ok="SPARK_LOCAL_IP" in os.environ, remedy=remedy)
 
 
-def _port(port: int) -> Finding:
+def _port(port: int) -> CheckResult:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return Finding(f"port {port}", "busy: Spark's web page would take the next free one", ok=True)
-    return Finding(f"port {port}", "free", ok=True)
+            return CheckResult(f"port {port}", "busy: Spark's web page would take the next free one", ok=True)
+    return CheckResult(f"port {port}", "free", ok=True)
 
 
-def _places(directory: Path) -> list[Finding]:
+def _places(directory: Path) -> list[CheckResult]:
     name = f"directory {directory}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -153,11 +153,11 @@ def _places(directory: Path) -> list[Finding]:
             pass
     except OSError as error:
         remedy = "Give a directory that this user may write to (state.dir)."
-        return [Finding(name, f"not writable: {error.strerror}", ok=False, remedy=remedy)]
+        return [CheckResult(name, f"not writable: {error.strerror}", ok=False, remedy=remedy)]
     free = shutil.disk_usage(directory).free
     enough = free >= _MIN_FREE_BYTES
     remedy = "" if enough else "Less than 1 GiB is free: state and topics need room."
     return [
-        Finding(name, "writable", ok=True),
-        Finding("free disk", size(free), ok=enough, remedy=remedy),
+        CheckResult(name, "writable", ok=True),
+        CheckResult("free disk", size(free), ok=enough, remedy=remedy),
     ]

@@ -27,11 +27,11 @@ from penstock.config.kinds import (
     integer,
 )
 
-__all__ = ["ALIASES", "CONFIG_DEFS", "PREFIXES", "ConfigDef"]
+__all__ = ["ALIASES", "CONFIG_DEFS", "PREFIXES", "SettingDefinition"]
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigDef:
+class SettingDefinition:
     """A setting. Without ``effect`` it is a setting of Kafka that is accepted but has no effect here."""
 
     name: str
@@ -367,7 +367,7 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 
 
-def _table() -> dict[str, ConfigDef]:
+def _table() -> dict[str, SettingDefinition]:
     groups: dict[str, tuple[tuple[str, Kind, Any, str], ...]] = {
         "Application": _APP,
         "Records": _RECORDS,
@@ -378,10 +378,10 @@ def _table() -> dict[str, ConfigDef]:
         "Schemas": _SCHEMAS,
         "Clients": _CLIENTS,
     }
-    table = {row[0]: ConfigDef(*row, group) for group, rows in groups.items() for row in rows}
+    table = {row[0]: SettingDefinition(*row, group) for group, rows in groups.items() for row in rows}
     for name in _WITHOUT_EFFECT:
-        table[name] = ConfigDef(name, ANY, None, "Accepted for compatibility.", "No effect", effect=False)
+        table[name] = SettingDefinition(name, ANY, None, "Accepted for compatibility.", "No effect", effect=False)
     return table
 
 
-CONFIG_DEFS: Mapping[str, ConfigDef] = MappingProxyType(_table())
+CONFIG_DEFS: Mapping[str, SettingDefinition] = MappingProxyType(_table())

@@ -13,7 +13,7 @@ from penstock.base.clock import unix_ms
 from penstock.console.trend import Trend, trend_of
 from penstock.log.base import TopicPartition
 from penstock.log.groups.admin import GroupAdmin, GroupSummary
-from penstock.log.groups.lag import PartitionLag, seconds_behind
+from penstock.log.groups.lag import GroupLag, seconds_behind
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -117,7 +117,7 @@ class GroupWatch:
             rows.append(GroupRow(each, total, len(lags), behind, application_trend(each.group) or seen))
         return rows
 
-    def _behind(self, log: TopicLog, known: _Known, lags: Sequence[PartitionLag], deadline: float) -> float | None:
+    def _behind(self, log: TopicLog, known: _Known, lags: Sequence[GroupLag], deadline: float) -> float | None:
         waiting = waiting_of(log, lags)
         if not waiting:
             return 0.0
@@ -128,7 +128,7 @@ class GroupWatch:
         return known.behind
 
 
-def waiting_of(log: TopicLog, lags: Sequence[PartitionLag]) -> dict[TopicPartition, int]:
+def waiting_of(log: TopicLog, lags: Sequence[GroupLag]) -> dict[TopicPartition, int]:
     """Return the partitions with lag, and the offset of the next record of each."""
     return {
         TopicPartition(row.topic, row.partition): row.committed or log.beginning_offset(row.topic, row.partition)

@@ -17,7 +17,7 @@ from penstock.base.terminal.words import counted
 if TYPE_CHECKING:
     from penstock.engines.spark.progress import BatchProgress
 
-__all__ = ["Meter", "RunFigures", "RunLog"]
+__all__ = ["BatchMeter", "RunFigures", "RunLog"]
 
 _log = own_logger("penstock.app")
 _STEP_ENDS = re.compile("[,:]")
@@ -105,7 +105,7 @@ class RunFigures:
         return "not known" if self.lag is None else f"{self.lag:,}"
 
 
-class Meter:
+class BatchMeter:
     """A progress listener that sums the figures of batches.
 
     Args:

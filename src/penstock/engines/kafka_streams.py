@@ -16,7 +16,7 @@ from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State, StateListener
 from penstock.engines.committed.interactive_queries import StoreQueries
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
-from penstock.engines.figures import Meter, RunLog
+from penstock.engines.figures import BatchMeter, RunLog
 from penstock.engines.http_port import HttpPort
 from penstock.engines.lifecycle import Lifecycle
 from penstock.engines.supervisor import Supervisor
@@ -80,7 +80,7 @@ class KafkaStreams:
         self._lifecycle = Lifecycle(self.config["application.id"])
         self._restore_listener: StateRestoreListener | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
-        self._meter = Meter(self.config["application.id"])
+        self._meter = BatchMeter(self.config["application.id"])
         self._metrics = AppMetrics(self.topology, self.config, lambda: self.state)
         self._queries = StoreQueries(self.topology, self.config, lambda: self.state)
         self._extensions = ApplicationExtensions()

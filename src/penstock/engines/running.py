@@ -24,7 +24,7 @@ from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.engines.conversion.convert import convert_at_start
 from penstock.engines.conversion.modes import with_mode
 from penstock.engines.dataframes.into_topic import dataframe_queries
-from penstock.engines.figures import Meter
+from penstock.engines.figures import BatchMeter
 from penstock.engines.lags import lag_behind
 from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.replica_hosts import replica_hosts
@@ -93,7 +93,7 @@ class Run:
         config: StreamsConfig,
         session: SparkSession | None,
         listeners: Sequence[Callable[[BatchProgress], None]],
-        meter: Meter,
+        meter: BatchMeter,
         *,
         reads_nothing: bool = False,
     ) -> None:
@@ -152,7 +152,7 @@ class Run:
     def finish_in(self, mode: str) -> None:
         """Finish what is half done in a mode, in a run of its own that reads nothing new; for conversions."""
         config, is_clean = with_mode(self.config, mode), False
-        run = Run(self.topology, config, self.session, (), Meter(config["application.id"]), reads_nothing=True)
+        run = Run(self.topology, config, self.session, (), BatchMeter(config["application.id"]), reads_nothing=True)
         try:
             run.launch(until_latest=True)
             while not is_clean:

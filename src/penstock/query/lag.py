@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from penstock.base.log_lines import own_logger
 from penstock.query.source import NewestCommit
 
-__all__ = ["Ends", "LagWatch"]
+__all__ = ["Ends", "ReplicaLagWatch"]
 
 _log = own_logger(__name__)
 _EVERY_S = 1.0
@@ -18,7 +18,7 @@ _IDLE_S = 10.0
 Ends = Mapping[str, Mapping[int, int]]
 
 
-class LagWatch:
+class ReplicaLagWatch:
     """A thread that fetches the end offsets of topics while the lag is in use.
 
     Args:

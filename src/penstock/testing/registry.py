@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.serde.registry.model import Schema
+from penstock.serde.registry.model import StoredSchema
 from penstock.serde.registry.service import Registry, forget, named
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class EmbeddedRegistry:
             kind: The type of schema: ``AVRO``, ``JSON`` or ``PROTOBUF``.
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        return self._registry.register(subject, Schema(text, kind)).schema_id
+        return self._registry.register(subject, StoredSchema(text, kind)).schema_id
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects."""

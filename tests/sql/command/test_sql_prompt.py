@@ -18,7 +18,7 @@ from rich.console import Console
 from penstock.cli.sql.completing import SqlCompleter
 from penstock.cli.sql.highlighting import SqlLexer
 from penstock.cli.sql.prompt import Prompt
-from penstock.cli.sql.render import Renderer
+from penstock.cli.sql.render import ResultRenderer
 from penstock.sql.results import Rows
 from penstock.sql.session import SqlSession
 
@@ -104,7 +104,7 @@ def test_colours_tell_keywords_types_strings_and_functions_apart() -> None:
 def test_a_table_fits_the_terminal() -> None:
     out = StringIO()
     console = Console(file=out, width=40, force_terminal=True, color_system=None)
-    Renderer(console).show(Rows(("A", "B"), ("", ""), (("x" * 70, 1),)))
+    ResultRenderer(console).show(Rows(("A", "B"), ("", ""), (("x" * 70, 1),)))
     assert max(map(len, out.getvalue().splitlines())) <= 40
     assert out.getvalue().count("x") == 70
 
@@ -112,5 +112,5 @@ def test_a_table_fits_the_terminal() -> None:
 def test_a_table_that_is_too_wide_is_shown_a_column_a_line() -> None:
     out = StringIO()
     console = Console(file=out, width=30, force_terminal=True, color_system=None)
-    Renderer(console).show(Rows(tuple("ABCDE"), ("",) * 5, ((1, 2, 3, 4, None),)))
+    ResultRenderer(console).show(Rows(tuple("ABCDE"), ("",) * 5, ((1, 2, 3, 4, None),)))
     assert "  E  null" in out.getvalue()

@@ -13,7 +13,7 @@ from test_sql_formats import columns
 
 from penstock.errors import SerializationError, SqlError
 from penstock.serde.binding import bound
-from penstock.serde.registry.model import Reference, Schema
+from penstock.serde.registry.model import Reference, StoredSchema
 from penstock.serde.schemas.avro import AvroSerde
 from penstock.sql.formats import FormatProperties, inferred_columns, row_format
 from penstock.testing import EmbeddedRegistry
@@ -202,7 +202,7 @@ def test_schemas_with_references_have_columns(registry) -> None:
     registry.register("inner", inner)
     outer = {"type": "record", "name": "a.Out", "fields": [{"name": "in", "type": "a.In"}]}
     refers = (Reference("a.In", "inner", 1),)
-    registry.registry.register("t-value", Schema(json.dumps(outer), "AVRO", refers))
+    registry.registry.register("t-value", StoredSchema(json.dumps(outer), "AVRO", refers))
     assert inferred(registry, "AVRO") == [("IN", "STRUCT<`V` INTEGER>")]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import TopologyTestDriver
 from penstock.connect.generators.access_log import access_log as lines
-from penstock.connect.generators.base import Settings
+from penstock.connect.generators.base import GeneratorSettings
 from penstock.tools.demo import access_log, counts
 from penstock.tools.demo.writer import LogWriter
 
@@ -43,7 +43,9 @@ def test_hit_time(line, expected):
 
 
 def test_bad_lines_go_to_the_dead_letter_topic_and_all_others_are_counted():
-    records = list(lines(Settings(seed=1, count=3000, rate=20, disorder_ms=5000, start_ms=START), bad_share=0.01))
+    records = list(
+        lines(GeneratorSettings(seed=1, count=3000, rate=20, disorder_ms=5000, start_ms=START), bad_share=0.01)
+    )
     with TopologyTestDriver(access_log.topology, access_log.config) as driver:
         for record in records:
             driver.pipe_raw("access_log", None, record.value.encode(), 5)
@@ -57,7 +59,7 @@ def test_bad_lines_go_to_the_dead_letter_topic_and_all_others_are_counted():
 
 
 def test_recount_says_what_the_topology_says(tmp_path):
-    records = list(lines(Settings(seed=2, count=500, rate=5, start_ms=START)))
+    records = list(lines(GeneratorSettings(seed=2, count=500, rate=5, start_ms=START)))
     path = tmp_path / "access.log"
     path.write_text("".join(r.value + "\n" for r in records))
     found = counts.recount(path, path.stat().st_size)

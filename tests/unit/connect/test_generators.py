@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Generated, Settings, paced
+from penstock.connect.generators.base import Generated, GeneratorSettings, paced
 from penstock.connect.generators.clicks import clicks
 from penstock.connect.generators.shop import shop
 from penstock.errors import ConfigError
@@ -18,21 +18,23 @@ COMBINED = re.compile(r'\S+ - \S+ \[[^\]]+\] "[A-Z]+ \S+ HTTP/[\d.]+" \d{3} \d+ 
 
 @pytest.mark.parametrize("make", [access_log, shop, clicks])
 def test_equal_seeds_give_equal_records(make):
-    settings = Settings(seed=3, count=200, start_ms=START)
-    other = Settings(seed=4, count=200, start_ms=START)
+    settings = GeneratorSettings(seed=3, count=200, start_ms=START)
+    other = GeneratorSettings(seed=4, count=200, start_ms=START)
     assert list(make(settings)) == list(make(settings))
     assert list(make(settings)) != list(make(other))
 
 
 @pytest.mark.parametrize("make", [access_log, shop, clicks])
 def test_disorder_has_its_bound(make):
-    times = [r.timestamp_ms for r in make(Settings(seed=1, count=2000, start_ms=START, rate=200, disorder_ms=3000))]
+    times = [
+        r.timestamp_ms for r in make(GeneratorSettings(seed=1, count=2000, start_ms=START, rate=200, disorder_ms=3000))
+    ]
     lateness = [high - now for high, now in zip(itertools.accumulate(times, max), times, strict=True)]
     assert 0 < max(lateness) <= 3000
 
 
 def test_access_log_rate_and_format():
-    records = list(access_log(Settings(seed=2, count=5000, rate=100, start_ms=START)))
+    records = list(access_log(GeneratorSettings(seed=2, count=5000, rate=100, start_ms=START)))
     bad = [r for r in records if not COMBINED.fullmatch(r.value)]
     assert 0 < len(bad) < 40
     seconds = (records[-1].timestamp_ms - START) / 1000
@@ -40,7 +42,7 @@ def test_access_log_rate_and_format():
 
 
 def test_shop_orders_refer_to_what_is_there():
-    records = list(shop(Settings(seed=1, count=500, start_ms=START), users=20, items=10))
+    records = list(shop(GeneratorSettings(seed=1, count=500, start_ms=START), users=20, items=10))
     users = {r.key for r in records if r.topic == "users"}
     items = {r.key for r in records if r.topic == "items"}
     orders = [json.loads(r.value) for r in records if r.topic == "orders"]
@@ -49,7 +51,7 @@ def test_shop_orders_refer_to_what_is_there():
 
 
 def test_clicks_are_in_order_and_make_visits():
-    records = list(clicks(Settings(seed=1, count=2000, start_ms=START)))
+    records = list(clicks(GeneratorSettings(seed=1, count=2000, start_ms=START)))
     assert all(a.timestamp_ms <= b.timestamp_ms for a, b in itertools.pairwise(records))
     assert len({json.loads(r.value)["visit"] for r in records}) < 800
 
@@ -66,4 +68,4 @@ def test_paced_keeps_the_rate():
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"count": -1}, {"disorder_ms": -5}])
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError):
-        Settings(**wrong)
+        GeneratorSettings(**wrong)

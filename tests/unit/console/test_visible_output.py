@@ -34,8 +34,8 @@ from penstock.base.terminal.screen import Screen
 from penstock.cli import output
 from penstock.cli.application.metrics import _table
 from penstock.cli.main import main
-from penstock.cli.sql.render import Renderer
-from penstock.connect.rest.messages import Answer
+from penstock.cli.sql.render import ResultRenderer
+from penstock.connect.rest.messages import RestAnswer
 from penstock.console.alerts import alert_lines
 from penstock.console.applications import OwnApplication
 from penstock.console.recorded_metrics import recorded_metrics
@@ -274,7 +274,7 @@ def test_what_is_drawn_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
         output.print_error(HALF, HALF, HOSTILE)
         output.print_table(["Name", "Count#"], [[HALF, 3]])
         screen.print(_table(recorded_metrics({"state": HOSTILE, "reasons": [[HOSTILE, HOSTILE, 3]], "lines": []})))
-        renderer = Renderer(screen)
+        renderer = ResultRenderer(screen)
         renderer.show(Rows((HOSTILE,), ("STRING",), [[HOSTILE], [[HOSTILE]], [HALF.encode("utf-8", "surrogatepass")]]))
         renderer.show(Status(HALF))
         text = written.getvalue()
@@ -284,7 +284,7 @@ def test_what_is_drawn_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_results_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    renderer = Renderer(Screen(file=io.StringIO()), as_json=True)
+    renderer = ResultRenderer(Screen(file=io.StringIO()), as_json=True)
     renderer.show(Rows(("a",), ("STRING",), [[HALF]]))
     renderer.show(Status(HOSTILE))
     output.print_json({HOSTILE: HALF})
@@ -421,6 +421,6 @@ def test_answers_of_the_other_servers(tmp_path: Path) -> None:
     state.close()
     stores.close()
     for body in ({HOSTILE: HOSTILE}, {"message": HOSTILE}):
-        text = Answer(200, body).encoded().decode()
+        text = RestAnswer(200, body).encoded().decode()
         assert_visible(text)
         assert json.loads(text) == body

@@ -11,7 +11,7 @@ import pytest
 
 from eventually import eventually
 from penstock.engines.threads.hosting.control_client import ControlAddress, ControlClient
-from penstock.engines.threads.hosting.control_lines import FIRST_LINE_BYTES, Lines, encode_line, mac_of
+from penstock.engines.threads.hosting.control_lines import FIRST_LINE_BYTES, ControlLines, encode_line, mac_of
 from penstock.engines.threads.hosting.control_server import ControlServer, Member
 from penstock.engines.threads.hosting.thread_host import ThreadHost
 from penstock.errors import AppFailedError
@@ -125,7 +125,7 @@ def test_a_long_first_line_ends_the_connection(driver: Driver) -> None:
 
 
 def test_lines_are_put_together_and_have_a_limit() -> None:
-    lines = Lines(8)
+    lines = ControlLines(8)
     assert lines.feed(b"ab") == []
     assert lines.feed(b"c\nd\n\n123") == [b"abc", b"d", b""]
     assert lines.feed(b"45678") == []

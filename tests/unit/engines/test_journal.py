@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.batches.object_store import Journal
+from penstock.engines.batches.object_store import CheckpointCopy
 from penstock.errors import FencedError
 from penstock.state.documents import list_documents, read_document
 
@@ -19,7 +19,7 @@ class Driver:
 
     def __init__(self, directory: Path, checkpoint: str) -> None:
         self.directory = directory
-        self.journal = Journal(str(directory), checkpoint)
+        self.journal = CheckpointCopy(str(directory), checkpoint)
         self.journal.fetch()
 
     def plan(self, batch: int, what: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from penstock.engines.figures import Meter, RunLog
+from penstock.engines.figures import BatchMeter, RunLog
 from penstock.engines.spark.progress import BatchProgress, batch_progress
 
 
@@ -23,7 +23,7 @@ def _batch(number: int, records: int, **more: Any) -> BatchProgress:
 
 def test_rates_are_of_the_last_ten_seconds_and_sums_of_the_whole_run() -> None:
     clock = Clock()
-    meter = Meter("app", clock)
+    meter = BatchMeter("app", clock)
     for number in range(20):
         clock.at += 1
         meter(_batch(number, 100, lag={"t-0": 7, "t-1": 3}, tasks=({"task": f"0_{number % 2}", "entries": {"s": 5}},)))
@@ -43,7 +43,7 @@ def test_rates_are_of_the_last_ten_seconds_and_sums_of_the_whole_run() -> None:
 
 
 def test_fields_that_no_value_has_had_are_said_until_they_are_found() -> None:
-    meter = Meter("app", Clock())
+    meter = BatchMeter("app", Clock())
     meter(_batch(0, 10, never_found=2, tasks=({"task": "0_0", "fields_never_found": 1}, {"task": "0_1"})))
     assert meter.figures("RUNNING").line().endswith("1 dropped, 1 field never found, 1 batch")
     assert meter.figures("NOT_RUNNING").summary().endswith("; 1 field never found")
@@ -53,12 +53,12 @@ def test_fields_that_no_value_has_had_are_said_until_they_are_found() -> None:
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
-    assert "lag not known" in Meter("app").figures("REBALANCING").line()
+    assert "lag not known" in BatchMeter("app").figures("REBALANCING").line()
 
 
 def test_the_log_has_a_line_every_ten_seconds_and_a_summary(caplog: Any) -> None:
     clock = Clock()
-    meter = Meter("app", clock)
+    meter = BatchMeter("app", clock)
     report = RunLog(lambda: meter.figures("RUNNING"), clock)
     with caplog.at_level(logging.INFO, "penstock"):
         for _ in range(50):
@@ -74,7 +74,7 @@ def test_the_log_has_a_line_every_ten_seconds_and_a_summary(caplog: Any) -> None
 
 def test_a_step_is_logged_when_it_begins_and_its_progress_every_ten_seconds(caplog: Any) -> None:
     clock = Clock()
-    meter = Meter("app", clock)
+    meter = BatchMeter("app", clock)
     report = RunLog(lambda: meter.figures("REBALANCING"), clock)
     with caplog.at_level(logging.INFO, "penstock"):
         meter.doing("starting Spark")

@@ -95,7 +95,7 @@ def test_a_static_member_comes_back_to_its_partitions(topic):
 
 
 def test_readers_outside_the_group_and_the_end_of_a_group(topic):
-    outsider = membership.Membership("g", "")
+    outsider = membership.ConsumerIdentity("g", "")
     topic.commit_as(outsider, {T[0]: 3})
     inside = join(topic)
     with pytest.raises(FencedError, match="1 member"):

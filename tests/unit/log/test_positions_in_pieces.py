@@ -13,7 +13,7 @@ import pytest
 
 from penstock.cli.logs.records import TextConsumer
 from penstock.connect.client.tap import Tap
-from penstock.connect.storage.topic_table import Change, TopicTable
+from penstock.connect.storage.topic_table import TableChange, TopicTable
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
@@ -57,7 +57,7 @@ def test_a_table_of_connect_keeps_what_it_could_not_return(log: EmbeddedLog, fai
     table = TopicTable(_Interrupted(log, fails_at), "t", PLACES)  # type: ignore[arg-type] # it has all of a log
     with pytest.raises(LogUnavailableError):
         table.refresh()
-    assert table.refresh() == [Change(key.encode(), key.encode()) for key in ALL]
+    assert table.refresh() == [TableChange(key.encode(), key.encode()) for key in ALL]
     assert table.refresh() == []
     table.close()
 

@@ -47,13 +47,13 @@ def convert(
     from penstock.config import StreamsConfig
     from penstock.engines.application.app_log import log_settings
     from penstock.engines.conversion.convert import convert as convert_application
-    from penstock.engines.figures import Meter
+    from penstock.engines.figures import BatchMeter
     from penstock.engines.running import Run
 
     topology, settings = options.load()
     config = StreamsConfig(settings)
     config.require("application.id", "bootstrap.servers")
-    run = Run(topology, config, None, (), Meter(config["application.id"]))
+    run = Run(topology, config, None, (), BatchMeter(config["application.id"]))
     with (
         open_log_at(str(config["bootstrap.servers"]), settings=log_settings(config)) as log,
         waiting("converting"),

@@ -22,7 +22,7 @@ from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.connect.generators.base import Generated, Settings
+    from penstock.connect.generators.base import Generated, GeneratorSettings
     from penstock.log.base import TopicLog
 
 __all__ = ["register"]
@@ -70,10 +70,10 @@ def datagen(
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
     from penstock.base.durations import duration_ms
-    from penstock.connect.generators.base import Settings
+    from penstock.connect.generators.base import GeneratorSettings
     from penstock.connect.generators.base import paced as at_pace
 
-    settings = Settings(
+    settings = GeneratorSettings(
         seed=seed,
         count=count,
         rate=rate,
@@ -100,7 +100,7 @@ def datagen(
                 sys.stdout.flush()
 
 
-def _generator(kind: Generator, settings: Settings) -> Iterator[Generated]:
+def _generator(kind: Generator, settings: GeneratorSettings) -> Iterator[Generated]:
     from penstock.connect.generators.access_log import access_log
     from penstock.connect.generators.clicks import clicks
     from penstock.connect.generators.shop import shop

@@ -17,11 +17,11 @@ from penstock.errors import LogError, SerializationError
 if TYPE_CHECKING:
     from penstock.console.producing import TextProducer
 
-__all__ = ["Lines"]
+__all__ = ["LineConversion"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineConversion:
     """The conversion of lines to records.
 
     Attributes:

@@ -150,14 +150,14 @@ def produce(
 
     With --value-format bytes (and --key-format bytes) a line may have any bytes except line feeds.
     """
-    from penstock.cli.logs.producing import Lines
+    from penstock.cli.logs.producing import LineConversion
     from penstock.console.producing import TextProducer
 
     when = instant_ms(timestamp, "--timestamp")
     with where.open() as log:
         producer = TextProducer(log, topic, key_format, value_format, partition=partition)
 
-        lines = Lines(null_value, separator, key, when)
+        lines = LineConversion(null_value, separator, key, when)
         if value is not None:
             lines.one(producer, key, value)
         else:

@@ -19,7 +19,7 @@ from penstock.cli.output import console, print_error
 from penstock.cli.sql.completing import SqlCompleter
 from penstock.cli.sql.echo import unechoed
 from penstock.cli.sql.highlighting import SqlLexer
-from penstock.cli.sql.render import Renderer
+from penstock.cli.sql.render import ResultRenderer
 from penstock.errors import PenstockError
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
@@ -55,7 +55,7 @@ class Prompt:
         self._session = session
         self._console = console()
         self._console.soft_wrap = False
-        self._renderer = Renderer(self._console)
+        self._renderer = ResultRenderer(self._console)
         self._input: PromptSession[str] = PromptSession(
             history=_history(),
             auto_suggest=AutoSuggestFromHistory(),

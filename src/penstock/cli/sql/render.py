@@ -19,14 +19,14 @@ from penstock.serde.plain import plain
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.types.times import timestamp_text
 
-__all__ = ["Renderer", "cell_text"]
+__all__ = ["ResultRenderer", "cell_text"]
 
 LEAST_WIDTH = 6  # of a column: if there is less room for each, rows are shown one column a line
 TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
 LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
 
-class Renderer:
+class ResultRenderer:
     """Writes results to a console.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.cli.output import console
-from penstock.cli.sql.render import Renderer
+from penstock.cli.sql.render import ResultRenderer
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.query_nodes import Query
@@ -27,7 +27,7 @@ def run_statements(session: SqlSession, text: str, *, as_json: bool) -> None:
         text: The statements.
         as_json: Whether to print a line of JSON for each result or row.
     """
-    renderer = Renderer(console(), as_json=as_json)
+    renderer = ResultRenderer(console(), as_json=as_json)
     behind = False
     for number, parsed in enumerate(parse_script(text, session.catalog.variables, tests=True)):
         del number
@@ -41,7 +41,7 @@ def run_statements(session: SqlSession, text: str, *, as_json: bool) -> None:
         session.catch_up()
 
 
-def _show(renderer: Renderer, result: StatementResult) -> None:
+def _show(renderer: ResultRenderer, result: StatementResult) -> None:
     if not isinstance(result, Stream):
         renderer.show(result)
         return

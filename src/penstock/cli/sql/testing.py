@@ -14,7 +14,7 @@ from penstock.errors import SqlError
 
 if TYPE_CHECKING:
     from penstock.sql.functions import UserFunctions
-    from penstock.sql.testing import Case, Outcome
+    from penstock.sql.testing import Case, CaseOutcome
 
 __all__ = ["register"]
 
@@ -97,7 +97,7 @@ def _joined(file: Path, sides: tuple[Path | None, Path | None]) -> Case:
     return case_of_files(file, *sides)
 
 
-def _of_case(file: Path, case: Case, outcome: Outcome) -> dict[str, Any]:
+def _of_case(file: Path, case: Case, outcome: CaseOutcome) -> dict[str, Any]:
     reason = "" if outcome.passed else outcome.reason
     wanted = (case.refused or {}).get("message")
     if outcome.passed and wanted and wanted not in outcome.reason and not outcome.same_cause:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Action", "Change", "Plan", "make_plan"]
+__all__ = ["Action", "PlannedChange", "Plan", "make_plan"]
 
 SECRET = re.compile(r"password|secret|token|credential|authorization|\bkey\b|\.key$|jaas", re.IGNORECASE)
 REFERENCE = re.compile(r"\$\{[^}]+\}")
@@ -22,7 +22,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedChange:
     """The change of one connector.
 
     Attributes:
@@ -48,7 +48,7 @@ class Plan:
         others: Connectors that no file names, and that stay.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[PlannedChange, ...]
     unchanged: tuple[str, ...]
     others: tuple[str, ...]
 
@@ -75,12 +75,12 @@ def make_plan(
         if old == config:
             unchanged.append(name)
         elif old is None:
-            changes.append(Change(name, Action.CREATE, config, tuple(_difference({}, config))))
+            changes.append(PlannedChange(name, Action.CREATE, config, tuple(_difference({}, config))))
         else:
-            changes.append(Change(name, Action.CHANGE, config, tuple(_difference(old, config))))
+            changes.append(PlannedChange(name, Action.CHANGE, config, tuple(_difference(old, config))))
     others = sorted(present.keys() - wanted.keys())
     if prunes:
-        changes += [Change(name, Action.DELETE, {}, ()) for name in others]
+        changes += [PlannedChange(name, Action.DELETE, {}, ()) for name in others]
     return Plan(tuple(changes), tuple(unchanged), () if prunes else tuple(others))
 
 

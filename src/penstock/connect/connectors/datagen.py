@@ -12,13 +12,13 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 from penstock.connect.data import SourceRecord
 from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Generated, Settings
+from penstock.connect.generators.base import Generated, GeneratorSettings
 from penstock.connect.generators.clicks import clicks
 from penstock.connect.generators.shop import shop
 
 __all__ = ["DatagenSource", "DatagenTask"]
 
-GENERATORS: dict[str, Callable[[Settings], Iterator[Generated]]] = {
+GENERATORS: dict[str, Callable[[GeneratorSettings], Iterator[Generated]]] = {
     "access-log": access_log,
     "clicks": clicks,
     "shop": shop,
@@ -80,7 +80,7 @@ class DatagenTask(SourceTask):
         stored = self.context.offset_reader.offset(self._partition) or {}
         self._next, self._topic = int(stored.get("next", 0)), parsed["kafka.topic"]
         count = None if parsed["iterations"] < 0 else parsed["iterations"]
-        made = Settings(seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"])
+        made = GeneratorSettings(seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"])
         self._records = itertools.islice(GENERATORS[parsed["quickstart"]](made), self._next, None)
         self._rate, self._began, self._sent = parsed["rate"], time.monotonic(), 0
 

@@ -17,7 +17,7 @@ from penstock.connect.api import (
 )
 from penstock.connect.connectors.appended_file import AppendedFile
 from penstock.connect.connectors.followed_files import FollowedFiles
-from penstock.connect.connectors.line_reader import FileNote, Lines
+from penstock.connect.connectors.line_reader import FileNote, ReadLines
 from penstock.connect.connectors.lines import Place
 from penstock.connect.data import STRING, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
@@ -80,7 +80,7 @@ class FileStreamSourceTask(SourceTask):
             yield name, (position, own)
             yield from others
 
-    def _records(self, name: str, lines: Lines, *, more: bool) -> SourceBatch:
+    def _records(self, name: str, lines: ReadLines, *, more: bool) -> SourceBatch:
         if not self._path:
             return SourceBatch(self._topic, lines.texts, STRING, None, lambda _: None, more=more)
         positions, note_at, others = lines.positions, lines.note_at, self._files.stored(name)

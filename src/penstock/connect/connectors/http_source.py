@@ -20,7 +20,7 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Page", "field_at", "http_poll"]
+__all__ = ["HttpPage", "field_at", "http_poll"]
 
 NOT_MODIFIED = 304
 MOST_BYTES = 64 << 20
@@ -135,7 +135,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
                 yield settings.interval_ms / 1000
 
 
-class Page:
+class HttpPage:
     """An answer.
 
     Attributes:
@@ -174,14 +174,14 @@ class _State:
         """Whether the next request begins a round."""
         return self.link is None and self.page is None
 
-    def new(self, settings: Settings, page: Page) -> list[Any]:
+    def new(self, settings: Settings, page: HttpPage) -> list[Any]:
         """The records that have not come yet."""
         path = settings.since_path
         if not path:
             return page.records
         return [each for each in page.records if self.positions.take(each, field_at(each, path))]
 
-    def move(self, settings: Settings, page: Page) -> bool:
+    def move(self, settings: Settings, page: HttpPage) -> bool:
         """Go to the next page; return whether there is one now."""
         if settings.pagination == "none":  # of more pages, the first says nothing about the others
             self.etag = page.etag
@@ -203,7 +203,7 @@ class _State:
         return False
 
 
-def _ask(client: httpx.Client, settings: Settings, state: _State) -> Page | None:
+def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | None:
     """The next answer; None: nothing has changed."""
     import httpx
 
@@ -253,7 +253,7 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> Page | None
             f"{shown} names a next page on another host: {following}",
             hint="Records and secrets are not sent there: ask that host itself.",
         )
-    return Page(body, found if isinstance(found, list) else [found], following, answer.headers.get("ETag"))
+    return HttpPage(body, found if isinstance(found, list) else [found], following, answer.headers.get("ETag"))
 
 
 def _body(answer: httpx.Response) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Self, cast
 
 from penstock.errors import ConnectError
 
-__all__ = ["NO_LINES", "FileNote", "LineReader", "Lines", "is_packed", "is_whole"]
+__all__ = ["NO_LINES", "FileNote", "LineReader", "ReadLines", "is_packed", "is_whole"]
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
@@ -106,7 +106,7 @@ class FileNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ReadLines:
     """Lines, each with the position after it.
 
     Attributes:
@@ -123,7 +123,7 @@ class Lines:
         return len(self.texts)
 
 
-NO_LINES = Lines()
+NO_LINES = ReadLines()
 
 
 class LineReader:
@@ -183,7 +183,7 @@ class LineReader:
         if self._path is not None:
             self._file.close()
 
-    def lines(self, most: int) -> Lines:
+    def lines(self, most: int) -> ReadLines:
         """The next complete lines, at most so many; none: there are none now."""
         while self._at >= len(self._texts):
             self._cut()
@@ -194,7 +194,7 @@ class LineReader:
         self._at += len(texts)
         return self._returned(texts, positions)
 
-    def rest(self) -> Lines:
+    def rest(self) -> ReadLines:
         """What stands behind the last end of a line, as a line."""
         text, self._text = self._text + self._decoder.decode(b"", final=True), ""
         self._decoder.reset()
@@ -218,7 +218,7 @@ class LineReader:
         if texts:
             self._sum.update("\n".join([*texts, ""]).encode("utf-8", "surrogatepass"))
 
-    def _returned(self, texts: list[str], positions: list[int]) -> Lines:
+    def _returned(self, texts: list[str], positions: list[int]) -> ReadLines:
         before = self._sum.copy()
         self._add(texts)
         self.position = positions[-1]
@@ -228,7 +228,7 @@ class LineReader:
             own.update("\n".join([*texts[: row + 1], ""]).encode("utf-8", "surrogatepass"))
             return self._note(own)
 
-        return Lines(texts, positions, note_at)
+        return ReadLines(texts, positions, note_at)
 
     def _note(self, own: Any) -> FileNote:
         device, inode = self.identity or (0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, Lines, is_packed, is_whole
+from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, ReadLines, is_packed, is_whole
 from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files
 from penstock.errors import ConnectError
 
@@ -57,7 +57,7 @@ class FollowedFile:
         """The device and inode of the open file."""
         return None if self._reader is None else self._reader.identity
 
-    def read(self, most: int) -> Lines:
+    def read(self, most: int) -> ReadLines:
         """The next complete lines, at most so many.
 
         Raises:
@@ -93,7 +93,7 @@ class FollowedFile:
         """Whether the open file has no name any more."""
         return self._reader is not None and self._reader.is_deleted
 
-    def finish(self) -> Lines:
+    def finish(self) -> ReadLines:
         """What stands behind the last end of a line of a file that is gone."""
         return NO_LINES if self._reader is None else self._reader.rest()
 
@@ -198,7 +198,7 @@ class FollowedFile:
         self._waiting = [*(self._between(old) if old is not None else ()), (self.path, (0, None))]
         self._is_old = True
 
-    def _go_on_behind_cut(self, reader: LineReader) -> Lines:
+    def _go_on_behind_cut(self, reader: LineReader) -> ReadLines:
         """The open file was cut: go on in the copy beside it; without one, half a line may be left of it."""
         assert self.path is not None  # noqa: S101 - the standard input is never cut
         place, rest = self.place, NO_LINES

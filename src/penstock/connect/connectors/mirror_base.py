@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import SourceConnector, SourceTask
 from penstock.connect.config import ConfigValue, Model, java_class, validate
-from penstock.connect.mirror.flows import Cluster, Flow, connector_flow
+from penstock.connect.mirror.flows import Flow, MirrorCluster, connector_flow
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError, PenstockError
 from penstock.log import open_log
@@ -197,11 +197,11 @@ def report_error(values: dict[str, ConfigValue], name: str, message: str) -> Non
     values.setdefault(name, ConfigValue(name)).errors.append(message)
 
 
-def _place(cluster: Cluster) -> tuple[str, dict[str, str]]:
+def _place(cluster: MirrorCluster) -> tuple[str, dict[str, str]]:
     return cluster.servers, dict(cluster.settings)
 
 
-def _open(cluster: Cluster) -> TopicLog:
+def _open(cluster: MirrorCluster) -> TopicLog:
     return open_log(cluster.servers, cluster.settings or None)
 
 

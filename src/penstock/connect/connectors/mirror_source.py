@@ -15,7 +15,7 @@ from penstock.connect.delivery.copied import CopiedBatch, Copy
 from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.connector_settings import SOURCE_CONFIG
 from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition
+from penstock.connect.mirror.reading import MirrorReader, SourcePiece, as_columns, source_partition
 from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.connect.mirror.sync_writer import SyncWriter
 from penstock.errors import LogUnavailableError
@@ -45,7 +45,7 @@ class MirrorSourceTask(MirrorTask):
         """Go to the stored offsets of the partitions."""
         self._flow, self._topics = flow, RemoteTopics(flow, logs.source, logs.target)
         self._syncs = SyncWriter(flow, logs.source, logs.target)
-        self._reader, self._source = SourceReader(logs.source), logs.source
+        self._reader, self._source = MirrorReader(logs.source), logs.source
         self._as_stored = isinstance(logs.source, BatchLog) and isinstance(logs.target, BatchLog)
         places = [_partition_of(text) for text in settings.get(PARTITIONS, "").split(",") if text]
         stored = self.context.offset_reader.offsets([source_partition(flow, place) for place in places])
@@ -70,7 +70,7 @@ class MirrorSourceTask(MirrorTask):
         more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)
         return CopiedBatch([self._copy(piece) for piece in pieces], more=more) if pieces else None
 
-    def _copy(self, piece: Piece) -> Copy:
+    def _copy(self, piece: SourcePiece) -> Copy:
         place, partition = piece.place, source_partition(self._flow, piece.place)
         return Copy(
             place=self._topics.remote(place),

@@ -1,7 +1,7 @@
 """Reading SQL databases: their tables and columns, and the rows of a query through one cursor.
 
-Each kind of database has a `Reader`: PostgreSQL and SQLite their own, so that each value is read exactly; others by
-what SQLAlchemy knows of them.
+Each kind of database has a `DatabaseReader`: PostgreSQL and SQLite their own, so that each value is read exactly;
+others by what SQLAlchemy knows of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine
 
-__all__ = ["Reader", "Relation", "Rows", "TableName", "reader_for"]
+__all__ = ["DatabaseReader", "Relation", "FetchedRows", "TableName", "reader_for"]
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([^".`\[]+)')
 SQLITE_QUERY = "penstock_query"
@@ -108,7 +108,7 @@ class Relation:
     query: str = ""
 
 
-class Rows:
+class FetchedRows:
     """The rows of one query, in batches through one cursor."""
 
     def __init__(self, connection: Connection, result: CursorResult[Any]) -> None:
@@ -128,7 +128,7 @@ class Rows:
             self._connection.close()
 
 
-class Reader:
+class DatabaseReader:
     """Reads a database by what SQLAlchemy knows of it."""
 
     def __init__(self, engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT") -> None:
@@ -218,11 +218,11 @@ class Reader:
         """The time, by the database's clock where it can be asked."""
         return time.time_ns() // 1000
 
-    def start(self, statement: str) -> Rows:
+    def start(self, statement: str) -> FetchedRows:
         """Run a query whose rows are read later."""
         connection = self.connect()
         try:
-            return Rows(connection, self.run(connection, statement, stream_results=True))
+            return FetchedRows(connection, self.run(connection, statement, stream_results=True))
         except BaseException:
             connection.close()
             raise
@@ -236,7 +236,7 @@ class Reader:
         return connection.exec_driver_sql(statement, execution_options={"no_parameters": True, **options})
 
 
-class PostgresReader(Reader):
+class PostgresReader(DatabaseReader):
     """Reads PostgreSQL: each value as the text that the server writes for it."""
 
     def tables(self, connection: Connection) -> list[TableName]:
@@ -315,7 +315,7 @@ class PostgresReader(Reader):
         return connection
 
 
-class SqliteReader(Reader):
+class SqliteReader(DatabaseReader):
     """Reads SQLite: values of any type in any column, and a copy of a query's rows, so that nothing stays locked."""
 
     def __init__(self, engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT") -> None:
@@ -373,13 +373,13 @@ class SqliteReader(Reader):
     def literal(self, micros: int, columns: Sequence[SqlColumn]) -> str:  # noqa: ARG002 - numbers know no zone
         return str(local_of(micros, self.rules.zone))
 
-    def start(self, statement: str) -> Rows:
+    def start(self, statement: str) -> FetchedRows:
         connection = self.connect()
         try:
             self.run(connection, "DROP TABLE IF EXISTS temp.penstock_rows")
             self.run(connection, f"CREATE TEMP TABLE penstock_rows AS {statement}")
             connection.commit()  # the database is free for writers; the copy is this connection's own
-            return Rows(connection, self.run(connection, "SELECT * FROM temp.penstock_rows ORDER BY rowid"))
+            return FetchedRows(connection, self.run(connection, "SELECT * FROM temp.penstock_rows ORDER BY rowid"))
         except BaseException:
             connection.close()
             raise
@@ -388,10 +388,12 @@ class SqliteReader(Reader):
 _POSTGRES_KINDS = {"r": "TABLE", "p": "TABLE", "f": "TABLE", "v": "VIEW", "m": "VIEW"}
 
 
-def reader_for(engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT") -> Reader:
+def reader_for(
+    engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT"
+) -> DatabaseReader:
     """The reader of a database."""
     kinds = {"postgresql": PostgresReader, "sqlite": SqliteReader}
-    return kinds.get(engine.dialect.name, Reader)(engine, rules, quotes=quotes, isolation=isolation)
+    return kinds.get(engine.dialect.name, DatabaseReader)(engine, rules, quotes=quotes, isolation=isolation)
 
 
 def check_names(names: Iterable[str], relation: Relation) -> None:

@@ -17,7 +17,7 @@ from penstock.connect.connectors.sql_settings import SINK, zone_of
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.connectors.sql_writing import (
     Cell,
-    Target,
+    TargetTable,
     ValueRules,
     column_type,
     described_table,
@@ -44,7 +44,7 @@ class _TableChangedError(Exception):
 class _Write:
     """A row that is written or deleted: the columns in order decide which statement does it."""
 
-    target: Target
+    target: TargetTable
     row: Mapping[str, Any]
     key: tuple[str, ...]
     deletes: bool = False
@@ -76,7 +76,7 @@ class SqlSinkTask(SinkTask):
         self._quotes = parsed["quote.sql.identifiers"].lower() == "always"
         self._reader = reader_for(self._engine, ColumnRules(), quotes=self._quotes)
         self._file = DatabaseFile(self._engine, has_been=False)
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, TargetTable] = {}
         self._retries = 0
         self._offsets: Table = Table(
             OFFSETS,
@@ -183,7 +183,7 @@ class SqlSinkTask(SinkTask):
             raise DataError(f"No fields found using key and value schemas for table: {name}")
         return self._made(self._fitting(connection, name, cells, list(key)), cells, list(key))
 
-    def _made(self, target: Target, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False) -> _Write:
+    def _made(self, target: TargetTable, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False) -> _Write:
         places = {each: target.column(each) for each in cells}
         missing = [each for each, column in places.items() if column is None]
         if missing:
@@ -238,7 +238,7 @@ class SqlSinkTask(SinkTask):
 
     # Tables
 
-    def _target(self, connection: Connection, name: str) -> Target | None:
+    def _target(self, connection: Connection, name: str) -> TargetTable | None:
         if name not in self._targets:
             found = described_table(connection, self._reader, TableName.parse(name))
             if found is None:
@@ -247,7 +247,7 @@ class SqlSinkTask(SinkTask):
             self._targets[name] = found
         return self._targets[name]
 
-    def _check_kind(self, target: Target) -> None:
+    def _check_kind(self, target: TargetTable) -> None:
         kinds = {
             "TABLE" if each.upper() == "PARTITIONED TABLE" else each.upper() for each in self._parsed["table.types"]
         }
@@ -257,7 +257,7 @@ class SqlSinkTask(SinkTask):
                 hint=f"Set table.types=TABLE,{target.kind} to write to it.",
             )
 
-    def _fitting(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> Target:
+    def _fitting(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> TargetTable:
         """The table with a column for each field; it is looked up again before anything is missed."""
         target = self._target(connection, name)
         if target is None:
@@ -289,7 +289,7 @@ class SqlSinkTask(SinkTask):
         assert found is not None  # noqa: S101 - it was altered just now
         return found
 
-    def _lacks(self, target: Target, missing: Sequence[str]) -> ConnectError:
+    def _lacks(self, target: TargetTable, missing: Sequence[str]) -> ConnectError:
         what, names = target.kind.capitalize(), ", ".join(missing)
         if target.kind != "TABLE":
             return ConnectError(
@@ -301,7 +301,7 @@ class SqlSinkTask(SinkTask):
             hint="Add the columns, or set auto.evolve=true.",
         )
 
-    def _created(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> Target:
+    def _created(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> TargetTable:
         if not self._parsed["auto.create"]:
             raise ConnectError(
                 f"Table {name} is missing and auto-creation is disabled: there is no table {name}",
@@ -449,7 +449,7 @@ def _is_about_columns(error: Exception) -> bool:
     return any(part in str(cause) for part in ("no column named", "no such column", "no such table", "Unknown column"))
 
 
-def _missing(target: Target, cells: Mapping[str, Cell]) -> list[str]:
+def _missing(target: TargetTable, cells: Mapping[str, Cell]) -> list[str]:
     return [each for each in cells if target.column(each) is None]
 
 

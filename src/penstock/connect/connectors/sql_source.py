@@ -15,7 +15,7 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.sql_columns import ColumnRules, SqlColumn
 from penstock.connect.connectors.sql_model import SQL_SOURCE_MODEL
-from penstock.connect.connectors.sql_reading import Reader, Relation, Rows, TableName, reader_for
+from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows, Relation, TableName, reader_for
 from penstock.connect.connectors.sql_settings import SOURCE, zone_of
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
@@ -45,7 +45,7 @@ class _Keys:
 class _Round:
     """One query and its rows, which are read in batches until none is left."""
 
-    def __init__(self, columns: Sequence[SqlColumn], keys: _Keys, schema: Schema, rows: Rows) -> None:
+    def __init__(self, columns: Sequence[SqlColumn], keys: _Keys, schema: Schema, rows: FetchedRows) -> None:
         self.columns, self.keys, self.schema = columns, keys, schema
         self._rows, self._at_end = rows, False
         self._ahead: Sequence[Sequence[Any]] = ()
@@ -314,7 +314,7 @@ class SqlSourceTask(SourceTask):
         return made
 
 
-def _reader(engine: Any, parsed: Mapping[str, Any]) -> Reader:
+def _reader(engine: Any, parsed: Mapping[str, Any]) -> DatabaseReader:
     numerics = parsed["numeric.mapping"] or ("precision_only" if parsed["numeric.precision.mapping"] else "none")
     rules = ColumnRules(numerics, parsed["timestamp.granularity"], zone_of(parsed["db.timezone"]))
     return reader_for(

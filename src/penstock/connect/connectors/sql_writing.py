@@ -22,7 +22,7 @@ from penstock.connect.connectors.sql_columns import (
     INFINITE_MS,
     local_of,
 )
-from penstock.connect.connectors.sql_reading import Reader, TableName
+from penstock.connect.connectors.sql_reading import DatabaseReader, TableName
 from penstock.connect.converters.json_values import JsonOptions, to_json
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
 from penstock.connect.data.logical import (
@@ -38,7 +38,7 @@ from penstock.connect.data.logical import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Cell", "Target", "ValueRules", "column_type", "described_table", "written_value"]
+__all__ = ["Cell", "TargetTable", "ValueRules", "column_type", "described_table", "written_value"]
 
 Cell = tuple[Schema | None, Any]
 DEBEZIUM_US = {
@@ -100,7 +100,7 @@ class ValueRules:
 
 
 @dataclass(slots=True)
-class Target:
+class TargetTable:
     """A table as the database has it.
 
     Attributes:
@@ -126,7 +126,7 @@ class Target:
         return field_name if field_name in self.columns else self._lower.get(field_name.lower()) or None
 
 
-def described_table(connection: Connection, reader: Reader, name: TableName) -> Target | None:
+def described_table(connection: Connection, reader: DatabaseReader, name: TableName) -> TargetTable | None:
     """The table as it is now; None: there is none."""
     found = reader.found(connection, name)
     if found is None:
@@ -146,7 +146,7 @@ def described_table(connection: Connection, reader: Reader, name: TableName) -> 
         else:
             described = inspect(connection).get_columns(name.name, schema=name.schema)
             columns = {str(each["name"]): str(each["type"]) for each in described}
-    return Target(found, found.kind, columns, dialect)
+    return TargetTable(found, found.kind, columns, dialect)
 
 
 def column_type(dialect: str, name: str, cell: Cell, rules: ValueRules) -> str:
@@ -205,7 +205,7 @@ def _other_type(dialect: str, kind: Type) -> str:
     return {Type.BYTES: "BLOB"}.get(kind, _POSTGRES_TYPES.get(kind, "TEXT"))
 
 
-def written_value(target: Target, column: str, cell: Cell, rules: ValueRules, *, field_name: str = "") -> Any:
+def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRules, *, field_name: str = "") -> Any:
     """A value in the form that a column takes.
 
     Raises:

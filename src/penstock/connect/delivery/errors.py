@@ -177,7 +177,7 @@ class ErrorHandler:
         raise AssertionError  # pragma: no cover
 
 
-class Originals(Protocol):
+class OriginalRecords(Protocol):
     """Finds records as they were read from a topic."""
 
     def get(self, where: tuple[str | None, int | None, int | None], /) -> ConsumerRecord | None:
@@ -188,7 +188,7 @@ class Originals(Protocol):
 class ErrantRecords:
     """The reporter of a sink's task: an `ErrantRecordReporter`."""
 
-    def __init__(self, handler: ErrorHandler, originals: Originals) -> None:
+    def __init__(self, handler: ErrorHandler, originals: OriginalRecords) -> None:
         self._handler = handler
         self._originals = originals
 

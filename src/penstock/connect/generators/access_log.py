@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TypeVar
 
-from penstock.connect.generators.base import Generated, Settings, event_times
+from penstock.connect.generators.base import Generated, GeneratorSettings, event_times
 
 __all__ = ["access_log"]
 
@@ -45,10 +45,12 @@ _REFERRERS = ("-", "-", "https://www.google.com/", "https://duckduckgo.com/", "h
 _VISITORS = 20_000
 
 
-def access_log(settings: Settings, *, bad_share: float = 0.002, topic: str = "access_log") -> Iterator[Generated]:
+def access_log(
+    settings: GeneratorSettings, *, bad_share: float = 0.002, topic: str = "access_log"
+) -> Iterator[Generated]:
     """Generate lines of nginx; a visitor keeps address and browser, and a few visitors cause most of the hits.
 
-    >>> line = next(access_log(Settings(seed=7, start_ms=1_790_000_000_000, count=1))).value
+    >>> line = next(access_log(GeneratorSettings(seed=7, start_ms=1_790_000_000_000, count=1))).value
     >>> line.count('"'), "[21/Sep/2026:" in line
     (6, True)
 
@@ -60,7 +62,7 @@ def access_log(settings: Settings, *, bad_share: float = 0.002, topic: str = "ac
     return settings.limit(_lines(settings, bad_share, topic))
 
 
-def _lines(settings: Settings, bad_share: float, topic: str) -> Iterator[Generated]:
+def _lines(settings: GeneratorSettings, bad_share: float, topic: str) -> Iterator[Generated]:
     rng = settings.random("access_log")
     statuses, methods = _picker(rng, _STATUSES), _picker(rng, _METHODS)
     stamp_second, stamp = -1, ""

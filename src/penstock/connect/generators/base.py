@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.base.clock import unix_ms
 from penstock.errors import ConfigError
 
-__all__ = ["Generated", "Settings", "disordered", "event_times", "paced"]
+__all__ = ["Generated", "GeneratorSettings", "disordered", "event_times", "paced"]
 
 
 class Generated(NamedTuple):
@@ -26,7 +26,7 @@ class Generated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GeneratorSettings:
     """The settings of a generator.
 
     Attributes:

@@ -6,7 +6,7 @@ import heapq
 import json
 from collections.abc import Iterator
 
-from penstock.connect.generators.base import Generated, Settings, event_times
+from penstock.connect.generators.base import Generated, GeneratorSettings, event_times
 
 __all__ = ["clicks"]
 
@@ -25,20 +25,20 @@ _NEXT = {
 }
 
 
-def clicks(settings: Settings, *, users: int = 1000, topic: str = "clicks") -> Iterator[Generated]:
+def clicks(settings: GeneratorSettings, *, users: int = 1000, topic: str = "clicks") -> Iterator[Generated]:
     """Generate page views keyed by user, with JSON values of page, region and the visit's number.
 
     A visit has about six views, some seconds apart, and users return later, so that session windows with a gap of about
     a minute have several sessions. Memory holds the current visits.
 
-    >>> record = next(clicks(Settings(seed=1, start_ms=0)))
+    >>> record = next(clicks(GeneratorSettings(seed=1, start_ms=0)))
     >>> record.topic, sorted(json.loads(record.value))
     ('clicks', ['page', 'region', 'user', 'visit'])
     """
     return settings.limit(_views(settings, users, topic))
 
 
-def _views(settings: Settings, users: int, topic: str) -> Iterator[Generated]:
+def _views(settings: GeneratorSettings, users: int, topic: str) -> Iterator[Generated]:
     rng = settings.random("clicks")
     visits_at = event_times(rng, settings.first_ms, settings.rate / 6)
     next_visit = next(visits_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from penstock.connect.generators.base import Generated, Settings, event_times
+from penstock.connect.generators.base import Generated, GeneratorSettings, event_times
 
 __all__ = ["shop"]
 
@@ -41,13 +41,13 @@ _LAST = ("Allen", "Backus", "Bartik", "Dijkstra", "Hamilton", "Hoare", "Hopper",
 _KINDS = ("chair", "desk", "kettle", "lamp", "notebook", "pen", "radio", "shelf", "teapot", "watch")
 
 
-def shop(settings: Settings, *, users: int = 100, items: int = 50) -> Iterator[Generated]:
+def shop(settings: GeneratorSettings, *, users: int = 100, items: int = 50) -> Iterator[Generated]:
     """Generate all users and items (topics ``users``, ``items``), then orders (topic ``orders``).
 
     Sometimes a user moves. Values are JSON. An order has its user's key and names its item.
     ``count`` counts orders and later changes only.
 
-    >>> [r.topic for r in shop(Settings(start_ms=0, count=2), users=1, items=1)]
+    >>> [r.topic for r in shop(GeneratorSettings(start_ms=0, count=2), users=1, items=1)]
     ['users', 'items', 'orders', 'orders']
     """
     first = settings.first_ms
@@ -67,7 +67,7 @@ def _user(user: str, given: str, family: str, city: str, when: int) -> Generated
     return Generated("users", user, json.dumps(value), when)
 
 
-def _orders(settings: Settings, first: int, users: int, items: int) -> Iterator[Generated]:
+def _orders(settings: GeneratorSettings, first: int, users: int, items: int) -> Iterator[Generated]:
     rng = settings.random("orders")
     for number, when in enumerate(event_times(rng, first, settings.rate)):
         user = f"u{min(int(rng.paretovariate(0.9)) - 1, users - 1):05d}"

@@ -22,8 +22,8 @@ def remote_acls(flow: Flow, rules: Iterable[TopicAcl]) -> list[TopicAcl]:
     Nobody but the mirror may write there: the right to write is not copied, and the right to do everything becomes
     that to read.
 
-    >>> from penstock.connect.mirror.flows import Cluster
-    >>> flow = Flow(Cluster("west", "west:9092"), Cluster("east", "east:9092"), {"topics": "orders"})
+    >>> from penstock.connect.mirror.flows import MirrorCluster
+    >>> flow = Flow(MirrorCluster("west", "west:9092"), MirrorCluster("east", "east:9092"), {"topics": "orders"})
     >>> rules = [TopicAcl("orders", "User:ann", "*", each, "ALLOW") for each in ("WRITE", "ALL")]
     >>> [(each.topic, each.operation) for each in remote_acls(flow, rules)]
     [('west.orders', 'READ')]

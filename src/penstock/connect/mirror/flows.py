@@ -15,7 +15,7 @@ from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG, HEARTB
 from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, NameFilter, TopicFilter
 from penstock.connect.mirror.policies import ReplicationPolicy, policy_of
 
-__all__ = ["Cluster", "Flow", "connector_flow", "read_flows"]
+__all__ = ["MirrorCluster", "Flow", "connector_flow", "read_flows"]
 
 
 # The classes that stand behind settings of connectors; others cannot be loaded.
@@ -50,7 +50,7 @@ CONFIG = ConfigDef([replace(SOURCE_CONFIG.settings["enabled"], default=False), *
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class MirrorCluster:
     """A cluster.
 
     Attributes:
@@ -74,8 +74,8 @@ class Flow:
         given: The settings as they were given.
     """
 
-    source: Cluster
-    target: Cluster
+    source: MirrorCluster
+    target: MirrorCluster
     given: Mapping[str, str] = field(default_factory=dict)
 
     def setting(self, name: str) -> Any:
@@ -202,10 +202,10 @@ def connector_flow(settings: Mapping[str, str]) -> Flow:
     return flow
 
 
-def _cluster(alias: str, properties: Mapping[str, str], prefix: str) -> Cluster:
+def _cluster(alias: str, properties: Mapping[str, str], prefix: str) -> MirrorCluster:
     own = behind_prefix(properties, prefix)
     servers = own.pop("bootstrap.servers", "")
     if not servers:
         raise SettingError(f"{prefix}bootstrap.servers is missing", hint="host:port of Kafka, or a file of a log.")
     clients = ("security.", "sasl.", "ssl.")
-    return Cluster(alias, servers, {name: value for name, value in own.items() if name.startswith(clients)})
+    return MirrorCluster(alias, servers, {name: value for name, value in own.items() if name.startswith(clients)})

@@ -11,7 +11,7 @@ from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
-from penstock.connect.mirror.flows import Cluster, Flow, read_flows
+from penstock.connect.mirror.flows import Flow, MirrorCluster, read_flows
 from penstock.connect.mirror.replication import MirrorHeartbeat, MirrorSource
 from penstock.errors import LogUnavailableError, PenstockError
 from penstock.log.base import TopicLog
@@ -19,7 +19,7 @@ from penstock.log.open import open_log
 
 __all__ = ["Mirror"]
 
-Open = Callable[[Cluster], TopicLog]
+Open = Callable[[MirrorCluster], TopicLog]
 ALWAYS = 0.0
 _LOOK_S = 0.5
 _BACKOFF = Backoff(1.0, 30.0)

@@ -12,7 +12,7 @@ from penstock.connect.mirror.flows import Flow
 from penstock.log.base import Fetched, TopicLog, TopicPartition
 from penstock.log.stored import BatchLog, StoredRecords, StoredStretch, stretches_of
 
-__all__ = ["Piece", "SourceReader", "as_columns", "source_partition"]
+__all__ = ["SourcePiece", "MirrorReader", "as_columns", "source_partition"]
 
 _MOST_BYTES = 4 << 20  # of a partition at once
 _MOST_RECORDS = 50_000
@@ -21,8 +21,8 @@ _MOST_RECORDS = 50_000
 def source_partition(flow: Flow, place: TopicPartition) -> dict[str, Any]:
     """The source partition under which Connect stores the position in a partition of the source cluster.
 
-    >>> from penstock.connect.mirror.flows import Cluster
-    >>> flow = Flow(Cluster("west", "west:9092"), Cluster("east", "east:9092"))
+    >>> from penstock.connect.mirror.flows import MirrorCluster
+    >>> flow = Flow(MirrorCluster("west", "west:9092"), MirrorCluster("east", "east:9092"))
     >>> source_partition(flow, TopicPartition("orders", 0))
     {'cluster': 'west', 'partition': 0, 'topic': 'orders'}
     """
@@ -30,7 +30,7 @@ def source_partition(flow: Flow, place: TopicPartition) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SourcePiece:
     """Consecutive records of a partition of the source.
 
     Attributes:
@@ -56,7 +56,7 @@ class Piece:
         return self.stretches[-1].first + self.stretches[-1].count - 1
 
 
-class SourceReader:
+class MirrorReader:
     """Reads partitions of the source cluster, each from the offset behind the last copied record."""
 
     def __init__(self, source: TopicLog) -> None:
@@ -91,25 +91,25 @@ class SourceReader:
         """Go on from this offset."""
         self._positions[place] = next_offset
 
-    def pieces(self, *, as_stored: bool) -> dict[str, list[Piece]]:
+    def pieces(self, *, as_stored: bool) -> dict[str, list[SourcePiece]]:
         """The next records of all partitions that have some, by topic.
 
         Args:
             as_stored: Read record batches as they are stored, without decoding; the source must be a `BatchLog`.
         """
         ready = self._ready()
-        found: dict[str, list[Piece]] = {}
+        found: dict[str, list[SourcePiece]] = {}
         if as_stored and ready and isinstance(self._source, BatchLog):
             for place, stored in self._source.stored(ready, _MOST_BYTES).items():
                 stretches = tuple(each for batch in stored.batches for each in batch.stretches)
-                self._add(found, Piece(place, stored, stretches, stored.next_offset))
+                self._add(found, SourcePiece(place, stored, stretches, stored.next_offset))
             return found
         for place in ready:
             fetched = self.read(place, _MOST_RECORDS)
-            self._add(found, Piece(place, fetched.records, stretches_of(fetched.records), fetched.next_offset))
+            self._add(found, SourcePiece(place, fetched.records, stretches_of(fetched.records), fetched.next_offset))
         return found
 
-    def _add(self, found: dict[str, list[Piece]], piece: Piece) -> None:
+    def _add(self, found: dict[str, list[SourcePiece]], piece: SourcePiece) -> None:
         if piece.stretches:
             found.setdefault(piece.place.topic, []).append(piece)
         else:
@@ -139,11 +139,11 @@ class SourceReader:
         return sum(max(end - self._positions[place], 0) for place, end in ends.items())
 
 
-def as_columns(source: TopicLog, piece: Piece) -> Piece:
+def as_columns(source: TopicLog, piece: SourcePiece) -> SourcePiece:
     """Read the record batches of a piece again, as columns."""
     if isinstance(piece.records, pa.RecordBatch):
         return piece
     first = piece.stretches[0].first
     batches = source.read_range(piece.place.topic, piece.place.partition, first, piece.next_offset)
     records = pa.concat_batches(list(batches))
-    return Piece(piece.place, records, stretches_of(records), piece.next_offset)
+    return SourcePiece(piece.place, records, stretches_of(records), piece.next_offset)

@@ -8,7 +8,7 @@ from functools import partial
 from penstock.base.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition
+from penstock.connect.mirror.reading import MirrorReader, SourcePiece, as_columns, source_partition
 from penstock.connect.mirror.records import Heartbeat
 from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.connect.mirror.sync_writer import COMPACTED, SyncWriter, append_pairs
@@ -43,7 +43,7 @@ class MirrorSource:
         self._topics = RemoteTopics(flow, source, target)
         self._stored = StoredOffsets(target, CONNECTOR, f"mm2-offsets.{flow.source.alias}.internal")
         self._syncs = SyncWriter(flow, source, target)
-        self._reader = SourceReader(source)
+        self._reader = MirrorReader(source)
         self._written: dict[TopicPartition, int | None] = {}  # source offsets, as found or stored
         self.copied = 0
 
@@ -81,7 +81,7 @@ class MirrorSource:
         """The offsets of the source that are not copied yet."""
         return self._reader.behind()
 
-    def _copy(self, topic: str, pieces: Sequence[Piece]) -> None:
+    def _copy(self, topic: str, pieces: Sequence[SourcePiece]) -> None:
         try:
             done = self._write(topic, pieces)
         except ProductionError:
@@ -96,7 +96,7 @@ class MirrorSource:
             self._sync(piece, done)
         self._syncs.flush()
 
-    def _write(self, topic: str, pieces: Sequence[Piece]) -> LogTransaction:
+    def _write(self, topic: str, pieces: Sequence[SourcePiece]) -> LogTransaction:
         with self._target.transaction(self._transaction(topic)) as transaction:
             transaction.ask_before_repeating(partial(self._is_written, pieces))
             for piece in pieces:
@@ -108,7 +108,7 @@ class MirrorSource:
     def _transaction(self, topic: str) -> str:
         return f"mirror-{self._flow.source.alias}-{self._flow.target.alias}-{topic}"
 
-    def _is_written(self, pieces: Sequence[Piece]) -> bool:
+    def _is_written(self, pieces: Sequence[SourcePiece]) -> bool:
         """Whether these are written, as the source offsets show, which are part of the transaction.
 
         Raises:
@@ -134,14 +134,14 @@ class MirrorSource:
         stored = self._stored.offset(source_partition(self._flow, place))
         return None if stored is None else int(stored["offset"])
 
-    def _sync(self, piece: Piece, done: LogTransaction) -> None:
+    def _sync(self, piece: SourcePiece, done: LogTransaction) -> None:
         remote = self._topics.remote(piece.place)
         first = done.first_offsets.get(remote, -1)
         if done.following.get(remote) == first + piece.count:
             self._syncs.note_stretches(piece.place, piece.stretches, first)
 
 
-def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: Piece) -> None:
+def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: SourcePiece) -> None:
     if isinstance(piece.records, StoredRecords):
         assert isinstance(transaction, BatchTransaction)  # noqa: S101 - so is each of a BatchLog
         transaction.append_stored(remote.topic, remote.partition, piece.records)

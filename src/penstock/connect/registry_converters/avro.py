@@ -39,7 +39,7 @@ from penstock.connect.registry_converters.avro_schemas import (
 from penstock.connect.registry_converters.models import AVRO_MODEL
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
-from penstock.serde.schemas.avro_types import Parsed, parse
+from penstock.serde.schemas.avro_types import ParsedSchema, parse
 from penstock.serde.schemas.client import Registered, SchemaText
 
 __all__ = ["AvroConverter"]
@@ -49,7 +49,7 @@ MILLIS = {TIME_NAME, TIMESTAMP_NAME}
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    parsed: Parsed
+    parsed: ParsedSchema
     is_bounded: bool
     is_bytes: bool
 
@@ -139,10 +139,10 @@ def _plan(text: SchemaText) -> _Plan:
     return _Plan(parsed, is_bounded(parsed), is_bytes)
 
 
-def _with_bytes_as_defaults(parsed: Parsed) -> Parsed:
+def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
     """A schema to write values of others with: defaults of bytes, which are text in schemas, are bytes."""
     schema, names = deepcopy((parsed.schema, parsed.names))
-    made, seen = Parsed(schema, names), set()
+    made, seen = ParsedSchema(schema, names), set()
 
     def form(kind: Any, default: Any) -> Any:
         name, definition = made.type_of(kind)

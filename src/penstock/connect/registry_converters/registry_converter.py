@@ -13,7 +13,7 @@ from penstock.connect.data import NO_VALUE, DataError, Schema, SchemaAndValue, S
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.registry.compatibility import differences
 from penstock.serde.registry.model import Reference
-from penstock.serde.registry.model import Schema as Document
+from penstock.serde.registry.model import StoredSchema as Document
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText, client_for
 from penstock.serde.schemas.framing import frame, read_frame
 from penstock.serde.schemas.settings import SchemaSettings

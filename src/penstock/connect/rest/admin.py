@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.base.version import __version__
 from penstock.connect.plugins import KAFKA_VERSION
-from penstock.connect.rest.messages import Answer, Call, config_of, json_of
+from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.loggers import known_level
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
@@ -30,29 +30,31 @@ class AdminEndpoints:
         self._worker = worker
         self._patience_s = patience_s
 
-    def root(self, call: Call) -> Answer:  # noqa: ARG002 - as all endpoints
+    def root(self, call: RestCall) -> RestAnswer:  # noqa: ARG002 - as all endpoints
         """Version and cluster."""
         cluster = self._worker.cluster_id
-        return Answer(body={"version": KAFKA_VERSION, "commit": f"penstock-{__version__}", "kafka_cluster_id": cluster})
+        return RestAnswer(
+            body={"version": KAFKA_VERSION, "commit": f"penstock-{__version__}", "kafka_cluster_id": cluster}
+        )
 
-    def health(self, call: Call) -> Answer:  # noqa: ARG002
+    def health(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
         """Whether the worker is ready, and its herder does not hang."""
         herder = self._worker.herder
         if not herder.ready.is_set():
-            return Answer(503, {"status": "starting", "message": _STARTING})
+            return RestAnswer(503, {"status": "starting", "message": _STARTING})
         if herder.passed(self._patience_s):
-            return Answer(body={"status": "healthy", "message": _HEALTHY})
-        return Answer(500, {"status": "unhealthy", "message": f"{_UNHEALTHY} {herder.stages.summary()}"})
+            return RestAnswer(body={"status": "healthy", "message": _HEALTHY})
+        return RestAnswer(500, {"status": "unhealthy", "message": f"{_UNHEALTHY} {herder.stages.summary()}"})
 
-    def loggers(self, call: Call) -> Answer:  # noqa: ARG002
+    def loggers(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
         """All loggers."""
-        return Answer(body=self._worker.loggers.all())
+        return RestAnswer(body=self._worker.loggers.all())
 
-    def logger(self, call: Call) -> Answer:
+    def logger(self, call: RestCall) -> RestAnswer:
         """One logger."""
-        return Answer(body=self._worker.loggers.level(call.names["logger"]))
+        return RestAnswer(body=self._worker.loggers.level(call.names["logger"]))
 
-    def set_logger(self, call: Call) -> Answer:
+    def set_logger(self, call: RestCall) -> RestAnswer:
         """Set the level of a logger, of this worker or of all."""
         level = config_of(json_of(call.body), "a level").get("level")
         if level is None:
@@ -64,14 +66,14 @@ class AdminEndpoints:
             raise RequestError(404, f"invalid log level '{level}'.")
         name = call.names["logger"]
         if call.query.get("scope", "worker").strip().lower() != "cluster":
-            return Answer(body=self._worker.loggers.set(name, level))
+            return RestAnswer(body=self._worker.loggers.set(name, level))
         if self._worker.config.distributed:
             self._worker.operations.put_logger(name, level.upper())
         else:
             self._worker.loggers.set(name, level)
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def progress(self, call: Call) -> Answer:  # noqa: ARG002
+    def progress(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
         """The progress of the tasks that this worker has, and why connectors could not configure theirs."""
         herder = self._worker.herder
         tasks: list[dict[str, Any]] = []
@@ -92,4 +94,4 @@ class AdminEndpoints:
             )
         slots = herder.connectors.copy().items()  # the herder goes on meanwhile
         failures = {name: slot.task_configs_error for name, slot in slots if slot.task_configs_error}
-        return Answer(body={"worker_id": self._worker.worker_id, "tasks": tasks, "task_configs_errors": failures})
+        return RestAnswer(body={"worker_id": self._worker.worker_id, "tasks": tasks, "task_configs_errors": failures})

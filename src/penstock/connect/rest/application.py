@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 from penstock.base.log_lines import own_logger
 from penstock.connect.delivery.traces import error_message
 from penstock.connect.rest.forwarding import forwarded, trust_of
-from penstock.connect.rest.messages import JSON, Answer, Call
+from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
-from penstock.connect.rest.routing import Endpoint, Route, find_route, is_ambiguous, routes
+from penstock.connect.rest.routing import Endpoint, RestRoute, find_route, is_ambiguous, routes
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
@@ -101,7 +101,7 @@ class ConnectApplication:
                 if name == "expand" and name in parameters
                 else parameters.get(name, value)
             )
-        call = Call(
+        call = RestCall(
             request.method, f"{path}?{query}" if query else path, names, parameters, dict(request.headers), body
         )
         if route.may_wait(call.method):
@@ -114,7 +114,7 @@ class ConnectApplication:
         """Let go of requests that still wait in line."""
         self._waiting.shutdown(wait=False, cancel_futures=True)
 
-    async def _called_in_time(self, route: Route, call: Call) -> Answer:
+    async def _called_in_time(self, route: RestRoute, call: RestCall) -> RestAnswer:
         """Call an endpoint; what takes too long is answered with an error, and goes on."""
         called = asyncio.get_running_loop().run_in_executor(self._waiting, self._called, route, call)
         try:
@@ -122,7 +122,7 @@ class ConnectApplication:
         except TimeoutError:
             return _error(500, f"Request timed out. {self._worker.herder.stages.summary()}".rstrip())
 
-    def _called(self, route: Route, call: Call) -> Answer:
+    def _called(self, route: RestRoute, call: RestCall) -> RestAnswer:
         """Call the endpoint; its errors become answers."""
         endpoint = route.endpoints["GET" if call.method == "HEAD" else call.method]
         try:
@@ -139,7 +139,7 @@ class ConnectApplication:
             _log.exception("%s %s could not be answered", call.method, call.target[:200])
             return _error(500, f"{type(error).__name__}: {error}")
 
-    def _when_ready(self, endpoint: Endpoint, call: Call) -> Answer:
+    def _when_ready(self, endpoint: Endpoint, call: RestCall) -> RestAnswer:
         """Call an endpoint; a worker that has just started finds its group before it says that there is no leader."""
         try:
             return endpoint(call)
@@ -149,7 +149,7 @@ class ConnectApplication:
                 raise
             return endpoint(call)
 
-    def _response(self, answer: Answer, method: str) -> Response:
+    def _response(self, answer: RestAnswer, method: str) -> Response:
         headers = dict(answer.headers)
         if "location" in headers:
             headers["location"] = self._url + headers["location"]
@@ -162,7 +162,7 @@ class ConnectApplication:
         return Response(content, answer.status, headers)
 
 
-def _refusal(route: Route, request: Request, body: bytes) -> Response | None:
+def _refusal(route: RestRoute, request: Request, body: bytes) -> Response | None:
     """What the server refuses before an endpoint sees it."""
     method = "GET" if request.method == "HEAD" else request.method
     if method not in route.endpoints:
@@ -183,8 +183,8 @@ def _accepts_json(headers: Mapping[str, str]) -> bool:
     return any(kind in ("*", "*/*", "application/*", JSON) for kind in kinds)
 
 
-def _error(status: int, message: str) -> Answer:
-    return Answer(status, {"error_code": status, "message": message})
+def _error(status: int, message: str) -> RestAnswer:
+    return RestAnswer(status, {"error_code": status, "message": message})
 
 
 def _plain_error(status: int) -> Response:

@@ -9,7 +9,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from penstock.connect.rest.messages import Answer, Call, config_of, fields_of, json_of, text_of
+from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, fields_of, json_of, text_of
 from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
@@ -50,11 +50,11 @@ class ConnectorEndpoints:
         self._worker = worker
         self._operations = worker.operations
 
-    def listing(self, call: Call) -> Answer:
+    def listing(self, call: RestCall) -> RestAnswer:
         """All connectors: their names, or what ``expand`` asks for."""
         names = self._operations.connectors()
         if "expand" not in call.query:
-            return Answer(body=names)
+            return RestAnswer(body=names)
         wanted = [part for part in ("status", "info") if part in call.query["expand"].split("\0")]
         looks = {"status": self._operations.status, "info": self._operations.info}
         found: dict[str, Any] = {}
@@ -63,9 +63,9 @@ class ConnectorEndpoints:
                 found[name] = {part: looks[part](name) for part in wanted}
             except RequestError:
                 continue  # deleted in between
-        return Answer(body=found)
+        return RestAnswer(body=found)
 
-    def create(self, call: Call) -> Answer:
+    def create(self, call: RestCall) -> RestAnswer:
         """Create a connector."""
         document = json_of(call.body)
         if document is None:
@@ -80,89 +80,89 @@ class ConnectorEndpoints:
         config = config_of(given["config"])
         _check_name(name, config)
         body = self._operations.create(name, config, None if state is None else _STATES[state.upper()])
-        return Answer(201, body, {"location": location_of(name)})
+        return RestAnswer(201, body, {"location": location_of(name)})
 
-    def info(self, call: Call) -> Answer:
+    def info(self, call: RestCall) -> RestAnswer:
         """A connector."""
-        return Answer(body=self._operations.info(call.names["connector"]))
+        return RestAnswer(body=self._operations.info(call.names["connector"]))
 
-    def config(self, call: Call) -> Answer:
+    def config(self, call: RestCall) -> RestAnswer:
         """A connector's config."""
-        return Answer(body=self._operations.config(call.names["connector"]))
+        return RestAnswer(body=self._operations.config(call.names["connector"]))
 
-    def put_config(self, call: Call) -> Answer:
+    def put_config(self, call: RestCall) -> RestAnswer:
         """Create a connector, or replace its config."""
         name, config = call.names["connector"], config_of(json_of(call.body))
         _check_name(name, config)
         created, body = self._operations.put_config(name, config)
-        return Answer(201, body, {"location": location_of(name)}) if created else Answer(body=body)
+        return RestAnswer(201, body, {"location": location_of(name)}) if created else RestAnswer(body=body)
 
-    def patch_config(self, call: Call) -> Answer:
+    def patch_config(self, call: RestCall) -> RestAnswer:
         """Change some settings of a connector."""
         name, document = call.names["connector"], json_of(call.body)
         if document is None:
             self._operations.config(name)  # that it is not there goes first
-        return Answer(body=self._operations.patch_config(name, config_of(document)))
+        return RestAnswer(body=self._operations.patch_config(name, config_of(document)))
 
-    def delete(self, call: Call) -> Answer:
+    def delete(self, call: RestCall) -> RestAnswer:
         """Delete a connector."""
         self._operations.delete(call.names["connector"])
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def status(self, call: Call) -> Answer:
+    def status(self, call: RestCall) -> RestAnswer:
         """The states of a connector and its tasks."""
-        return Answer(body=self._operations.status(call.names["connector"]))
+        return RestAnswer(body=self._operations.status(call.names["connector"]))
 
-    def restart(self, call: Call) -> Answer:
+    def restart(self, call: RestCall) -> RestAnswer:
         """Restart a connector, or also its tasks."""
         request = RestartRequest(call.names["connector"], call.flag("onlyFailed"), call.flag("includeTasks"))
         body = self._operations.restart(request)
-        return Answer.empty(204) if body is None else Answer(202, body)
+        return RestAnswer.empty(204) if body is None else RestAnswer(202, body)
 
-    def pause(self, call: Call) -> Answer:
+    def pause(self, call: RestCall) -> RestAnswer:
         """Pause a connector."""
         self._operations.set_target(call.names["connector"], "PAUSED")
-        return Answer.empty(202)
+        return RestAnswer.empty(202)
 
-    def resume(self, call: Call) -> Answer:
+    def resume(self, call: RestCall) -> RestAnswer:
         """Resume a connector."""
         self._operations.set_target(call.names["connector"], "STARTED")
-        return Answer.empty(202)
+        return RestAnswer.empty(202)
 
-    def stop(self, call: Call) -> Answer:
+    def stop(self, call: RestCall) -> RestAnswer:
         """Stop a connector and all of its tasks."""
         self._operations.set_target(call.names["connector"], "STOPPED")
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def tasks(self, call: Call) -> Answer:
+    def tasks(self, call: RestCall) -> RestAnswer:
         """A connector's tasks with their configs."""
-        return Answer(body=self._operations.tasks(call.names["connector"]))
+        return RestAnswer(body=self._operations.tasks(call.names["connector"]))
 
-    def task_status(self, call: Call) -> Answer:
+    def task_status(self, call: RestCall) -> RestAnswer:
         """The state of a task."""
-        return Answer(body=self._operations.task_status((call.names["connector"], call.number("task"))))
+        return RestAnswer(body=self._operations.task_status((call.names["connector"], call.number("task"))))
 
-    def restart_task(self, call: Call) -> Answer:
+    def restart_task(self, call: RestCall) -> RestAnswer:
         """Restart a task."""
         self._operations.restart_task((call.names["connector"], call.number("task")))
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def topics(self, call: Call) -> Answer:
+    def topics(self, call: RestCall) -> RestAnswer:
         """The topics that a connector uses."""
-        return Answer(body=self._operations.topics(call.names["connector"]))
+        return RestAnswer(body=self._operations.topics(call.names["connector"]))
 
-    def reset_topics(self, call: Call) -> Answer:
+    def reset_topics(self, call: RestCall) -> RestAnswer:
         """Forget the topics that a connector has used."""
         self._operations.reset_topics(call.names["connector"])
-        return Answer.empty(202)
+        return RestAnswer.empty(202)
 
     # Offsets
 
-    def offsets(self, call: Call) -> Answer:
+    def offsets(self, call: RestCall) -> RestAnswer:
         """A connector's offsets."""
-        return Answer(body=self._worker.offsets.offsets(call.names["connector"]))
+        return RestAnswer(body=self._worker.offsets.offsets(call.names["connector"]))
 
-    def alter_offsets(self, call: Call) -> Answer:
+    def alter_offsets(self, call: RestCall) -> RestAnswer:
         """Set offsets of a connector."""
         document = json_of(call.body)
         if document is None:
@@ -177,15 +177,15 @@ class ConnectorEndpoints:
             if any(part is not None and not isinstance(part, dict) for part in pair):
                 raise RequestError(500, "Cannot deserialize a partition or an offset: each is an object")
             pairs.append((pair[0], pair[1]))
-        return Answer(body=self._worker.offsets.alter(call.names["connector"], pairs))
+        return RestAnswer(body=self._worker.offsets.alter(call.names["connector"], pairs))
 
-    def reset_offsets(self, call: Call) -> Answer:
+    def reset_offsets(self, call: RestCall) -> RestAnswer:
         """Delete all offsets of a connector."""
-        return Answer(body=self._worker.offsets.reset(call.names["connector"]))
+        return RestAnswer(body=self._worker.offsets.reset(call.names["connector"]))
 
     # Between workers
 
-    def put_tasks(self, call: Call) -> Answer:
+    def put_tasks(self, call: RestCall) -> RestAnswer:
         """Store the configs of a connector's tasks."""
         document = json_of(call.body)
         if not isinstance(document, list):
@@ -193,15 +193,15 @@ class ConnectorEndpoints:
         configs = [{k: v for k, v in config_of(each).items() if v is not None} for each in document]
         self._check_signature(call, "externally setting task configurations")
         self._operations.put_tasks(call.names["connector"], configs)
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def fence(self, call: Call) -> Answer:
+    def fence(self, call: RestCall) -> RestAnswer:
         """Fence earlier runs of a connector's tasks."""
         self._check_signature(call, "exactly-once source connectors")
         self._operations.put_fencing(call.names["connector"])
-        return Answer.empty(204)
+        return RestAnswer.empty(204)
 
-    def _check_signature(self, call: Call, purpose: str) -> None:
+    def _check_signature(self, call: RestCall, purpose: str) -> None:
         """Refuse an internal request that no worker of the group has signed, and all of them as a standalone worker."""
         given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
         signed = given is not None and algorithm is not None

@@ -7,7 +7,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.rest.messages import JSON, Answer, Call
+from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
 from penstock.connect.settings import WorkerConfig
 from penstock.errors import ConfigError
 
@@ -49,7 +49,7 @@ def trust_of(config: WorkerConfig) -> ssl.SSLContext | None:
     return context
 
 
-def forwarded(call: Call, worker: str, trust: ssl.SSLContext | None) -> Answer:
+def forwarded(call: RestCall, worker: str, trust: ssl.SSLContext | None) -> RestAnswer:
     """Let another worker (``host:port``) answer a request; one that was passed on twice is refused."""
     passes = call.query.get("forward")
     if not worker:
@@ -65,12 +65,12 @@ def forwarded(call: Call, worker: str, trust: ssl.SSLContext | None) -> Answer:
         return ask_worker(worker, (call.method, target), call.body, headers, trust=trust)
     except OSError as error:
         _log.warning("worker %s cannot be reached: %s", worker, error)
-        return Answer(500, {"error_code": 500, "message": f"IO Error trying to forward REST request: {error}"})
+        return RestAnswer(500, {"error_code": 500, "message": f"IO Error trying to forward REST request: {error}"})
 
 
 def ask_worker(
     worker: str, request: tuple[str, str], body: bytes, headers: dict[str, str], *, trust: ssl.SSLContext | None
-) -> Answer:
+) -> RestAnswer:
     """Send a request (method and target) to another worker (``host:port``), over HTTPS if something is trusted.
 
     Raises:
@@ -90,12 +90,12 @@ def ask_worker(
         location = urlsplit(response.headers.get("location", "")).path
         more = {"location": location} if location else {}
         is_json = (response.headers.get("content-type") or "").startswith(JSON)
-        return Answer(response.status, None, more, content or None, has_body=bool(content) or is_json)
+        return RestAnswer(response.status, None, more, content or None, has_body=bool(content) or is_json)
     except http.client.HTTPException as error:
         raise ConnectionError(f"{worker} does not answer as a worker: {error}") from error
     finally:
         connection.close()
 
 
-def _conflict(message: str) -> Answer:
-    return Answer(409, {"error_code": 409, "message": message})
+def _conflict(message: str) -> RestAnswer:
+    return RestAnswer(409, {"error_code": 409, "message": message})

@@ -13,7 +13,7 @@ from penstock.base.escapes import json_text
 from penstock.base.json_depth import depth_of
 from penstock.connect.worker.refusals import RequestError
 
-__all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of", "text_of"]
+__all__ = ["JSON", "RestAnswer", "RestCall", "config_of", "fields_of", "json_of", "text_of"]
 
 JSON = "application/json"
 _DEEPEST = 200
@@ -23,7 +23,7 @@ _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RestCall:
     """A request to an endpoint.
 
     Attributes:
@@ -60,7 +60,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RestAnswer:
     """An answer.
 
     Attributes:
@@ -78,7 +78,7 @@ class Answer:
     has_body: bool = True
 
     @classmethod
-    def empty(cls, status: int) -> Answer:
+    def empty(cls, status: int) -> RestAnswer:
         """An answer without a body."""
         return cls(status, has_body=False)
 

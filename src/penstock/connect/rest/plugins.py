@@ -8,7 +8,7 @@ from typing import Any
 from penstock.connect.data import SettingError, java_name
 from penstock.connect.plugins import Plugin, PluginKind, plugin_settings
 from penstock.connect.plugins.versions import in_range, version_error
-from penstock.connect.rest.messages import Answer, Call, config_of, json_of
+from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.validating import validated
 from penstock.connect.worker.worker import Worker
@@ -40,7 +40,7 @@ class PluginEndpoints:
         self._worker = worker
         self._plugins = worker.herder.plugins
 
-    def listing(self, call: Call) -> Answer:
+    def listing(self, call: RestCall) -> RestAnswer:
         """The connectors, or all plugins with ``connectorsOnly=false``."""
         only = (call.query.get("connectorsOnly") or "true").strip().lower() == "true"
         found = [
@@ -48,18 +48,18 @@ class PluginEndpoints:
             for kind in (_CONNECTORS if only else _LISTED)
             for plugin in self._plugins.of_kind(kind)
         ]
-        return Answer(body=found)
+        return RestAnswer(body=found)
 
-    def settings(self, call: Call) -> Answer:
+    def settings(self, call: RestCall) -> RestAnswer:
         """The definitions of a plugin's settings."""
         name = call.names["plugin"]
         plugin = self._find(name)
         wanted = call.query.get("version")
         if wanted is not None and not in_range(plugin.version, wanted):
             raise RequestError(400, version_error(plugin, wanted))
-        return Answer(body=plugin_settings(plugin, self._plugins, self._worker.config.plugin_settings))
+        return RestAnswer(body=plugin_settings(plugin, self._plugins, self._worker.config.plugin_settings))
 
-    def validate(self, call: Call) -> Answer:
+    def validate(self, call: RestCall) -> RestAnswer:
         """Validate the config of a connector."""
         name = call.names["plugin"]
         document = json_of(call.body)
@@ -70,7 +70,7 @@ class PluginEndpoints:
         if given is not None and not _matches(given, name):
             raise RequestError(400, f"Included connector type {given} does not match request type {name}")
         try:
-            return Answer(body=validated(self._worker.herder, config))
+            return RestAnswer(body=validated(self._worker.herder, config))
         except RequestError as error:
             raise RequestError(500, f"{_BAD_REQUEST}: {error.message}") from error
         except SettingError as error:

@@ -9,19 +9,19 @@ from urllib.parse import unquote
 
 from penstock.connect.rest.admin import AdminEndpoints
 from penstock.connect.rest.connectors import ConnectorEndpoints
-from penstock.connect.rest.messages import Answer, Call
+from penstock.connect.rest.messages import RestAnswer, RestCall
 from penstock.connect.rest.plugins import PluginEndpoints
 from penstock.connect.worker.worker import Worker
 
-__all__ = ["Endpoint", "Route", "find_route", "is_ambiguous", "routes"]
+__all__ = ["Endpoint", "RestRoute", "find_route", "is_ambiguous", "routes"]
 
-Endpoint = Callable[[Call], Answer]
+Endpoint = Callable[[RestCall], RestAnswer]
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _AMBIGUOUS = re.compile(r"%(?:2f|5c|25|00)|\\|//|/(?:%2e|\.)(?:%2e)(?:/|$)|/%2e(?:%2e|\.)?(?:/|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RestRoute:
     """A path with its endpoints by method.
 
     Attributes:
@@ -58,7 +58,7 @@ class Route:
         return found
 
 
-def routes(worker: Worker, health_s: float) -> list[Route]:
+def routes(worker: Worker, health_s: float) -> list[RestRoute]:
     """All endpoints of a worker.
 
     Args:
@@ -67,10 +67,10 @@ def routes(worker: Worker, health_s: float) -> list[Route]:
     """
     connectors, plugins, admin = ConnectorEndpoints(worker), PluginEndpoints(worker), AdminEndpoints(worker, health_s)
 
-    def route(path: str, *, asks_log: bool = False, **endpoints: Endpoint) -> Route:
+    def route(path: str, *, asks_log: bool = False, **endpoints: Endpoint) -> RestRoute:
         by_method = {name.removesuffix("_"): endpoint for name, endpoint in endpoints.items()}
         reads = frozenset(name.removesuffix("_") for name in endpoints if name.endswith("_"))
-        return Route(tuple(part for part in path.split("/") if part), by_method, reads, asks_log)
+        return RestRoute(tuple(part for part in path.split("/") if part), by_method, reads, asks_log)
 
     c, t = "/connectors/{connector}", "/connectors/{connector}/tasks"
     found = [
@@ -117,7 +117,7 @@ def is_ambiguous(path: str) -> bool:
     return _BROKEN_ESCAPE.search(path) is not None or _AMBIGUOUS.search(path) is not None
 
 
-def find_route(known: list[Route], path: str) -> tuple[Route, dict[str, str]] | None:
+def find_route(known: list[RestRoute], path: str) -> tuple[RestRoute, dict[str, str]] | None:
     """The route of a path as it was sent, and the named parts of it."""
     segments = [unquote(part.partition(";")[0]) for part in path.split("/") if part]
     for each in known:

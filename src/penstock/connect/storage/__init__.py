@@ -1,8 +1,8 @@
 """The topics of a worker group, in Kafka Connect's own formats: configs, states, source offsets."""
 
-from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
+from penstock.connect.storage.config_store import ConfigStore, ConnectorTaskId, RestartRequest
 from penstock.connect.storage.offset_store import OffsetStore
-from penstock.connect.storage.status_store import Status, StatusStore
+from penstock.connect.storage.status_store import StatusStore, StoredStatus
 from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "MemoryTable",
     "OffsetStore",
     "RestartRequest",
-    "Status",
+    "StoredStatus",
     "StatusStore",
-    "TaskId",
+    "ConnectorTaskId",
     "TopicTable",
 ]

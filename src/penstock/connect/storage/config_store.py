@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from penstock.base.clock import unix_ms
-from penstock.connect.storage.topic_table import Change, Table
+from penstock.connect.storage.topic_table import Table, TableChange
 
-__all__ = ["ConfigStore", "RestartRequest", "TargetState", "TaskId"]
+__all__ = ["ConfigStore", "RestartRequest", "TargetState", "ConnectorTaskId"]
 
-TaskId = tuple[str, int]
+ConnectorTaskId = tuple[str, int]
 """A connector's name and the number of the task."""
 
 STARTED, PAUSED, STOPPED = "STARTED", "PAUSED", "STOPPED"
@@ -62,7 +62,7 @@ class ConfigState:
     connectors: dict[str, dict[str, str | None]] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     targets: dict[str, TargetState] = field(default_factory=dict)
-    tasks: dict[TaskId, dict[str, str]] = field(default_factory=dict)
+    tasks: dict[ConnectorTaskId, dict[str, str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     applied: dict[str, dict[str, str | None]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class ConfigState:
         found = [self.tasks.get((connector, number)) for number in range(count)]
         return [config for config in found if config is not None] if None not in found else []
 
-    def task_ids(self, connector: str) -> list[TaskId]:
+    def task_ids(self, connector: str) -> list[ConnectorTaskId]:
         """The tasks of a connector."""
         return [(connector, number) for number in range(len(self.task_configs(connector)))]
 
@@ -108,7 +108,7 @@ class ConfigStore:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.state = ConfigState()
-        self._pending: dict[TaskId, dict[str, str]] = {}
+        self._pending: dict[ConnectorTaskId, dict[str, str]] = {}
         self.restarts: list[RestartRequest] = []
         self.levels: list[tuple[str, str]] = []
         self._read_once = False
@@ -117,7 +117,7 @@ class ConfigStore:
         """Read what was written since the last time; requests to restart of before the first time are old."""
         self._take(self._table.refresh())
 
-    def _take(self, changes: Sequence[Change]) -> None:
+    def _take(self, changes: Sequence[TableChange]) -> None:
         if changes:
             state = self.state.copied()
             try:
@@ -183,11 +183,11 @@ class ConfigStore:
         """Whether this worker has begun to lead, and no other one is known to have done so since."""
         return self._table.leading
 
-    def _put(self, changes: Sequence[Change]) -> None:
+    def _put(self, changes: Sequence[TableChange]) -> None:
         self._table.put_as_leader(changes)
         self._take(self._table.catch_up())  # what was written shows at once
 
-    def _put_freely(self, changes: Sequence[Change]) -> None:
+    def _put_freely(self, changes: Sequence[TableChange]) -> None:
         self._table.put(changes)
         self.refresh()
 
@@ -264,14 +264,14 @@ class ConfigStore:
             self.levels.append((name, document["level"]))
 
 
-def _target(name: str, target: TargetState) -> Change:
+def _target(name: str, target: TargetState) -> TableChange:
     older = PAUSED if target == STOPPED else target  # workers before 3.5 know no STOPPED
     return _change(f"target-state-{name}", {"state": older, "state.v2": target})
 
 
-def _change(key: str, document: Any) -> Change:
+def _change(key: str, document: Any) -> TableChange:
     value = None if document is None else json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-    return Change(key.encode(), value)
+    return TableChange(key.encode(), value)
 
 
 def _document(value: bytes | None) -> Any:

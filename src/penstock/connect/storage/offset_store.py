@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset, with_note
-from penstock.connect.storage.topic_table import Change, Table
+from penstock.connect.storage.topic_table import Table, TableChange
 
 __all__ = ["ConnectorOffsets", "OffsetStore", "offset_change"]
 
@@ -15,14 +15,14 @@ Partition = Mapping[str, Any]
 Offset = Mapping[str, Any]
 
 
-def offset_change(connector: str, partition: Partition | None, offset: Offset | None) -> Change:
+def offset_change(connector: str, partition: Partition | None, offset: Offset | None) -> TableChange:
     """The record of an offset, byte by byte as Kafka Connect writes it.
 
     >>> offset_change("f", {"filename": "in.txt"}, {"position": 8}).value
     b'{"position":8}'
     """
     record = offset_record(connector, partition, offset)
-    return Change(record.key, record.value)
+    return TableChange(record.key, record.value)
 
 
 class OffsetStore:
@@ -69,7 +69,7 @@ class OffsetStore:
         self._table.put([offset_change(connector, partition, offset) for partition, offset in offsets])
         self.catch_up()
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: TableChange) -> None:
         stored = stored_offset(change.key, change.value, change.note)
         if stored is None:
             return

@@ -9,15 +9,15 @@ from typing import Any
 
 from penstock.base.clock import unix_ms
 from penstock.connect.data.stored_offsets import compact_json
-from penstock.connect.storage.config_store import TaskId
-from penstock.connect.storage.topic_table import Change, Table
+from penstock.connect.storage.config_store import ConnectorTaskId
+from penstock.connect.storage.topic_table import Table, TableChange
 from penstock.errors import FencedError
 
-__all__ = ["Status", "StatusStore"]
+__all__ = ["StoredStatus", "StatusStore"]
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StoredStatus:
     """The state of a connector or task.
 
     Attributes:
@@ -53,10 +53,10 @@ class StatusStore:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self.connectors: dict[str, Status] = {}
-        self.tasks: dict[TaskId, Status] = {}
+        self.connectors: dict[str, StoredStatus] = {}
+        self.tasks: dict[ConnectorTaskId, StoredStatus] = {}
         self.topics: dict[str, dict[str, Any]] = {}
-        self._unwritten: dict[TaskId, Status | None] = {}
+        self._unwritten: dict[ConnectorTaskId, StoredStatus | None] = {}
 
     def refresh(self) -> None:
         """Read what was written since the last time."""
@@ -76,11 +76,11 @@ class StatusStore:
         """Close the topic."""
         self._table.close()
 
-    def put_connector(self, name: str, status: Status | None) -> None:
+    def put_connector(self, name: str, status: StoredStatus | None) -> None:
         """Store the state of a connector; None deletes it."""
-        self._put([Change(f"status-connector-{name}".encode(), _written(status))])
+        self._put([TableChange(f"status-connector-{name}".encode(), _written(status))])
 
-    def put_tasks(self, statuses: Iterable[tuple[TaskId, Status | None]]) -> None:
+    def put_tasks(self, statuses: Iterable[tuple[ConnectorTaskId, StoredStatus | None]]) -> None:
         """Store the states of tasks; None deletes one.
 
         While they cannot be written they are known here all the same; the next call writes them too.
@@ -92,23 +92,25 @@ class StatusStore:
         self.tasks = known
         unwritten = self._unwritten.items()
         try:
-            self._put([Change(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in unwritten])
+            self._put(
+                [TableChange(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in unwritten]
+            )
         except FencedError:  # another worker writes them
             self._unwritten.clear()
             raise
         self._unwritten.clear()
 
-    def put_topic(self, topic: str, task: TaskId) -> None:
+    def put_topic(self, topic: str, task: ConnectorTaskId) -> None:
         """Store that a task uses a topic, if it is not known yet."""
         if topic in self.topics.get(task[0], {}):
             return
         now = unix_ms()
         document = {"topic": {"name": topic, "connector": task[0], "task": task[1], "discoverTimestamp": now}}
-        self._put([Change(_topic_key(topic, task[0]), compact_json(document))])
+        self._put([TableChange(_topic_key(topic, task[0]), compact_json(document))])
 
     def forget_topics(self, connector: str) -> None:
         """Delete the topics of a connector."""
-        self._put([Change(_topic_key(topic, connector), None) for topic in self.topics.get(connector, {})])
+        self._put([TableChange(_topic_key(topic, connector), None) for topic in self.topics.get(connector, {})])
 
     def forget(self, connector: str) -> None:
         """Delete all states and topics of a connector."""
@@ -118,19 +120,19 @@ class StatusStore:
             self.put_connector(connector, None)
         self.forget_topics(connector)
 
-    def tasks_of(self, connector: str) -> dict[int, Status]:
+    def tasks_of(self, connector: str) -> dict[int, StoredStatus]:
         """The states of a connector's tasks, by number."""
         return {number: status for (name, number), status in sorted(self.tasks.items()) if name == connector}
 
-    def _put(self, changes: list[Change]) -> None:
+    def _put(self, changes: list[TableChange]) -> None:
         if changes:
             self._table.put(changes)
             self.refresh()
 
 
 def _apply(
-    connectors: dict[str, Status],
-    tasks: dict[TaskId, Status],
+    connectors: dict[str, StoredStatus],
+    tasks: dict[ConnectorTaskId, StoredStatus],
     topics: dict[str, dict[str, Any]],
     key: str,
     document: Any,
@@ -157,7 +159,7 @@ def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
         table[key] = value
 
 
-def _written(status: Status | None) -> bytes | None:
+def _written(status: StoredStatus | None) -> bytes | None:
     if status is None:
         return None
     return compact_json(
@@ -171,10 +173,10 @@ def _written(status: Status | None) -> bytes | None:
     )
 
 
-def _read(document: Any) -> Status | None:
+def _read(document: Any) -> StoredStatus | None:
     if not isinstance(document, dict) or "state" not in document:
         return None
-    return Status(
+    return StoredStatus(
         str(document["state"]),
         str(document.get("worker_id")),
         int(document.get("generation") or 0),

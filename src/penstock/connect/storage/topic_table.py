@@ -13,12 +13,12 @@ from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 
-__all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
+__all__ = ["TableChange", "MemoryTable", "Table", "TopicTable"]
 
 _log = own_logger(__name__)
 
 
-class Change(NamedTuple):
+class TableChange(NamedTuple):
     """A record of a table: its key and value as they are stored; a value None deletes."""
 
     key: bytes
@@ -29,11 +29,11 @@ class Change(NamedTuple):
 class Table(Protocol):
     """Records by key: written at the end, read in their order."""
 
-    def put(self, changes: Sequence[Change]) -> None:
+    def put(self, changes: Sequence[TableChange]) -> None:
         """Write records that any worker may write."""
         ...
 
-    def put_as_leader(self, changes: Sequence[Change]) -> None:
+    def put_as_leader(self, changes: Sequence[TableChange]) -> None:
         """Write all of these records or none, if no other worker has begun to lead."""
         ...
 
@@ -46,11 +46,11 @@ class Table(Protocol):
         """Whether `put_as_leader` can write, as far as is known here."""
         ...
 
-    def refresh(self) -> list[Change]:
+    def refresh(self) -> list[TableChange]:
         """Read what was written since the last call, by anybody."""
         ...
 
-    def catch_up(self) -> list[Change]:
+    def catch_up(self) -> list[TableChange]:
         """Read what was written since the last call, also what is in transactions that are still open now."""
         ...
 
@@ -61,15 +61,15 @@ class MemoryTable:
     """A table of a standalone worker, which ends with it."""
 
     def __init__(self) -> None:
-        self._new: list[Change] = []
+        self._new: list[TableChange] = []
         self._lock = threading.Lock()
 
-    def put(self, changes: Sequence[Change]) -> None:
+    def put(self, changes: Sequence[TableChange]) -> None:
         """Keep records for the next `refresh`."""
         with self._lock:
             self._new += changes
 
-    def put_as_leader(self, changes: Sequence[Change]) -> None:
+    def put_as_leader(self, changes: Sequence[TableChange]) -> None:
         """Keep records for the next `refresh`: there is no other worker."""
         self.put(changes)
 
@@ -81,11 +81,11 @@ class MemoryTable:
         """Always: there is no other worker."""
         return True
 
-    def catch_up(self) -> list[Change]:
+    def catch_up(self) -> list[TableChange]:
         """Return what was put since the last call."""
         return self.refresh()
 
-    def refresh(self) -> list[Change]:
+    def refresh(self) -> list[TableChange]:
         """Return what was put since the last call."""
         with self._lock:
             found, self._new = self._new, []
@@ -132,7 +132,7 @@ class TopicTable:
         with self._lock:
             self._plain = self._plain or Producer(self._log, linger_ms=0)
 
-    def put(self, changes: Sequence[Change]) -> None:
+    def put(self, changes: Sequence[TableChange]) -> None:
         """Write records that any worker may write.
 
         Raises:
@@ -147,7 +147,7 @@ class TopicTable:
                 self._plain.send(self.topic, change.value, key=change.key)
             self._plain.flush()
 
-    def put_as_leader(self, changes: Sequence[Change]) -> None:
+    def put_as_leader(self, changes: Sequence[TableChange]) -> None:
         """Write all of these records or none, if no other worker has begun to lead.
 
         Raises:
@@ -179,12 +179,12 @@ class TopicTable:
         """Whether `lead` was called, and no write has failed since."""
         return self._leading is not None
 
-    def refresh(self) -> list[Change]:
+    def refresh(self) -> list[TableChange]:
         """Read what was written since the last call, in the order of each partition."""
         with self._lock:
             return self._read_all(self._log.end_offsets([self.topic]))
 
-    def catch_up(self) -> list[Change]:
+    def catch_up(self) -> list[TableChange]:
         """Read what was written since the last call; transactions that are open now are waited for.
 
         Kafka shows nothing behind the first open transaction of a partition: without the wait, what this process or an
@@ -197,9 +197,9 @@ class TopicTable:
             places = [TopicPartition(self.topic, number) for number in range(self._log.partitions(self.topic))]
             return self._read_all(self._log.settled_ends(places))
 
-    def _read_all(self, ends: Mapping[TopicPartition, int]) -> list[Change]:
+    def _read_all(self, ends: Mapping[TopicPartition, int]) -> list[TableChange]:
         """Read all partitions to these ends; if one fails, the next call reads all of them again from here."""
-        found: list[Change] = []
+        found: list[TableChange] = []
         reached: dict[TopicPartition, int] = {}
         for place, end in sorted(ends.items()):
             changes, reached[place] = self._read(place, end)
@@ -223,15 +223,15 @@ class TopicTable:
         if producer is not None:
             producer.close()
 
-    def _read(self, place: TopicPartition, end: int) -> tuple[list[Change], int]:
+    def _read(self, place: TopicPartition, end: int) -> tuple[list[TableChange], int]:
         """Return the records of a partition up to an offset, and the offset after what was read."""
         position = self._positions.get(place, 0)
-        found: list[Change] = []
+        found: list[TableChange] = []
         while position < end:
             fetched = self._log.read(self.topic, place.partition, position)
             names = ("key", "value", "headers")
             rows = zip(*(fetched.records.column(name).to_pylist() for name in names), strict=True)
-            found += [Change(key, value, note_of(headers)) for key, value, headers in rows if key is not None]
+            found += [TableChange(key, value, note_of(headers)) for key, value, headers in rows if key is not None]
             if fetched.next_offset <= position:
                 break
             position = fetched.next_offset

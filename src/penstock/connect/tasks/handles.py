@@ -24,7 +24,7 @@ from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
 from penstock.connect.tasks.template import has_template, modules_for
 
-__all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
+__all__ = ["Message", "TaskProgress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 
 _log = own_logger(__name__)
 
@@ -47,7 +47,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Progress:
+class TaskProgress:
     """The progress of a task.
 
     Attributes:
@@ -78,7 +78,7 @@ class TaskHandle(Protocol):
     spec: TaskSpec
 
     @property
-    def progress(self) -> Progress: ...
+    def progress(self) -> TaskProgress: ...
     def want(self, target: str) -> None:
         """Ask for a state: STARTED, PAUSED, STOPPED."""
         ...
@@ -109,7 +109,7 @@ class _ThreadLink:
         self._changed = threading.Condition()
         self._topics: set[str] = set()
         self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.progress = Progress()
+        self.progress = TaskProgress()
 
     @property
     def target(self) -> str:
@@ -151,7 +151,7 @@ class ThreadTask:
         self._thread.start()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TaskProgress:
         """The progress of the task."""
         return self._link.progress
 
@@ -274,13 +274,13 @@ class ProcessTask:
     spec: TaskSpec
     process: BaseProcess
     pipe: Connection
-    made: Progress = field(default_factory=Progress)
+    made: TaskProgress = field(default_factory=TaskProgress)
     _ended: bool = False
     _stopping: bool = False
     _last: str = ""
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TaskProgress:
         """The progress of the task."""
         return self.made
 

@@ -15,7 +15,7 @@ from penstock.connect.delivery import Converters
 from penstock.connect.plugins import Plugin, Plugins
 from penstock.connect.settings.providers import config_providers
 from penstock.connect.settings.worker_config import Mode, WorkerConfig, known_client_settings
-from penstock.connect.storage.config_store import TaskId
+from penstock.connect.storage.config_store import ConnectorTaskId
 from penstock.log import open_log
 from penstock.log.base import TopicLog
 
@@ -39,7 +39,7 @@ class TaskSpec:
         url: The log.
     """
 
-    task: TaskId
+    task: ConnectorTaskId
     connector: Mapping[str, str | None]
     config: Mapping[str, str]
     worker: Mapping[str, str]
@@ -73,7 +73,7 @@ class TaskLink(Protocol):
         ...
 
 
-def transactional_id(worker: WorkerConfig, task: TaskId) -> str:
+def transactional_id(worker: WorkerConfig, task: ConnectorTaskId) -> str:
     """The transactional id of a source's task, as Kafka Connect forms it."""
     return f"{_group(worker)}-{task[0]}-{task[1]}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.storage.config_store import TaskId
+from penstock.connect.storage.config_store import ConnectorTaskId
 from penstock.connect.tasks.parts import TaskLink
 
 __all__ = ["Repeated"]
@@ -19,7 +19,7 @@ class Repeated:
         link: Its worker.
     """
 
-    def __init__(self, task: TaskId, link: TaskLink) -> None:
+    def __init__(self, task: ConnectorTaskId, link: TaskLink) -> None:
         self._task, self._link = task, link
         self._last: str | None = None
 

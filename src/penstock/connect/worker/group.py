@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.storage.config_store import ConfigState, TaskId
-from penstock.connect.storage.topic_table import Change, TopicTable
+from penstock.connect.storage.config_store import ConfigState, ConnectorTaskId
+from penstock.connect.storage.topic_table import TableChange, TopicTable
 from penstock.connect.worker.fencing import Fencing, Marks
-from penstock.connect.worker.view import View
+from penstock.connect.worker.view import WorkerView
 from penstock.errors import LogError
 from penstock.log import Consumer, TopicPartition
 from penstock.log.base import TopicLog
 
-__all__ = ["GroupMembership", "planned"]
+__all__ = ["WorkerGroupMembership", "planned"]
 
 _log = own_logger(__name__)
 _LOOK_S = 1.0
 _PLAN, _OWNED = b"plan", "owned-"
-Work = str | TaskId
+Work = str | ConnectorTaskId
 Plan = dict[str, list[Work]]
 
 
@@ -63,7 +63,7 @@ def planned(members: Collection[str], work: Iterable[Work], before: Mapping[Work
     return {each: where[each] for each in wanted}
 
 
-class GroupMembership:
+class WorkerGroupMembership:
     """A worker's membership in its group: a `Membership`.
 
     Args:
@@ -105,7 +105,7 @@ class GroupMembership:
         self._members: tuple[str, ...] = ()
         self._looked = 0.0
 
-    def poll(self, state: ConfigState, owned: Collection[Work]) -> View:
+    def poll(self, state: ConfigState, owned: Collection[Work]) -> WorkerView:
         """Take part in the group; called often.
 
         Raises:
@@ -123,12 +123,12 @@ class GroupMembership:
         if leads and self._worker in self._members:
             self._lead(state)
         if self._worker not in self._members or (not leads and self._leader not in self._members):
-            return View("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
+            return WorkerView("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
         mine = {each for each, worker in self._plan.items() if worker == self._worker and not self._held(each)}
         mine -= {each for each in mine if not isinstance(each, str) and not self._may_start(state, each[0])}
         connectors = frozenset(each for each in mine if isinstance(each, str))
         tasks = frozenset(each for each in mine if not isinstance(each, str))
-        return View(self._worker if leads else self._leader, leads, self._generation, connectors, tasks)
+        return WorkerView(self._worker if leads else self._leader, leads, self._generation, connectors, tasks)
 
     def owner(self, work: Work) -> str | None:
         """The worker that has a connector or task; None: nobody at present."""
@@ -141,7 +141,7 @@ class GroupMembership:
     def close(self) -> None:
         """Leave the group."""
         try:
-            self._table.put([Change(f"{_OWNED}{self._worker}".encode(), None)])
+            self._table.put([TableChange(f"{_OWNED}{self._worker}".encode(), None)])
         except LogError:
             _log.warning("the group %s does not learn what this worker has let go", self._group)
         self.abandon()
@@ -169,7 +169,7 @@ class GroupMembership:
         now = frozenset(owned)
         if now != self._written:
             document = {"work": [_form(each) for each in sorted(now, key=str)]}
-            self._table.put([Change(f"{_OWNED}{self._worker}".encode(), json.dumps(document).encode())])
+            self._table.put([TableChange(f"{_OWNED}{self._worker}".encode(), json.dumps(document).encode())])
             self._written = now
         if time.monotonic() - self._looked >= _LOOK_S or self._worker not in self._members:
             self._looked = time.monotonic()
@@ -178,7 +178,7 @@ class GroupMembership:
         for change in self._table.refresh():
             self._read(change)
 
-    def _read(self, change: Change) -> None:
+    def _read(self, change: TableChange) -> None:
         document: Any = None if change.value is None else json.loads(change.value)
         if change.key == _PLAN:
             document = document or {}
@@ -215,7 +215,7 @@ class GroupMembership:
         moved = plan != self._plan or self._leader != self._worker
         generation = self._generation + 1 if moved else self._generation
         document = {"generation": generation, "leader": self._worker, "workers": workers, "fenced": fenced}
-        self._table.put_as_leader([Change(_PLAN, json.dumps(document).encode())])
+        self._table.put_as_leader([TableChange(_PLAN, json.dumps(document).encode())])
         for change in self._table.catch_up():
             self._read(change)
 

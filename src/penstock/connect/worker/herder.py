@@ -14,9 +14,9 @@ from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
 from penstock.connect.settings.providers import Providers, config_providers
 from penstock.connect.settings.worker_config import WorkerConfig
-from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
+from penstock.connect.storage.config_store import ConfigStore, ConnectorTaskId, RestartRequest
 from penstock.connect.storage.offset_store import OffsetStore
-from penstock.connect.storage.status_store import Status, StatusStore
+from penstock.connect.storage.status_store import StatusStore, StoredStatus
 from penstock.connect.tasks.handles import TaskHandle
 from penstock.connect.tasks.parts import TaskSpec, plugins_of
 from penstock.connect.worker.log_trouble import LogTrouble
@@ -26,11 +26,11 @@ from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
 from penstock.connect.worker.running_tasks import TaskSlots
 from penstock.connect.worker.stages import Stages
-from penstock.connect.worker.view import Membership, View
+from penstock.connect.worker.view import WorkerMembership, WorkerView
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
 
-__all__ = ["Herder", "StartTask", "Stores"]
+__all__ = ["Herder", "StartTask", "WorkerStores"]
 
 _log = own_logger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
@@ -40,7 +40,7 @@ StartTask = Callable[[TaskSpec, str], TaskHandle]
 PublishTasks = Callable[[str, list[dict[str, str]]], None]
 
 
-class Stores:
+class WorkerStores:
     """The stores of a worker.
 
     Attributes:
@@ -81,9 +81,9 @@ class Herder:
         self,
         config: WorkerConfig,
         log: TopicLog,
-        stores: Stores,
+        stores: WorkerStores,
         *,
-        membership: Membership,
+        membership: WorkerMembership,
         start_task: StartTask,
         worker_id: str,
     ) -> None:
@@ -98,7 +98,7 @@ class Herder:
         self._lock = threading.RLock()
         self._passes = threading.Condition()
         self._begun = self._ended = 0  # passes of the loop
-        self.view = View("", False, 0, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - nothing is known yet
+        self.view = WorkerView("", False, 0, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - nothing is known yet
         self.publish_tasks: PublishTasks = self.store_tasks
         self.connectors: dict[str, ConnectorSlot] = {}
         self.tasks = TaskSlots(start_task, config["task.shutdown.graceful.timeout.ms"] / 1000)
@@ -131,7 +131,7 @@ class Herder:
         if self._thread.is_alive():
             self._thread.join()
         with self._lock:
-            gone, mine = Status("UNASSIGNED", self.worker_id, self.view.generation), list(self.connectors)
+            gone, mine = StoredStatus("UNASSIGNED", self.worker_id, self.view.generation), list(self.connectors)
             for name in mine:
                 self._stop_connector(name)
             stopped = [(task, gone) for task in self.tasks.stop_all()]
@@ -178,7 +178,7 @@ class Herder:
             with stage("reading to the end of the status topic"):
                 self.stores.statuses.refresh()
             self.tasks.reap()
-            owned: list[str | TaskId] = [*self.connectors, *self.tasks.owned()]
+            owned: list[str | ConnectorTaskId] = [*self.connectors, *self.tasks.owned()]
             with stage("ensuring membership in the cluster"):
                 self.view = self.membership.poll(self.stores.configs.state, owned)
                 self._begin_to_lead()
@@ -207,7 +207,7 @@ class Herder:
         self._stop_connector(name)
         self._start_connector(name)
 
-    def restart_task(self, task: TaskId) -> None:
+    def restart_task(self, task: ConnectorTaskId) -> None:
         """Stop a task of this worker; it starts again when it has ended."""
         self.tasks.stop(task)
 
@@ -308,7 +308,7 @@ class Herder:
             if name not in state.connectors:
                 self.stores.statuses.forget(name)
             elif self.view.joined:  # else others have it by now, and write its state
-                self._put_status(name, Status("UNASSIGNED", self.worker_id, self.view.generation))
+                self._put_status(name, StoredStatus("UNASSIGNED", self.worker_id, self.view.generation))
         for name in sorted(self.view.connectors & state.connectors.keys()):
             slot = self.connectors.get(name)
             if slot is None or slot.revision != state.revisions[name]:
@@ -350,7 +350,7 @@ class Herder:
             self._fail(slot, error)
             return
         shown = "RUNNING" if target == "STARTED" else target
-        self._put_status(slot.name, Status(shown, self.worker_id, self.view.generation, slot.version))
+        self._put_status(slot.name, StoredStatus(shown, self.worker_id, self.view.generation, slot.version))
         if target == "STARTED":
             self._configure_tasks(slot)
 
@@ -384,14 +384,14 @@ class Herder:
     def _fail(self, slot: ConnectorSlot, error: BaseException) -> None:
         slot.failed = True
         trace = trace_text(error)
-        self._put_status(slot.name, Status("FAILED", self.worker_id, self.view.generation, slot.version, trace))
+        self._put_status(slot.name, StoredStatus("FAILED", self.worker_id, self.view.generation, slot.version, trace))
 
     def _stop_connector(self, name: str) -> None:
         slot = self.connectors.pop(name, None)
         if slot is not None:
             slot.stop()
 
-    def _put_status(self, name: str, status: Status) -> None:
+    def _put_status(self, name: str, status: StoredStatus) -> None:
         if self.stores.statuses.connectors.get(name) != status:
             self.stores.statuses.put_connector(name, status)
 
@@ -410,17 +410,17 @@ class Herder:
                 )  # fmt: skip
                 wanted[task] = (spec, state.versions.get(name, 0), target)
         self.tasks.align(wanted)
-        gone: list[tuple[TaskId, Status | None]] = []
+        gone: list[tuple[ConnectorTaskId, StoredStatus | None]] = []
         for task in self.tasks.take_ended():
             if task not in wanted:
                 kept = task in self._configured()
-                gone.append((task, Status("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
+                gone.append((task, StoredStatus("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
         if self.view.joined:
             self.stores.statuses.put_tasks(gone)
         if self.view.leads:
             self._forget_old_tasks()
 
-    def _configured(self) -> set[TaskId]:
+    def _configured(self) -> set[ConnectorTaskId]:
         state = self.stores.configs.state
         return {task for name in state.connectors for task in state.task_ids(name)}
 
@@ -436,7 +436,9 @@ class Herder:
             if message.topic:
                 topics.append((message.topic, task))
             if message.state:
-                status = Status(message.state, self.worker_id, self.view.generation, message.version, message.trace)
+                status = StoredStatus(
+                    message.state, self.worker_id, self.view.generation, message.version, message.trace
+                )
                 statuses.append((task, status))
                 self.restarts.note(task, message.state, self.stores.configs.state.connectors.get(task[0], {}))
         try:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from penstock.connect.plugins import PluginKind
-from penstock.connect.storage.config_store import RestartRequest, TaskId
-from penstock.connect.storage.status_store import Status
+from penstock.connect.storage.config_store import ConnectorTaskId, RestartRequest
+from penstock.connect.storage.status_store import StoredStatus
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.hiding import Hiding
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
@@ -68,7 +68,7 @@ class Operations:
             raise RequestError(404, f"No status found for connector {name}")
         return self._described(name, status, self._statuses.tasks_of(name))
 
-    def task_status(self, task: TaskId) -> dict[str, Any]:
+    def task_status(self, task: ConnectorTaskId) -> dict[str, Any]:
         """The state of a task."""
         status = self._look(lambda: self._statuses.tasks.get(task))
         if status is None:
@@ -191,7 +191,7 @@ class Operations:
             self.herder.wake()
             return self._described(name, restarting, after)
 
-    def restart_task(self, task: TaskId) -> None:
+    def restart_task(self, task: ConnectorTaskId) -> None:
         """Restart a task."""
         name, number = task
         shown = f"{name}-{number}"
@@ -295,7 +295,7 @@ class Operations:
             return "unknown"
         return "sink" if PluginKind.SINK in plugin.kinds else "source"
 
-    def _described(self, name: str, status: Status, tasks: Mapping[int, Status]) -> dict[str, Any]:
+    def _described(self, name: str, status: StoredStatus, tasks: Mapping[int, StoredStatus]) -> dict[str, Any]:
         return {
             "name": name,
             "connector": status.described(),
@@ -315,7 +315,7 @@ class Operations:
         if slot.failed:
             raise RequestError(500, f"Failed to start connector: {name}")
 
-    def _restarting(self, status: Status, request: RestartRequest) -> Status:
+    def _restarting(self, status: StoredStatus, request: RestartRequest) -> StoredStatus:
         if request.only_failed and status.state != "FAILED":
             return status
         return replace(status, state="RESTARTING")  # the answer shows why it has failed

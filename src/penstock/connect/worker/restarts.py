@@ -10,7 +10,7 @@ from typing import Self
 from penstock.base.backoff import Backoff
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.common_settings import FOREVER, RESTARTS
-from penstock.connect.storage.config_store import TaskId
+from penstock.connect.storage.config_store import ConnectorTaskId
 
 __all__ = ["RestartPolicy", "TaskRestarts"]
 
@@ -69,9 +69,9 @@ class TaskRestarts:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._tasks: dict[TaskId, _History] = {}
+        self._tasks: dict[ConnectorTaskId, _History] = {}
 
-    def note(self, task: TaskId, state: str, config: Mapping[str, str | None]) -> None:
+    def note(self, task: ConnectorTaskId, state: str, config: Mapping[str, str | None]) -> None:
         """Note a state that a task has reported."""
         if state == "RUNNING" and task in self._tasks:
             self._tasks[task].running_since = self._now()
@@ -92,7 +92,7 @@ class TaskRestarts:
         history.attempts += 1
         history.due = self._now() + policy.backoff.pause_s(history.attempts)
 
-    def due(self, owned: Collection[TaskId]) -> list[TaskId]:
+    def due(self, owned: Collection[ConnectorTaskId]) -> list[ConnectorTaskId]:
         """The tasks whose wait is over, of those that this worker has; others are forgotten."""
         if not self._tasks:
             return []

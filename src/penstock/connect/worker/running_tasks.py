@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.connect.storage.config_store import TaskId
+from penstock.connect.storage.config_store import ConnectorTaskId
 from penstock.connect.tasks.handles import Message, TaskHandle
 from penstock.connect.tasks.parts import TaskSpec
 
 __all__ = ["TaskSlots"]
 
-Wanted = Mapping[TaskId, tuple[TaskSpec, int, str]]
+Wanted = Mapping[ConnectorTaskId, tuple[TaskSpec, int, str]]
 _KILLED_S = 5.0
 
 
@@ -35,18 +35,18 @@ class TaskSlots:
     def __init__(self, start: Callable[[TaskSpec, str], TaskHandle], grace_s: float) -> None:
         self._start = start
         self._grace_s = grace_s
-        self._slots: dict[TaskId, _Slot] = {}
-        self._ended: list[TaskId] = []
+        self._slots: dict[ConnectorTaskId, _Slot] = {}
+        self._ended: list[ConnectorTaskId] = []
 
-    def of(self, connector: str) -> list[TaskId]:
+    def of(self, connector: str) -> list[ConnectorTaskId]:
         """The tasks of a connector that are here."""
         return [task for task in list(self._slots) if task[0] == connector]
 
-    def owned(self) -> list[TaskId]:
+    def owned(self) -> list[ConnectorTaskId]:
         """All tasks that are here, also those that still stop."""
         return list(self._slots)
 
-    def handle(self, task: TaskId) -> TaskHandle | None:
+    def handle(self, task: ConnectorTaskId) -> TaskHandle | None:
         """A task that runs here."""
         slot = self._slots.get(task)
         return None if slot is None else slot.handle
@@ -65,7 +65,7 @@ class TaskSlots:
                 held.target = target
                 held.handle.want(target)
 
-    def stop(self, task: TaskId) -> None:
+    def stop(self, task: ConnectorTaskId) -> None:
         """Ask a task to stop."""
         slot = self._slots.get(task)
         if slot is not None and slot.deadline is None:
@@ -91,19 +91,19 @@ class TaskSlots:
                     del self._slots[task]
                     self._ended.append(task)
 
-    def take_ended(self) -> list[TaskId]:
+    def take_ended(self) -> list[ConnectorTaskId]:
         """Tasks that were stopped and have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
-    def news(self) -> Iterator[tuple[TaskId, Message]]:
+    def news(self) -> Iterator[tuple[ConnectorTaskId, Message]]:
         """What the tasks have reported since the last call; a task that is stopped has nothing to report."""
         for task, slot in list(self._slots.items()):
             for message in slot.handle.news():
                 if slot.deadline is None or message.topic:
                     yield task, message
 
-    def stop_all(self) -> list[TaskId]:
+    def stop_all(self) -> list[ConnectorTaskId]:
         """Stop all tasks and wait for their ends."""
         tasks = list(self._slots)
         for task in tasks:

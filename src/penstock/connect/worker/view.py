@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.connect.storage.config_store import ConfigState, TaskId
+from penstock.connect.storage.config_store import ConfigState, ConnectorTaskId
 
-__all__ = ["Membership", "Solo", "View"]
+__all__ = ["WorkerMembership", "Solo", "WorkerView"]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class WorkerView:
     """A worker's share of the work.
 
     Attributes:
@@ -28,14 +28,14 @@ class View:
     leads: bool
     generation: int
     connectors: frozenset[str]
-    tasks: frozenset[TaskId]
+    tasks: frozenset[ConnectorTaskId]
     joined: bool = True
 
 
-class Membership(Protocol):
+class WorkerMembership(Protocol):
     """The worker's membership in its group."""
 
-    def poll(self, state: ConfigState, owned: Collection[str | TaskId]) -> View:
+    def poll(self, state: ConfigState, owned: Collection[str | ConnectorTaskId]) -> WorkerView:
         """Take part in the group; called often.
 
         Args:
@@ -44,7 +44,7 @@ class Membership(Protocol):
         """
         ...
 
-    def owner(self, work: str | TaskId) -> str | None:
+    def owner(self, work: str | ConnectorTaskId) -> str | None:
         """The worker that has a connector or task; None: nobody at present."""
         ...
 
@@ -67,12 +67,12 @@ class Solo:
     def __init__(self, worker: str) -> None:
         self._worker = worker
 
-    def poll(self, state: ConfigState, owned: Collection[str | TaskId]) -> View:  # noqa: ARG002 - nobody else asks
+    def poll(self, state: ConfigState, owned: Collection[str | ConnectorTaskId]) -> WorkerView:  # noqa: ARG002 - nobody else asks
         """All connectors and tasks are its own."""
         tasks = (task for name in state.connectors for task in state.task_ids(name))
-        return View(self._worker, True, 1, frozenset(state.connectors), frozenset(tasks))  # noqa: FBT003 - it leads
+        return WorkerView(self._worker, True, 1, frozenset(state.connectors), frozenset(tasks))  # noqa: FBT003 - it leads
 
-    def owner(self, work: str | TaskId) -> str | None:  # noqa: ARG002 - all of it
+    def owner(self, work: str | ConnectorTaskId) -> str | None:  # noqa: ARG002 - all of it
         """This worker."""
         return self._worker
 

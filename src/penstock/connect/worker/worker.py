@@ -17,11 +17,11 @@ from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 from penstock.connect.tasks.handles import TaskHandle, TaskProcesses, ThreadTask
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.worker.fencing import Fencing
-from penstock.connect.worker.group import GroupMembership
-from penstock.connect.worker.herder import Herder, Stores
+from penstock.connect.worker.group import WorkerGroupMembership
+from penstock.connect.worker.herder import Herder, WorkerStores
 from penstock.connect.worker.offset_operations import OffsetOperations
 from penstock.connect.worker.operations import Operations
-from penstock.connect.worker.view import Membership, Solo
+from penstock.connect.worker.view import Solo, WorkerMembership
 from penstock.errors import ConfigError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
@@ -75,10 +75,10 @@ class Worker:
         self.log.close()
 
 
-def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> Membership:
+def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> WorkerMembership:
     if not config.distributed:
         return Solo(worker_id)
-    return GroupMembership(
+    return WorkerGroupMembership(
         log,
         config["group.id"],
         worker_id,
@@ -88,11 +88,11 @@ def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> Membersh
     )
 
 
-def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> Stores:
+def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> WorkerStores:
     if not config.distributed:
         topic = _standalone_offsets_topic(Path(config["offset.storage.file.filename"]))
         offsets = OffsetStore(TopicTable(log, topic, 1))
-        return Stores(ConfigStore(MemoryTable()), StatusStore(MemoryTable()), offsets, topic)
+        return WorkerStores(ConfigStore(MemoryTable()), StatusStore(MemoryTable()), offsets, topic)
     topic = config["offset.storage.topic"]
     writer = f"connect-cluster-{config['group.id']}"
     tables = [
@@ -116,7 +116,7 @@ def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> Stores:
         ),
     ]
     of_configs, of_statuses, of_offsets = (table.result() for table in tables)
-    return Stores(ConfigStore(of_configs), StatusStore(of_statuses), OffsetStore(of_offsets), topic)
+    return WorkerStores(ConfigStore(of_configs), StatusStore(of_statuses), OffsetStore(of_offsets), topic)
 
 
 def _standalone_offsets_topic(file: Path) -> str:

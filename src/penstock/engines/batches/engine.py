@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.batches.envelope import ENVELOPE_DDL, EnvelopeKind
-from penstock.engines.batches.object_store import Journal
+from penstock.engines.batches.object_store import CheckpointCopy
 from penstock.engines.batches.slots import shuffle_width
 from penstock.engines.batches.source import PenstockSource
 from penstock.engines.batches.spark_metrics import observed
@@ -80,7 +80,7 @@ class Engine:
         self._on_batch = on_batch
         self._dataframe_queries = dataframe_queries
         self._query: StreamingQuery | None = None
-        self._journal = Journal(job.journal, job.checkpoint) if job.journal else None
+        self._journal = CheckpointCopy(job.journal, job.checkpoint) if job.journal else None
         self._stage_descriptions = stage_descriptions(job.plan)
         self._has_batch = False
         self._running: tuple[int, float] | None = None  # the batch whose tasks run, and since when

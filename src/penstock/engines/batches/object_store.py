@@ -21,13 +21,13 @@ from penstock.state.documents import (
     write_document,
 )
 
-__all__ = ["Journal"]
+__all__ = ["CheckpointCopy"]
 
 _COMMITS, _OFFSETS, _METADATA = "commits", "offsets", "metadata"
 _KEPT = 100  # as many batches as Spark keeps of its own
 
 
-class Journal:
+class CheckpointCopy:
     """Spark's own checkpoint in a local directory, with its copy in an object store.
 
     Args:

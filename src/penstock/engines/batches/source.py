@@ -25,7 +25,7 @@ from penstock.engines.spark.job import load_job
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engines.batches.object_store import Journal
+    from penstock.engines.batches.object_store import CheckpointCopy
     from penstock.engines.batches.planner import Planner
 
 __all__ = ["PenstockSource"]
@@ -70,7 +70,7 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     data: bytes
     _planner: Planner | None = None
-    _journal: Journal | None = None
+    _journal: CheckpointCopy | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"data": self.data, "_planner": None, "_journal": None}
@@ -89,9 +89,9 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         job = load_job(self.data)
         if job.journal:
             if self._journal is None:
-                from penstock.engines.batches.object_store import Journal
+                from penstock.engines.batches.object_store import CheckpointCopy
 
-                self._journal = Journal(job.journal, job.checkpoint)
+                self._journal = CheckpointCopy(job.journal, job.checkpoint)
             self._journal.push()
 
     @_sends_errors

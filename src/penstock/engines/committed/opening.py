@@ -19,7 +19,7 @@ from penstock.engines.committed.tasks import ReplicaFolders
 from penstock.engines.threads.app import ThreadApp
 from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.base import TopicPartition
-from penstock.query.lag import LagWatch
+from penstock.query.lag import ReplicaLagWatch
 from penstock.state.checkpoint import read_plan
 from penstock.state.documents import read_document
 from penstock.topology.configured.apply import with_settings
@@ -114,9 +114,9 @@ class _Planner:
         )
 
 
-def lag_of(config: StreamsConfig) -> LagWatch:
+def lag_of(config: StreamsConfig) -> ReplicaLagWatch:
     """Return a watch over the lag of the committed state behind the log."""
-    return LagWatch(_LogEnds(config))
+    return ReplicaLagWatch(_LogEnds(config))
 
 
 class _LogEnds:

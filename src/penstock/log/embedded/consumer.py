@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.errors import InvalidStateError, OffsetOutOfRangeError, PenstockError
 from penstock.log.base import OffsetAndTime, Span, TopicPartition
 from penstock.log.consumer_interface import ConsumerOptions, RebalanceListener
-from penstock.log.embedded.membership import JoinRequest, Membership
+from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest
 
 if TYPE_CHECKING:
     from penstock.log.embedded.log import EmbeddedLog
@@ -39,7 +39,7 @@ class EmbeddedConsumer:
         self._paused: set[TopicPartition] = set()
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
-        self._me: Membership | None = None
+        self._me: ConsumerIdentity | None = None
         self._generation = -1
         self._turn = 0
         self._next_look = 0.0
@@ -108,9 +108,9 @@ class EmbeddedConsumer:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._log.commit_as(self.group_metadata(), offsets)
 
-    def group_metadata(self) -> Membership:
+    def group_metadata(self) -> ConsumerIdentity:
         """Return the identity for commits: this member, or a reader outside the group."""
-        return self._me or Membership(self._options.group, "")
+        return self._me or ConsumerIdentity(self._options.group, "")
 
     def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         found = self._log.committed_offsets(self._options.group) if self._options.group else {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.errors import FencedError, LogError
-from penstock.log.embedded.record_rows import Change, read_row
+from penstock.log.embedded.record_rows import RecordChange, read_row
 from penstock.log.fenced_record import RecordName, StoredRecord, newest_record
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["EmbeddedFencedRecord"]
 
 class _Transaction(Protocol):
     def require_lease(self, application: str, epoch: int) -> None: ...
-    def change_record(self, change: Change) -> None: ...
+    def change_record(self, change: RecordChange) -> None: ...
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None: ...
 
 
@@ -84,7 +84,7 @@ class EmbeddedFencedRecord:
         return self._held
 
     def _replace(self, value: bytes | None, version: int, *, is_change: bool) -> StoredRecord:
-        change = Change(self._name, version, value)
+        change = RecordChange(self._name, version, value)
         try:
             with self._log.transaction("") as transaction:
                 if self._lease is not None:

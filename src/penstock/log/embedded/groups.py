@@ -13,7 +13,7 @@ from penstock.log.client_counts import timed
 from penstock.log.embedded import membership
 from penstock.log.embedded.coordination import check_lease
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.membership import JoinRequest, Membership, Share
+from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest, Share
 
 __all__ = ["ConsumerGroups", "write_offsets"]
 
@@ -38,7 +38,7 @@ class ConsumerGroups:
             noted = {place: OffsetAndMetadata(each, metadata) for place, each in offsets.items()}
             write_offsets(connection, group, noted, unix_ms())
 
-    def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's next offsets as a member.
 
         Raises:
@@ -112,22 +112,22 @@ class ConsumerGroups:
             for table in ("group_offsets", "group_notes", "group_targets", "group_owners", "groups"):
                 connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
 
-    def join_group(self, group: str, request: JoinRequest) -> Membership:
+    def join_group(self, group: str, request: JoinRequest) -> ConsumerIdentity:
         """Join the group as a new member."""
         with self._database.writing() as connection:
             return membership.join(connection, group, request, unix_ms())
 
-    def sync_group(self, me: Membership, held: Iterable[TopicPartition], topics: Iterable[str]) -> Share:
+    def sync_group(self, me: ConsumerIdentity, held: Iterable[TopicPartition], topics: Iterable[str]) -> Share:
         """Report the partitions that this member holds, and return its share."""
         with self._database.writing() as connection:
             return membership.sync(connection, me, held, topics, unix_ms())
 
-    def heartbeat(self, me: Membership, topics: Iterable[str]) -> None:
+    def heartbeat(self, me: ConsumerIdentity, topics: Iterable[str]) -> None:
         """Send a member's heartbeat."""
         with self._database.writing() as connection:
             membership.heartbeat(connection, me, topics, unix_ms())
 
-    def leave_group(self, me: Membership) -> None:
+    def leave_group(self, me: ConsumerIdentity) -> None:
         """Leave the group; the member's partitions are free at once."""
         with self._database.writing() as connection:
             membership.leave(connection, me, unix_ms())

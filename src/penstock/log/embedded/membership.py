@@ -24,7 +24,7 @@ from penstock.log.processes import may_run, process_start
 
 __all__ = [
     "JoinRequest",
-    "Membership",
+    "ConsumerIdentity",
     "Share",
     "check_owner",
     "expire",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class ConsumerIdentity:
     """The identity of a consumer in a group.
 
     Attributes:
@@ -81,7 +81,7 @@ class Share:
     owned: frozenset[TopicPartition]
 
 
-def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_ms: int) -> Membership:
+def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_ms: int) -> ConsumerIdentity:
     """Add a member. One with the ``instance`` of another replaces it: its partitions do not move."""
     expire(connection, group, now_ms)
     instance = request.instance
@@ -104,10 +104,10 @@ def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_m
          json.dumps(sorted(request.topics)), json.dumps(list(request.assignors)), request.session_ms, now_ms),
     )  # fmt: skip
     _plan(connection, group, now_ms)
-    return Membership(group, member, instance)
+    return ConsumerIdentity(group, member, instance)
 
 
-def heartbeat(connection: sqlite3.Connection, me: Membership, topics: Iterable[str], now_ms: int) -> None:
+def heartbeat(connection: sqlite3.Connection, me: ConsumerIdentity, topics: Iterable[str], now_ms: int) -> None:
     """Record a member's heartbeat, and remove dead members.
 
     Raises:
@@ -125,7 +125,11 @@ def heartbeat(connection: sqlite3.Connection, me: Membership, topics: Iterable[s
 
 
 def sync(
-    connection: sqlite3.Connection, me: Membership, held: Iterable[TopicPartition], topics: Iterable[str], now_ms: int
+    connection: sqlite3.Connection,
+    me: ConsumerIdentity,
+    held: Iterable[TopicPartition],
+    topics: Iterable[str],
+    now_ms: int,
 ) -> Share:
     """Record a heartbeat, release partitions that are no longer ``held``, and take those that are free."""
     heartbeat(connection, me, topics, now_ms)
@@ -147,7 +151,7 @@ def sync(
     return Share(generation_of(connection, me.group), frozenset(target), frozenset(owned & target))
 
 
-def leave(connection: sqlite3.Connection, me: Membership, now_ms: int) -> None:
+def leave(connection: sqlite3.Connection, me: ConsumerIdentity, now_ms: int) -> None:
     """Remove a member at its own wish; its partitions are free at once."""
     _remove(connection, me.group, [me.member], now_ms)
     _plan(connection, me.group, now_ms)
@@ -169,7 +173,7 @@ def expire(connection: sqlite3.Connection, group: str, now_ms: int) -> None:
         _plan(connection, group, now_ms)
 
 
-def check_owner(connection: sqlite3.Connection, me: Membership, offsets: Iterable[TopicPartition]) -> None:
+def check_owner(connection: sqlite3.Connection, me: ConsumerIdentity, offsets: Iterable[TopicPartition]) -> None:
     """Raise FencedError unless the member owns all these partitions.
 
     A membership without a member id is a reader outside the group: it may commit while the group is empty.
@@ -231,7 +235,7 @@ def state_of(connection: sqlite3.Connection, group: str) -> tuple[str, str]:
     return ("PreparingRebalance" if waiting else "Stable"), row[0] if row else ""
 
 
-def _check_member(connection: sqlite3.Connection, me: Membership) -> None:
+def _check_member(connection: sqlite3.Connection, me: ConsumerIdentity) -> None:
     for each in members_of(connection, me.group):
         if each.member == me.member:
             return
@@ -300,7 +304,7 @@ def _counts(connection: sqlite3.Connection, topics: Iterable[str]) -> Mapping[st
     return {name: count for name, count in counted if name in wanted}
 
 
-def _places(connection: sqlite3.Connection, table: str, me: Membership) -> set[TopicPartition]:
+def _places(connection: sqlite3.Connection, table: str, me: ConsumerIdentity) -> set[TopicPartition]:
     rows = connection.execute(
         f"SELECT topic, partition FROM {table} WHERE name = ? AND member = ?",  # noqa: S608
         (me.group, me.member),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import LogError
 from penstock.log.base import TopicPartition
-from penstock.log.embedded.membership import Membership
+from penstock.log.embedded.membership import ConsumerIdentity
 from penstock.log.producer_interface import (
     Delivery,
     OnDelivery,
@@ -43,7 +43,7 @@ class EmbeddedProducer:
         self._linger_s = options.linger_ms / 1000
         self._batch_bytes = options.batch_bytes
         self._waiting: dict[TopicPartition, list[_Piece]] = {}
-        self._offsets: list[tuple[Membership, Mapping[TopicPartition, int]]] = []
+        self._offsets: list[tuple[ConsumerIdentity, Mapping[TopicPartition, int]]] = []
         self._bytes = 0
         self._since = 0.0
         self._counts: dict[str, int] = {}
@@ -108,7 +108,7 @@ class EmbeddedProducer:
         self._in_transaction = False
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
-        assert isinstance(group_metadata, Membership)  # noqa: S101 - it comes from a consumer of the same log
+        assert isinstance(group_metadata, ConsumerIdentity)  # noqa: S101 - it comes from a consumer of the same log
         self._offsets.append((group_metadata, dict(offsets)))
 
     def close(self) -> None:

@@ -7,10 +7,10 @@ import sqlite3
 
 from penstock.log.fenced_record import RecordName, StoredRecord, overtaken
 
-__all__ = ["Change", "read_row", "replace_row"]
+__all__ = ["RecordChange", "read_row", "replace_row"]
 
 
-class Change:
+class RecordChange:
     """A change of a record: it succeeds if the record has this version."""
 
     def __init__(self, name: RecordName, version: int, value: bytes | None) -> None:
@@ -31,7 +31,7 @@ def read_row(connection: sqlite3.Connection, application: str, writer: str) -> S
     return StoredRecord(None if row[0] is None else row[0].encode(), row[1], row[2])
 
 
-def replace_row(connection: sqlite3.Connection, change: Change) -> None:
+def replace_row(connection: sqlite3.Connection, change: RecordChange) -> None:
     """Replace a record of the table, within a transaction.
 
     Raises:

@@ -16,8 +16,8 @@ from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow
 from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
 from penstock.log.embedded.groups import write_offsets
-from penstock.log.embedded.membership import Membership, check_owner
-from penstock.log.embedded.record_rows import Change, replace_row
+from penstock.log.embedded.membership import ConsumerIdentity, check_owner
+from penstock.log.embedded.record_rows import RecordChange, replace_row
 
 __all__ = ["EmbeddedTransaction"]
 
@@ -49,9 +49,9 @@ class EmbeddedTransaction:
         self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
         self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._leases: list[tuple[str, int]] = []
-        self._changes: list[Change] = []
+        self._changes: list[RecordChange] = []
         self._is_written: Callable[[], bool] = lambda: False
-        self._owners: list[tuple[Membership, tuple[TopicPartition, ...]]] = []
+        self._owners: list[tuple[ConsumerIdentity, tuple[TopicPartition, ...]]] = []
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
         self._bytes = 0
         self._ended = False
@@ -80,12 +80,12 @@ class EmbeddedTransaction:
         self._check_open()
         self._leases.append((application, epoch))
 
-    def change_record(self, change: Change) -> None:
+    def change_record(self, change: RecordChange) -> None:
         """Change a record that only one writer at a time may change; the commit fails if it has another version."""
         self._check_open()
         self._changes.append(change)
 
-    def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
         """Like ``commit_offsets``, as a member; the commit fails if it does not own a partition (any more)."""
         self.commit_offsets(me.group, offsets)
         self._owners.append((me, tuple(offsets)))

@@ -11,7 +11,7 @@ from penstock.base.terminal.words import counted
 from penstock.errors import FencedError, LogError
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.groups.gone_back import RESET_NOTE
-from penstock.log.groups.lag import PartitionLag, lag
+from penstock.log.groups.lag import GroupLag, lag
 from penstock.log.groups.resets import Target, chosen_places, new_offsets, places_of
 from penstock.log.lease_holders import is_fresh
 from penstock.log.lease_keeper import held_lease
@@ -40,7 +40,7 @@ class GroupDescription:
     state: str
     assignor: str
     members: tuple[GroupMember, ...]
-    partitions: tuple[PartitionLag, ...]
+    partitions: tuple[GroupLag, ...]
     application: bool
 
     def owner(self, topic: str, partition: int) -> GroupMember | None:
@@ -112,7 +112,7 @@ class GroupAdmin:
         named = "Stable" if members and state.state == "Empty" else state.state
         return GroupDescription(group, named, state.assignor, members, rows, lease is not None)
 
-    def lag(self, group: str) -> list[PartitionLag]:
+    def lag(self, group: str) -> list[GroupLag]:
         """Return the group's lag by partition: where it has committed offsets, and where its members read.
 
         None of an application that starts, until its first commit.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.time_range import timestamp_at
 
-__all__ = ["PartitionLag", "lag", "seconds_behind"]
+__all__ = ["GroupLag", "lag", "seconds_behind"]
 
 _MOST_PARTITIONS = 64  # that are read for their oldest waiting record
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
+class GroupLag:
     """One partition's lag in offsets; gaps in the offsets count too."""
 
     topic: str
@@ -24,7 +24,7 @@ class PartitionLag:
     lag: int
 
 
-def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
+def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[GroupLag]:
     """Return a group's lag by partition (Kafka's ``kafka-consumer-groups --describe``).
 
     Args:
@@ -49,7 +49,7 @@ def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partition
         for place, end in sorted(log.end_offsets([name]).items()):
             done = committed.get(place)
             behind = max(end - max(firsts[place], done or 0), 0)
-            found.append(PartitionLag(name, place.partition, done, end, behind))
+            found.append(GroupLag(name, place.partition, done, end, behind))
     return found
 
 

@@ -32,7 +32,7 @@ from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
 from penstock.log.kafka.transactions.leases import KafkaLeases
-from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, ledger_topic, partition_of
+from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.presence import Presence, expel
 from penstock.log.kafka.transactions.records import KafkaRecords
 from penstock.log.kafka.transactions.settling import settle_hanging
@@ -273,7 +273,7 @@ class KafkaLog(KafkaCore):
         """Return the checksum of the inputs of each task's last batch; tasks without one are left out."""
         return {task: entry.inputs for task, entry in self._entries(application).items() if entry.inputs}
 
-    def _entries(self, application: str) -> dict[str, Entry]:
+    def _entries(self, application: str) -> dict[str, LedgerRecord]:
         with self.ledger_of(application) as ledger:
             if not ledger.exists():
                 return {}

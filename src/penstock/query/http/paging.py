@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from penstock.query.http.answers import refused
 
-__all__ = ["PAGE_BYTES", "PAGE_ENTRIES", "Page", "in_time", "page_of"]
+__all__ = ["PAGE_BYTES", "PAGE_ENTRIES", "AnswerPage", "in_time", "page_of"]
 
 E = TypeVar("E")
 
@@ -21,7 +21,7 @@ _LOOK_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class AnswerPage:
     """A part of an answer.
 
     Attributes:
@@ -35,22 +35,24 @@ class Page:
     has_more: bool
 
 
-def page_of(entries: Iterable[E], show: Callable[[E], dict[str, Any]], limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+def page_of(
+    entries: Iterable[E], show: Callable[[E], dict[str, Any]], limit: int, max_bytes: int = PAGE_BYTES
+) -> AnswerPage:
     """Collect up to ``limit`` entries, or about ``max_bytes`` of JSON text; at least one entry, if there is any.
 
     >>> page_of(["a", "b", "c"], lambda e: {"key": e}, 2)
-    Page(shown=[{'key': 'a'}, {'key': 'b'}], last='b', has_more=True)
+    AnswerPage(shown=[{'key': 'a'}, {'key': 'b'}], last='b', has_more=True)
     """
     shown: list[dict[str, Any]] = []
     last, size = None, 0
     for entry in entries:
         if len(shown) >= limit or size >= max_bytes:
-            return Page(shown, last, has_more=True)
+            return AnswerPage(shown, last, has_more=True)
         one = show(entry)
         size += len(json.dumps(one))
         shown.append(one)
         last = entry
-    return Page(shown, last, has_more=False)
+    return AnswerPage(shown, last, has_more=False)
 
 
 def in_time(entries: Iterable[E], seconds: float = READ_S) -> Iterator[E]:

@@ -24,8 +24,8 @@ from penstock.query.http.answers import (
     windowed,
 )
 from penstock.query.http.codec import Encoding, parse
-from penstock.query.http.paging import Page, in_time, page_of
-from penstock.query.lag import LagWatch
+from penstock.query.http.paging import AnswerPage, in_time, page_of
+from penstock.query.lag import ReplicaLagWatch
 from penstock.query.metadata import HostInfo, Instances, KeyQueryMetadata, key_metadata
 from penstock.query.source import CommittedStores, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries
@@ -59,7 +59,7 @@ class QueryService:
         *,
         host: HostInfo | None = None,
         is_active: Callable[[], bool] = lambda: False,
-        lag: LagWatch | None = None,
+        lag: ReplicaLagWatch | None = None,
     ) -> None:
         self.state = state
         self.host = host
@@ -337,13 +337,13 @@ class QueryService:
     ) -> dict[str, Any]:
         skipped = count_of(paging.cursor)
 
-        def part(view: Any) -> Page | None:
+        def part(view: Any) -> AnswerPage | None:
             """Return the page, or None if this partition has no entries of the key."""
             page = page_of(islice(in_time(read(view)), skipped, None), show, paging.limit)
             return page if page.shown else None
 
         found = lookup(self.state, info, wanted, part)
-        page: Page = found.value or Page([], None, has_more=False)
+        page: AnswerPage = found.value or AnswerPage([], None, has_more=False)
         return {
             "store": info.spec.name,
             "key": plain(wanted, base64_of),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.topology.operations.base import Aggregation
     from penstock.topology.operations.functions import Function
 
-__all__ = ["FoldInput", "Progress"]
+__all__ = ["FoldInput", "FoldProgress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class FoldInput:
         """Ask the processing handler about a row for which a function raised; raise if it says to fail."""
         self.context.failed(self.node, function, self.rows, row, error)
 
-    def begin(self) -> Progress:
+    def begin(self) -> FoldProgress:
         """Copy the groups' values: the fold changes them as it goes."""
-        return Progress(list(self.before[0].items()), self.before[1].tolist())
+        return FoldProgress(list(self.before[0].items()), self.before[1].tolist())
 
-    def finish(self, progress: Progress) -> FoldResult:
+    def finish(self, progress: FoldProgress) -> FoldResult:
         """Return the result for the table."""
         kept: NDArray[np.int64] | None = None
         last = self.groups.last_rows()
@@ -72,7 +72,7 @@ class FoldInput:
 
 
 @dataclass(slots=True)
-class Progress:
+class FoldProgress:
     """The state of a fold while it goes through the rows.
 
     Attributes:

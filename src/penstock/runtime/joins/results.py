@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.runtime.joins.pairs import Candidates, Pairs, numbered
 from penstock.runtime.joins.sides import Arrived, JoinSide
-from penstock.runtime.joins.unmatched import Events, Outgoing
+from penstock.runtime.joins.unmatched import Events, Released
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.value_getters import spread
 from penstock.serde.column import Column
@@ -74,7 +74,7 @@ def lone_rows(
 
 
 def expired_rows(
-    outgoing: Outgoing, arrived: Arrived, left: JoinSide, right: JoinSide
+    outgoing: Released, arrived: Arrived, left: JoinSide, right: JoinSide
 ) -> tuple[Rows, NDArray[np.int64]]:
     """Return the rows that leave with the rows of this side, and how many leave with each row."""
     ranks = np.concatenate(outgoing.ranks)

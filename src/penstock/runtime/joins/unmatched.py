@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.topology.building.stream_joins import JoinWindowSpec
 
-__all__ = ["EMIT_INTERVAL", "Events", "OuterJoinQueue", "Outgoing"]
+__all__ = ["EMIT_INTERVAL", "Events", "OuterJoinQueue", "Released"]
 
 EMIT_INTERVAL = "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__"
 _DEFAULT_INTERVAL_MS = 1000
@@ -54,7 +54,7 @@ class Events:
 
 
 @dataclass
-class Outgoing:
+class Released:
     """Records that leave: for each the rank of the row that releases it, the row where it waited, and its value."""
 
     ranks: list[NDArray[np.int64]] = field(default_factory=list)
@@ -98,9 +98,9 @@ class OuterJoinQueue:
         self._context.put_meta(self._time_meta, int(result[-1]))
         return result
 
-    def run(self, events: Events) -> Outgoing:
+    def run(self, events: Events) -> Released:
         """Apply the batch's events to the store; return the records that leave meanwhile."""
-        outgoing = Outgoing()
+        outgoing = Released()
         changes = _Changes(events)
         if len(events.times) > _MANY:
             changes.newest_ms = self._view.last_time() or 0
@@ -143,7 +143,7 @@ class OuterJoinQueue:
             smallest, start, chunk = int(before[-1]), part.stop, chunk * 2
         return total
 
-    def _release(self, rank: int, stream_time: int, outgoing: Outgoing) -> int:
+    def _release(self, rank: int, stream_time: int, outgoing: Released) -> int:
         """Take out the records that may leave; return Kafka's estimate of the smallest time that still waits."""
         windows, view = self._windows, self._view
         left_limit = stream_time - windows.after_ms - windows.grace_ms  # older windows have closed

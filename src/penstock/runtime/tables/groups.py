@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.serde.base import Serde
 
-__all__ = ["Fold", "FoldResult", "RowGroups", "Segments", "group_keys", "group_windows"]
+__all__ = ["GroupFold", "FoldResult", "RowGroups", "Segments", "group_keys", "group_windows"]
 
 _FEW = 64
 _PLAIN_TYPES = ({str}, {int}, {bytes}, {bool}, {UUID})
@@ -194,7 +194,7 @@ class FoldResult:
     stamps: NDArray[np.int64] | None = None
 
 
-class Fold(Protocol):
+class GroupFold(Protocol):
     """A function that folds rows by key into the values and timestamps that their groups had before."""
 
     def __call__(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]], /) -> FoldResult: ...

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.tables.groups import Fold, FoldResult, RowGroups
+    from penstock.runtime.tables.groups import FoldResult, GroupFold, RowGroups
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
@@ -93,7 +93,7 @@ class StoredTable:
         """Write the state without sending changes."""
         write_store(self.store, keys, values, timestamps)
 
-    def update(self, rows: Rows, fold: Fold) -> Rows:
+    def update(self, rows: Rows, fold: GroupFold) -> Rows:
         """Fold the rows (no null keys) into the table; return the changes."""
         if not len(rows):
             return replace(rows, olds=Column.nulls(0))

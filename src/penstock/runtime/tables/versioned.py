@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.operator import TableView
-    from penstock.runtime.tables.groups import Fold
+    from penstock.runtime.tables.groups import GroupFold
     from penstock.state.views import VersionedView
 
 __all__ = ["HistoryView", "OverParent", "VersionedTable", "VersionedTableView", "history_of"]
@@ -180,7 +180,7 @@ class VersionedTable:
                 changes.append(self.put(one, old if self._send_old else None))
         return _merged(changes, rows)
 
-    def fold(self, rows: Rows, fold: Fold) -> Rows:
+    def fold(self, rows: Rows, fold: GroupFold) -> Rows:
         """Aggregate row by row: each result is put at its time before the next row sees the table."""
         changes = []
         for row in range(len(rows)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.serde.registry.model import Reference, Schema
+from penstock.serde.registry.model import Reference, StoredSchema
 from penstock.serde.registry.service import Registry, named
 
-__all__ = ["Reference", "Registry", "Schema", "named"]
+__all__ = ["Reference", "Registry", "StoredSchema", "named"]

@@ -9,18 +9,18 @@ from penstock.serde.registry.avro_rules import AvroSchema, avro_differences
 from penstock.serde.registry.avro_validity import check_avro
 from penstock.serde.registry.documents import parse_json
 from penstock.serde.registry.json_rules import json_differences
-from penstock.serde.registry.model import Reference, Schema, refused
+from penstock.serde.registry.model import Reference, StoredSchema, refused
 from penstock.serde.registry.protobuf_rules import ProtobufSchema, protobuf_differences
 
 __all__ = ["Resolve", "check_new", "differences"]
 
-Resolve = Callable[[Reference], Schema]
+Resolve = Callable[[Reference], StoredSchema]
 _MOST_REFERENCES = 100
 # What parsers and rules raise over a text that is JSON but no valid schema.
 _UNFIT = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, ArithmeticError)
 
 
-def parsed(schema: Schema, resolve: Resolve) -> Any:
+def parsed(schema: StoredSchema, resolve: Resolve) -> Any:
     """Parse a schema into the form that the rules of its kind compare.
 
     Raises:
@@ -39,7 +39,7 @@ def parsed(schema: Schema, resolve: Resolve) -> Any:
     raise refused(422, 42201, f"Invalid schema type {schema.kind}")
 
 
-def check_new(schema: Schema, resolve: Resolve) -> None:
+def check_new(schema: StoredSchema, resolve: Resolve) -> None:
     """Refuse a schema that breaks a rule of its kind; those that were registered before are taken as they are.
 
     Raises:
@@ -54,7 +54,7 @@ def check_new(schema: Schema, resolve: Resolve) -> None:
     parsed(schema, resolve)
 
 
-def differences(reader: Schema, writer: Schema, resolve: Resolve) -> list[str]:
+def differences(reader: StoredSchema, writer: StoredSchema, resolve: Resolve) -> list[str]:
     """List the reasons why ``reader`` cannot read what ``writer`` wrote; empty if it can."""
     if reader.kind != writer.kind:
         return [f"schema type changed from {writer.kind} to {reader.kind}"]
@@ -69,20 +69,20 @@ def differences(reader: Schema, writer: Schema, resolve: Resolve) -> list[str]:
         raise refused(422, 42201, f"The schemas cannot be compared, details: {details}") from error
 
 
-def _texts_referred(schema: Schema, resolve: Resolve) -> list[str]:
+def _texts_referred(schema: StoredSchema, resolve: Resolve) -> list[str]:
     return list(dict.fromkeys(found.text for found in _referred(schema, resolve).values()))
 
 
-def _referred(schema: Schema, resolve: Resolve) -> dict[Reference, Schema]:
+def _referred(schema: StoredSchema, resolve: Resolve) -> dict[Reference, StoredSchema]:
     """Collect all schemas that this one refers to, directly or not, each after those that it refers to itself.
 
     Raises:
         ValueError: The references form a circle, or are too many.
     """
-    found: dict[Reference, Schema] = {}
+    found: dict[Reference, StoredSchema] = {}
     open_ones: list[Reference] = []
 
-    def visit(one: Schema) -> None:
+    def visit(one: StoredSchema) -> None:
         for reference in one.references:
             if reference in found:
                 continue
@@ -100,12 +100,12 @@ def _referred(schema: Schema, resolve: Resolve) -> dict[Reference, Schema]:
     return found
 
 
-def _json(schema: Schema, resolve: Resolve) -> Any:
+def _json(schema: StoredSchema, resolve: Resolve) -> Any:
     """Parse a JSON schema, with the schemas that it refers to under a key of their own."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
-    def checked(one: Schema) -> Any:
+    def checked(one: StoredSchema) -> Any:
         document = parse_json(one.text)
         try:
             validator_for(document).check_schema(document)

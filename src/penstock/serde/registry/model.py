@@ -13,7 +13,7 @@ from uuid import UUID
 from penstock.errors import SchemaRegistryError
 from penstock.serde.registry.documents import BadDocumentError, parse_json
 
-__all__ = ["Reference", "Schema", "SubjectVersion", "refused"]
+__all__ = ["Reference", "StoredSchema", "SubjectVersion", "refused"]
 
 
 def refused(status: int, code: int, message: str) -> SchemaRegistryError:
@@ -34,7 +34,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Schema:
+class StoredSchema:
     """A schema: its text, kind (``AVRO``, ``JSON``, ``PROTOBUF``) and references.
 
     ``metadata`` and ``rule_set`` are stored and returned, but have no effect.
@@ -47,7 +47,7 @@ class Schema:
     rule_set: str | None = None
 
     @classmethod
-    def of_request(cls, body: Mapping[str, Any]) -> Schema:
+    def of_request(cls, body: Mapping[str, Any]) -> StoredSchema:
         """Read the schema from the body of a request.
 
         Raises:
@@ -101,7 +101,7 @@ class SubjectVersion:
     subject: str
     number: int
     schema_id: int
-    schema: Schema
+    schema: StoredSchema
     deleted: bool
 
     def document(self) -> dict[str, Any]:

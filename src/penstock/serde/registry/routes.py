@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import SchemaRegistryError
-from penstock.serde.registry.model import Schema, refused
+from penstock.serde.registry.model import StoredSchema, refused
 from penstock.serde.registry.service import Registry
 
 __all__ = ["ROUTES", "Route", "RouteRequest", "handle"]
@@ -40,8 +40,8 @@ class RouteRequest:
         return default if text is None else _whole(text)
 
     @property
-    def schema(self) -> Schema:
-        return Schema.of_request(self.body)
+    def schema(self) -> StoredSchema:
+        return StoredSchema.of_request(self.body)
 
     @property
     def schema_id(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.serde.registry.compatibility import check_new, differences
-from penstock.serde.registry.model import Reference, Schema, SubjectVersion, refused
+from penstock.serde.registry.model import Reference, StoredSchema, SubjectVersion, refused
 from penstock.serde.registry.store import SchemaStore
 
 __all__ = ["LEVELS", "Registry", "forget", "named"]
@@ -30,7 +30,7 @@ class Registry:
     """A schema registry: subjects, each with versions of schemas, by the rules of Confluent's registry.
 
     >>> registry = Registry()
-    >>> version = registry.register("orders-value", Schema('"string"'))
+    >>> version = registry.register("orders-value", StoredSchema('"string"'))
     >>> version.number, version.schema_id, registry.subjects()
     (1, 1, ['orders-value'])
 
@@ -47,13 +47,13 @@ class Registry:
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
         return [name for name, gone in self._store.subjects() if name.startswith(prefix) and (deleted or not gone)]
 
-    def schema(self, schema_id: int) -> Schema:
+    def schema(self, schema_id: int) -> StoredSchema:
         schema = self._store.schema(schema_id)
         if schema is None:
             raise refused(404, 40403, f"Schema {schema_id} not found")
         return schema
 
-    def schema_by_guid(self, guid: str) -> tuple[int, Schema]:
+    def schema_by_guid(self, guid: str) -> tuple[int, StoredSchema]:
         found = self._store.schema_by_guid(guid.lower())
         if found is None:
             raise refused(404, 40403, f"Schema {guid} not found")
@@ -93,7 +93,7 @@ class Registry:
                 return version
         raise refused(404, 40402, f"SubjectVersion {wanted} not found.")
 
-    def register(self, subject: str, schema: Schema, schema_id: int | None = None) -> SubjectVersion:
+    def register(self, subject: str, schema: StoredSchema, schema_id: int | None = None) -> SubjectVersion:
         """Make a schema the subject's newest version; return the existing version if the subject has it already.
 
         Raises:
@@ -126,7 +126,7 @@ class Registry:
             self._store.add_version(subject, number, found)
         return SubjectVersion(subject, number, found, schema, deleted=False)
 
-    def lookup(self, subject: str, schema: Schema, *, deleted: bool = False) -> SubjectVersion:
+    def lookup(self, subject: str, schema: StoredSchema, *, deleted: bool = False) -> SubjectVersion:
         """Find the version of a subject with this schema.
 
         Raises:
@@ -194,7 +194,7 @@ class Registry:
             }
         )
 
-    def problems(self, subject: str, schema: Schema, number: str | int | None = None) -> list[str]:
+    def problems(self, subject: str, schema: StoredSchema, number: str | int | None = None) -> list[str]:
         """List the reasons why a schema cannot become the subject's next version; empty if it can.
 
         Args:
@@ -207,7 +207,7 @@ class Registry:
             return self._problems(subject, schema, [self.version(subject, number)])
         return self._problems(subject, schema, [v for v in self._store.versions(subject) if not v.deleted])
 
-    def _problems(self, subject: str, schema: Schema, live: list[SubjectVersion]) -> list[str]:
+    def _problems(self, subject: str, schema: StoredSchema, live: list[SubjectVersion]) -> list[str]:
         level = self.level(subject)
         if level == "NONE" or not live:
             return []
@@ -223,7 +223,7 @@ class Registry:
                 return [*found, f"oldSchemaVersion: {version.number}", f"compatibility: {level}"]
         return found
 
-    def _resolve(self, reference: Reference) -> Schema:
+    def _resolve(self, reference: Reference) -> StoredSchema:
         return self.version(reference.subject, reference.version, deleted=True).schema
 
     def level(self, subject: str = "") -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import SchemaRegistryError
-from penstock.serde.registry.model import Reference, Schema, SubjectVersion
+from penstock.serde.registry.model import Reference, StoredSchema, SubjectVersion
 
 __all__ = ["SchemaStore"]
 
@@ -71,22 +71,22 @@ class SchemaStore:
                 raise
             self._database.execute("COMMIT")
 
-    def schema(self, schema_id: int) -> Schema | None:
+    def schema(self, schema_id: int) -> StoredSchema | None:
         return self._schema("id = ?", schema_id)
 
-    def schema_by_guid(self, guid: str) -> tuple[int, Schema] | None:
+    def schema_by_guid(self, guid: str) -> tuple[int, StoredSchema] | None:
         with self._lock:
             row = self._database.execute("SELECT id FROM schemas WHERE guid = ?", (guid,)).fetchone()
             schema = None if row is None else self.schema(row[0])
             return None if schema is None else (row[0], schema)
 
-    def _schema(self, condition: str, value: object) -> Schema | None:
+    def _schema(self, condition: str, value: object) -> StoredSchema | None:
         query = f"SELECT text, kind, refs, metadata, rule_set FROM schemas WHERE {condition}"  # noqa: S608 - constants
         with self._lock:
             row = self._database.execute(query, (value,)).fetchone()
         return None if row is None else _schema(*row)
 
-    def add_schema(self, schema: Schema, schema_id: int | None = None) -> int:
+    def add_schema(self, schema: StoredSchema, schema_id: int | None = None) -> int:
         """Store a schema unless it is known; return its id."""
         found = self.schema_by_guid(schema.guid)
         if found is not None:
@@ -152,5 +152,5 @@ class SchemaStore:
                 self._database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", (subject, name, value))
 
 
-def _schema(text: str, kind: str, references: str, metadata: str | None, rule_set: str | None) -> Schema:
-    return Schema(text, kind, tuple(Reference(**r) for r in json.loads(references)), metadata, rule_set)
+def _schema(text: str, kind: str, references: str, metadata: str | None, rule_set: str | None) -> StoredSchema:
+    return StoredSchema(text, kind, tuple(Reference(**r) for r in json.loads(references)), metadata, rule_set)

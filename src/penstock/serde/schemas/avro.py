@@ -20,7 +20,7 @@ from penstock.serde.buffers import from_ends
 from penstock.serde.schemas.avro_bytes import is_plain, plain_bytes, plain_value
 from penstock.serde.schemas.avro_columns import Unsupported, compiled
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
-from penstock.serde.schemas.avro_types import Parsed, column_schema, column_type, parse
+from penstock.serde.schemas.avro_types import ParsedSchema, column_schema, column_type, parse
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
 
@@ -175,7 +175,7 @@ class AvroSerde(SchemaSerde):
             found = self._plans[key] = self._planned(registered, column_schema if columns else parse)
         return found
 
-    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], Parsed]) -> _Plan:
+    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> _Plan:
         from fastavro import schemaless_reader, schemaless_writer
 
         text = self._text if registered is None else registered.schema
@@ -200,8 +200,8 @@ class AvroSerde(SchemaSerde):
 class _Plan:
     """Schemas and their readers and writers; ``registered`` is kept, as the plan is found by its identity."""
 
-    writer: Parsed
-    reader: Parsed | None
+    writer: ParsedSchema
+    reader: ParsedSchema | None
     is_bytes: bool
     is_bounded: bool
     kind: pa.DataType | None

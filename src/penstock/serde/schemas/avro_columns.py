@@ -18,7 +18,7 @@ from penstock.serde.schemas.avro_cursor import (
     LOGICAL,
     PADDING,
     PRIMITIVES,
-    Cursor,
+    AvroCursor,
     Reader,
     Unsupported,
     bad,
@@ -27,7 +27,7 @@ from penstock.serde.schemas.avro_cursor import (
     series,
     text,
 )
-from penstock.serde.schemas.avro_types import Parsed, optional
+from penstock.serde.schemas.avro_types import ParsedSchema, optional
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ _PROMOTIONS = {"int": {"long", "float", "double"}, "long": {"float", "double"}, 
 _NUMBERS = {"int": pl.Int32, "long": pl.Int64, "float": pl.Float32, "double": pl.Float64}
 
 
-def compiled(writer: Parsed, reader: Parsed | None) -> Callable[[pa.Array, int], pl.Series]:
+def compiled(writer: ParsedSchema, reader: ParsedSchema | None) -> Callable[[pa.Array, int], pl.Series]:
     """Return a reader of a column of values, none of them null, each after ``skip`` bytes of frame.
 
     Args:
@@ -66,7 +66,7 @@ def compiled(writer: Parsed, reader: Parsed | None) -> Callable[[pa.Array, int],
         if len(body) >= 1 << 31:
             raise Unsupported
         padded = np.concatenate([body, np.zeros(PADDING, np.uint8)])
-        cursor = Cursor(padded, offsets[:-1] + skip, offsets[1:])
+        cursor = AvroCursor(padded, offsets[:-1] + skip, offsets[1:])
         found = plan(cursor)
         if (cursor.positions != cursor.ends).any():
             raise bad("bytes after its value")
@@ -75,10 +75,10 @@ def compiled(writer: Parsed, reader: Parsed | None) -> Callable[[pa.Array, int],
     return read
 
 
-_PLANS: dict[Parsed, dict[int, tuple[Parsed | None, Reader | None]]] = {}
+_PLANS: dict[ParsedSchema, dict[int, tuple[ParsedSchema | None, Reader | None]]] = {}
 
 
-def _compile(schema: Any, writer: Parsed, wanted: Any, reader: Parsed | None) -> Reader:
+def _compile(schema: Any, writer: ParsedSchema, wanted: Any, reader: ParsedSchema | None) -> Reader:
     kind, found = writer.type_of(schema)
     target_kind, target = (kind, None) if reader is None else reader.type_of(wanted)
     if kind == "union":
@@ -108,7 +108,7 @@ def _compile(schema: Any, writer: Parsed, wanted: Any, reader: Parsed | None) ->
     return _leaf(kind, found, target)
 
 
-def _union(branches: Any, writer: Parsed, target_kind: str, target: Any, reader: Parsed | None) -> Reader:
+def _union(branches: Any, writer: ParsedSchema, target_kind: str, target: Any, reader: ParsedSchema | None) -> Reader:
     branch = optional(branches, writer)
     if branch is None:
         raise Unsupported
@@ -122,7 +122,7 @@ def _union(branches: Any, writer: Parsed, target_kind: str, target: Any, reader:
     inner = _compile(schema, writer, wanted, reader)
     count = len(branches)
 
-    def read(cursor: Cursor) -> pl.Series:
+    def read(cursor: AvroCursor) -> pl.Series:
         chosen = cursor.longs()
         if len(chosen) and (int(chosen.min()) < 0 or int(chosen.max()) >= count):
             raise bad("a union branch that its schema lacks")
@@ -142,7 +142,7 @@ def _union(branches: Any, writer: Parsed, target_kind: str, target: Any, reader:
     return read
 
 
-def _record(schema: Any, writer: Parsed, target: Any, reader: Parsed | None) -> Reader:
+def _record(schema: Any, writer: ParsedSchema, target: Any, reader: ParsedSchema | None) -> Reader:
     wanted = None if target is None else {field["name"]: field for field in target["fields"]}
     if wanted is not None and any(field.get("aliases") for field in wanted.values()):
         raise Unsupported
@@ -159,7 +159,7 @@ def _record(schema: Any, writer: Parsed, target: Any, reader: Parsed | None) -> 
     written = {name for name, _ in steps}
     defaults = {name: _default(wanted[name], reader) for name in order if wanted is not None and name not in written}
 
-    def read(cursor: Cursor) -> pl.Series:
+    def read(cursor: AvroCursor) -> pl.Series:
         length = len(cursor.positions)
         columns = {name: step(cursor) for name, step in steps}
         for name, (value, dtype) in defaults.items():
@@ -169,7 +169,7 @@ def _record(schema: Any, writer: Parsed, target: Any, reader: Parsed | None) -> 
     return read
 
 
-def _default(field: Any, reader: Parsed | None) -> tuple[Any, Any]:
+def _default(field: Any, reader: ParsedSchema | None) -> tuple[Any, Any]:
     """Return a default and its column type, for the simple ones."""
     if "default" not in field or reader is None:
         raise Unsupported
@@ -186,7 +186,7 @@ def _default(field: Any, reader: Parsed | None) -> tuple[Any, Any]:
     return value, dtype
 
 
-def _array(cursor: Cursor, item: Reader) -> pl.Series:
+def _array(cursor: AvroCursor, item: Reader) -> pl.Series:
     values, offsets = _items(cursor, [item])
     if values is None:
         empty = item(cursor.at(np.empty(0, np.int64)))
@@ -194,7 +194,7 @@ def _array(cursor: Cursor, item: Reader) -> pl.Series:
     return series(pa.LargeListArray.from_arrays(pa.array(offsets), values[0].to_arrow()))
 
 
-def _map(cursor: Cursor, value: Reader) -> pl.Series:
+def _map(cursor: AvroCursor, value: Reader) -> pl.Series:
     values, offsets = _items(cursor, [text, value])
     if values is None:
         nothing = cursor.at(np.empty(0, np.int64))
@@ -203,7 +203,7 @@ def _map(cursor: Cursor, value: Reader) -> pl.Series:
     return series(pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, found))
 
 
-def _items(cursor: Cursor, readers: list[Reader]) -> tuple[list[pl.Series] | None, NDArray[np.int64]]:
+def _items(cursor: AvroCursor, readers: list[Reader]) -> tuple[list[pl.Series] | None, NDArray[np.int64]]:
     """Return the items of all rows, row by row, and the start of each row; all first items are read at once."""
     count = len(cursor.positions)
     chunks: list[list[pl.Series]] = []
@@ -247,7 +247,7 @@ def _enum(schema: Any, target: Any) -> Reader:
         raise Unsupported
     names = pl.Series("", symbols, pl.String)
 
-    def read(cursor: Cursor) -> pl.Series:
+    def read(cursor: AvroCursor) -> pl.Series:
         numbers = cursor.longs()
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(symbols)):
             raise bad("an enum symbol that its schema lacks")

@@ -23,7 +23,7 @@ __all__ = [
     "LOGICAL",
     "PADDING",
     "PRIMITIVES",
-    "Cursor",
+    "AvroCursor",
     "Reader",
     "Unsupported",
     "bad",
@@ -44,7 +44,7 @@ class Unsupported(Exception):  # noqa: N818 - no error: another way is taken
     """Raised for schemas, or rows, that are left to the reader of single rows."""
 
 
-class Cursor:
+class AvroCursor:
     """The position up to which each row has been read."""
 
     __slots__ = ("body", "ends", "positions")
@@ -54,8 +54,8 @@ class Cursor:
         self.positions = positions
         self.ends = ends
 
-    def at(self, rows: NDArray[np.int64]) -> Cursor:
-        return Cursor(self.body, self.positions[rows], self.ends[rows])
+    def at(self, rows: NDArray[np.int64]) -> AvroCursor:
+        return AvroCursor(self.body, self.positions[rows], self.ends[rows])
 
     def advance(self, lengths: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """Skip so many bytes in every row, and return their starts."""
@@ -109,16 +109,16 @@ def bad(what: str) -> SerializationError:
     return SerializationError(f"a row holds {what}")
 
 
-Reader = Callable[[Cursor], pl.Series]
+Reader = Callable[[AvroCursor], pl.Series]
 
 
-def fixed(cursor: Cursor, size: int) -> pl.Series:
+def fixed(cursor: AvroCursor, size: int) -> pl.Series:
     """Read bytes of one width."""
     starts = cursor.advance(size)
     return series(from_fixed_width(cursor.body[starts[:, None] + np.arange(size)]))
 
 
-def decimal(cursor: Cursor, lengths: NDArray[np.int64], schema: Any) -> pl.Series:
+def decimal(cursor: AvroCursor, lengths: NDArray[np.int64], schema: Any) -> pl.Series:
     """Read big-endian bytes as a decimal of 128 bits; those of more than eight bytes are left to the other reader."""
     starts = cursor.advance(lengths)
     if schema["precision"] > 38 or (len(lengths) and (int(lengths.max()) > 8 or int(lengths.min()) < 1)):
@@ -137,11 +137,11 @@ def decimal(cursor: Cursor, lengths: NDArray[np.int64], schema: Any) -> pl.Serie
     return series(pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(numbers)]))
 
 
-def _bytes(cursor: Cursor) -> pl.Series:
+def _bytes(cursor: AvroCursor) -> pl.Series:
     return series(_views(cursor, pa.binary_view()))
 
 
-def text(cursor: Cursor) -> pl.Series:
+def text(cursor: AvroCursor) -> pl.Series:
     texts = _views(cursor, pa.string_view())
     try:
         texts.validate(full=True)
@@ -150,7 +150,7 @@ def text(cursor: Cursor) -> pl.Series:
     return series(texts)
 
 
-def _views(cursor: Cursor, kind: pa.DataType) -> pa.Array:
+def _views(cursor: AvroCursor, kind: pa.DataType) -> pa.Array:
     """Return length and place of each text; up to twelve bytes stand in the view itself."""
     lengths = cursor.lengths()
     starts = cursor.advance(lengths)
@@ -168,7 +168,7 @@ def _views(cursor: Cursor, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(views), pa.py_buffer(cursor.body)])
 
 
-def _boolean(cursor: Cursor) -> pl.Series:
+def _boolean(cursor: AvroCursor) -> pl.Series:
     found = cursor.body[cursor.advance(1)]
     if (found > 1).any():
         raise bad("a boolean that is neither 0 nor 1")
@@ -183,21 +183,21 @@ def _float(kind: str) -> Reader:
 def _time(unit_per_s: int, dtype: Any) -> Reader:
     """Return a reader of points of time that Python's datetime can hold."""
 
-    def read(cursor: Cursor) -> pl.Series:
+    def read(cursor: AvroCursor) -> pl.Series:
         return pl.Series("", _between(cursor.longs(), _FIRST_S * unit_per_s, _LAST_S * unit_per_s)).cast(dtype)
 
     return read
 
 
 def _time_of_day(unit_per_s: int) -> Reader:
-    def read(cursor: Cursor) -> pl.Series:
+    def read(cursor: AvroCursor) -> pl.Series:
         numbers = _between(cursor.longs(), 0, _DAY_S * unit_per_s - 1)
         return pl.Series("", numbers * (1_000_000_000 // unit_per_s)).cast(pl.Time)
 
     return read
 
 
-def _date(cursor: Cursor) -> pl.Series:
+def _date(cursor: AvroCursor) -> pl.Series:
     return pl.Series("", _between(cursor.ints(), _FIRST_S // _DAY_S, _LAST_S // _DAY_S)).cast(pl.Date)
 
 
@@ -207,7 +207,7 @@ def _between(numbers: NDArray[Any], low: int, high: int) -> NDArray[Any]:
     return numbers
 
 
-def _null(cursor: Cursor) -> pl.Series:
+def _null(cursor: AvroCursor) -> pl.Series:
     return pl.Series("", [None] * len(cursor.positions), pl.Null)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.base.json_depth import MOST_DEPTH
-from penstock.serde.schemas.avro_types import Parsed
+from penstock.serde.schemas.avro_types import ParsedSchema
 
 __all__ = ["check_value", "is_bounded"]
 
@@ -19,12 +19,12 @@ _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _MOST_VARINT = 10
 
 
-def is_bounded(parsed: Parsed) -> bool:
+def is_bounded(parsed: ParsedSchema) -> bool:
     """Return whether the bytes of a value bound its depth and its size."""
     return _bounded(parsed.schema, parsed, ())
 
 
-def _bounded(schema: Any, parsed: Parsed, above: tuple[str, ...]) -> bool:
+def _bounded(schema: Any, parsed: ParsedSchema, above: tuple[str, ...]) -> bool:
     kind, found = parsed.type_of(schema)
     if kind == "union":
         return all(_bounded(branch, parsed, above) for branch in found)
@@ -39,7 +39,7 @@ def _bounded(schema: Any, parsed: Parsed, above: tuple[str, ...]) -> bool:
     return True
 
 
-def _takes_bytes(schema: Any, parsed: Parsed) -> bool:
+def _takes_bytes(schema: Any, parsed: ParsedSchema) -> bool:
     """Return whether each value takes at least a byte; called only for schemas that do not contain themselves."""
     kind, found = parsed.type_of(schema)
     if kind == "record":
@@ -47,7 +47,7 @@ def _takes_bytes(schema: Any, parsed: Parsed) -> bool:
     return kind != "null" and not (kind == "fixed" and found["size"] == 0)
 
 
-def check_value(data: bytes, start: int, parsed: Parsed) -> None:
+def check_value(data: bytes, start: int, parsed: ParsedSchema) -> None:
     """Go through a value without building it.
 
     Raises:
@@ -70,7 +70,7 @@ def check_value(data: bytes, start: int, parsed: Parsed) -> None:
 class _Walk:
     """A place in the bytes of a value."""
 
-    def __init__(self, data: bytes, at: int, parsed: Parsed) -> None:
+    def __init__(self, data: bytes, at: int, parsed: ParsedSchema) -> None:
         self._data = data
         self._at = at
         self._parsed = parsed

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.serde.registry.avro_rules import type_of
 from penstock.serde.schemas.client import SchemaText
 
-__all__ = ["Parsed", "column_schema", "column_type", "optional", "parse"]
+__all__ = ["ParsedSchema", "column_schema", "column_type", "optional", "parse"]
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -35,7 +35,7 @@ _LOGICAL = {
 _MAX_DIGITS = 38
 
 
-class Parsed:
+class ParsedSchema:
     """A schema as fastavro has it, with the types that its names stand for."""
 
     __slots__ = ("names", "schema")
@@ -50,7 +50,7 @@ class Parsed:
 
 
 @lru_cache(maxsize=1024)
-def parse(text: SchemaText) -> Parsed:
+def parse(text: SchemaText) -> ParsedSchema:
     """Return the schema of a text, parsed once per process.
 
     Raises:
@@ -60,19 +60,19 @@ def parse(text: SchemaText) -> Parsed:
 
 
 @lru_cache(maxsize=1024)
-def column_schema(text: SchemaText) -> Parsed:
+def column_schema(text: SchemaText) -> ParsedSchema:
     """Return the schema for columns: a UUID stays text, as columns have no type for it."""
     return _parsed(text, _without_uuid)
 
 
-def _parsed(text: SchemaText, change: Any) -> Parsed:
+def _parsed(text: SchemaText, change: Any) -> ParsedSchema:
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     names: dict[str, Any] = {}
     try:
         for _, other in text.referred:
             parse_schema(change(json.loads(other)), named_schemas=names)
-        return Parsed(parse_schema(change(json.loads(text.text)), named_schemas=names), names)
+        return ParsedSchema(parse_schema(change(json.loads(text.text)), named_schemas=names), names)
     except (SchemaParseException, UnknownType, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__} {error}") from error
 
@@ -88,18 +88,18 @@ def _without_uuid(schema: Any) -> Any:
     return schema
 
 
-def optional(branches: list[Any], parsed: Parsed) -> tuple[int, Any] | None:
+def optional(branches: list[Any], parsed: ParsedSchema) -> tuple[int, Any] | None:
     """Return number and type of the branch that is not null, in a union of null and one type; None for other unions."""
     others = [(number, one) for number, one in enumerate(branches) if parsed.type_of(one)[0] != "null"]
     return others[0] if len(others) == 1 and len(branches) <= 2 else None
 
 
-def column_type(parsed: Parsed) -> pa.DataType | None:
+def column_type(parsed: ParsedSchema) -> pa.DataType | None:
     """Return the Arrow type of a schema's values; None for unions of several types and recursive records."""
     return _type(parsed.schema, parsed, ())
 
 
-def _type(schema: Any, parsed: Parsed, above: tuple[str, ...]) -> pa.DataType | None:
+def _type(schema: Any, parsed: ParsedSchema, above: tuple[str, ...]) -> pa.DataType | None:
     kind, found = parsed.type_of(schema)
     if kind == "union":
         branch = optional(found, parsed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, qualified
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.evaluate import columns_in
 from penstock.sql.parse import expression_nodes as x
@@ -28,7 +28,7 @@ class JoinCondition:
     rest: Any = None
 
 
-def join_condition(condition: Any, names: Names, right: str) -> JoinCondition:
+def join_condition(condition: Any, names: ClauseScope, right: str) -> JoinCondition:
     """Take the condition of a join apart. A single comparison stays as it is, whatever it compares.
 
     Args:
@@ -61,7 +61,7 @@ def _conjuncts(condition: Any) -> list[Any]:
     return [condition]
 
 
-def _joins(part: Any, names: Names, right: str) -> bool:
+def _joins(part: Any, names: ClauseScope, right: str) -> bool:
     """Whether a condition compares the joined source with one other by ``=``."""
     if not isinstance(part, x.Comparison) or part.operator != "=":
         return False

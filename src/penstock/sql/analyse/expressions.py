@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import SqlError
-from penstock.sql.analyse.fields import Names
+from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.plans import Expression
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.evaluate import calls_in, type_expression
 from penstock.sql.functions.aggregates.definition import AggregateRegistry
-from penstock.sql.functions.registry import Registry
+from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.nodes import Node
@@ -28,9 +28,9 @@ UNRESOLVED = ("which no source has", "ambiguous", "No stream, table or alias")
 class Library:
     """All functions that a statement may call."""
 
-    scalars: Registry
+    scalars: FunctionRegistry
     aggregates: AggregateRegistry
-    tables: Registry
+    tables: FunctionRegistry
 
     def aggregates_of(self, node: Node) -> tuple[x.Call, ...]:
         """The calls of aggregate functions in an expression."""
@@ -41,7 +41,7 @@ class Library:
         return calls_in(node, lambda name: self.tables.get(name) is not None)
 
 
-def typed_expression(node: Any, names: Names, library: Library) -> Expression:
+def typed_expression(node: Any, names: ClauseScope, library: Library) -> Expression:
     """Type an expression.
 
     Raises:
@@ -57,7 +57,7 @@ def typed_expression(node: Any, names: Names, library: Library) -> Expression:
         raise refusal(node.at, error.message, error.hint) from error
 
 
-def predicate(node: Any, names: Names, library: Library) -> Expression:
+def predicate(node: Any, names: ClauseScope, library: Library) -> Expression:
     """Type an expression that must be true or false."""
     if library.tables_of(node):
         raise refusal(node.at, f"{names.clause} calls a table function; these stand in SELECT alone")

@@ -16,7 +16,7 @@ from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import Position
 from penstock.sql.types import SqlType
 
-__all__ = ["Field", "FieldRole", "Names", "qualified"]
+__all__ = ["Field", "FieldRole", "ClauseScope", "qualified"]
 
 # The functions whose first argument is a unit of time, where its words are no columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})
@@ -41,7 +41,7 @@ class Field:
         return f"{self.source}.{self.name}" if self.source else self.name
 
 
-class Names:
+class ClauseScope:
     """The scope of the expressions of one clause: which column a name means.
 
     Args:
@@ -94,7 +94,7 @@ class Names:
         raise refusal(at, f"{self.clause} names the column '{written}', which no source has", hint)
 
 
-def qualified(node: Any, names: Names, bound: frozenset[str] = frozenset()) -> Any:
+def qualified(node: Any, names: ClauseScope, bound: frozenset[str] = frozenset()) -> Any:
     """An expression with the source before each column, so that equal columns are equal nodes.
 
     Raises:
@@ -118,7 +118,7 @@ def qualified(node: Any, names: Names, bound: frozenset[str] = frozenset()) -> A
     return replace(node, **{name: qualified(value, names, bound) for name, value in old.items()})
 
 
-def _unit(node: Any, names: Names, bound: frozenset[str]) -> Any:
+def _unit(node: Any, names: ClauseScope, bound: frozenset[str]) -> Any:
     """The word of a unit of time as it is; another column of that place is refused by its type.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, Field, qualified
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.refusals import named, refusal
@@ -53,7 +53,7 @@ class Groups:
     """
 
     step: Aggregate
-    above: Names
+    above: ClauseScope
     replaced: dict[Any, Any]
 
     def behind(self, node: Any, clause: str) -> Any:
@@ -73,9 +73,9 @@ class Groups:
             )
         return found
 
-    def names(self, clause: str) -> Names:
+    def names(self, clause: str) -> ClauseScope:
         """The columns of the step's rows."""
-        return Names(self.step.fields, clause)
+        return ClauseScope(self.step.fields, clause)
 
 
 def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, library: Library) -> Groups:
@@ -92,7 +92,7 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
     if query.window is not None and step.is_table:
         raise refusal(query.window.at, "WINDOW groups the rows of streams; the rows of a table have no windows.")
     bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
-    names = Names(step.fields, "GROUP BY", bounds=bounds)
+    names = ClauseScope(step.fields, "GROUP BY", bounds=bounds)
     nodes = [_grouping(node, names, library) for node in query.group_by.expressions]
     for index, node in enumerate(nodes):
         if node in nodes[:index]:
@@ -168,10 +168,10 @@ def _idle_ms(query: q.Query) -> int | None:
 
 def _having(query: q.Query, step: Step) -> Any:
     bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
-    return qualified(query.having, Names(step.fields, "HAVING", bounds=bounds))
+    return qualified(query.having, ClauseScope(step.fields, "HAVING", bounds=bounds))
 
 
-def _grouping(node: Any, names: Names, library: Library) -> Any:
+def _grouping(node: Any, names: ClauseScope, library: Library) -> Any:
     called = library.aggregates_of(node)
     if called:
         raise refusal(
@@ -183,7 +183,7 @@ def _grouping(node: Any, names: Names, library: Library) -> Any:
     return qualified(node, names)
 
 
-def _aggregate(call: x.Call, names: Names, library: Library) -> AggregateCall:
+def _aggregate(call: x.Call, names: ClauseScope, library: Library) -> AggregateCall:
     arguments: list[Expression] = []
     for argument in call.arguments:
         if isinstance(argument, x.Star):

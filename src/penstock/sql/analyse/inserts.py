@@ -8,13 +8,13 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import SqlError
-from penstock.sql.analyse.fields import Names
+from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Source
 from penstock.sql.catalog.source import PSEUDO
 from penstock.sql.evaluate import compile_rows, type_expression
 from penstock.sql.functions.errors import EvaluationErrors
-from penstock.sql.functions.registry import Registry
+from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.types import (
@@ -54,7 +54,7 @@ class InsertedRow:
     timestamp: int | None
 
 
-def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) -> InsertedRow:
+def insert_values(statement: s.InsertValues, target: Source, scalars: FunctionRegistry) -> InsertedRow:
     """The row of a statement.
 
     Raises:
@@ -98,7 +98,7 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
     return InsertedRow(target, key, None if absent else values, timestamp)
 
 
-def constant_of(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
+def constant_of(node: Any, kind: SqlType, name: str, scalars: FunctionRegistry) -> Any:
     """The value of an expression without columns, as a column's type has it.
 
     Raises:
@@ -108,7 +108,7 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
         return None
     errors = EvaluationErrors()
     try:
-        typed = type_expression(node, Names((), "VALUES"), scalars)
+        typed = type_expression(node, ClauseScope((), "VALUES"), scalars)
         (value,) = compile_rows([typed], errors)(())
     except SqlTypeError as error:
         raise refusal(node.at, str(error)) from error

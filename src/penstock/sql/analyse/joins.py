@@ -9,7 +9,7 @@ from typing import Any
 from penstock.sql.analyse.composite import Composite
 from penstock.sql.analyse.conditions import JoinCondition, join_condition
 from penstock.sql.analyse.expressions import Library, predicate
-from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, qualified
 from penstock.sql.analyse.one_join import KINDS, OneJoin
 from penstock.sql.analyse.plans import (
     Derived,
@@ -95,7 +95,7 @@ class _Joined:
 
     def step(self, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
         """The step of the join, and of the conditions that go beyond one equality."""
-        names = Names((*self.left.fields, *self.right.fields), "JOIN ON")
+        names = ClauseScope((*self.left.fields, *self.right.fields), "JOIN ON")
         condition = join_condition(self.join.condition, names, self.right.alias)
         if len(condition.equalities) == 1 and condition.rest is None:
             return self._by(self.join).step(joins, number, prefix)
@@ -130,7 +130,7 @@ class _Joined:
         return step
 
     def _kept(self, step: Step, condition: Any) -> Step:
-        names = Names(step.fields, "JOIN ON")
+        names = ClauseScope(step.fields, "JOIN ON")
         found = predicate(qualified(condition, names), names, self.library)
         return Filter(
             fields=step.fields,

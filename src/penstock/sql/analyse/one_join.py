@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.sql.analyse.composite import Pair
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, Field, qualified
 from penstock.sql.analyse.formats import check_key_types
 from penstock.sql.analyse.join_keys import with_own_key
 from penstock.sql.analyse.plans import (
@@ -111,7 +111,7 @@ class OneJoin:
                 condition.at,
                 f"Unsupported join expression: {format_expression(condition)}. Only comparisons by = can be joined on.",
             )
-        names = Names((*self.left.fields, *self.right.fields), "JOIN ON")
+        names = ClauseScope((*self.left.fields, *self.right.fields), "JOIN ON")
         one, two = qualified(condition.left, names), qualified(condition.right, names)
         text = f"{format_expression(one)} = {format_expression(two)}"
         owners = [{c.source for c in columns_in(side) if c.source} for side in (one, two)]
@@ -140,8 +140,8 @@ class OneJoin:
         )
 
     def _typed(self, sides: _Sides) -> tuple[Expression, Expression]:
-        left = typed_expression(sides.left, Names(self.left.fields, "JOIN ON"), self.library)
-        return left, typed_expression(sides.right, Names(self.right.fields, "JOIN ON"), self.library)
+        left = typed_expression(sides.left, ClauseScope(self.left.fields, "JOIN ON"), self.library)
+        return left, typed_expression(sides.right, ClauseScope(self.right.fields, "JOIN ON"), self.library)
 
     def _streams(self, sides: _Sides, left: Expression, right: Expression, prefix: str) -> Step:
         within = self.join.within
@@ -244,7 +244,7 @@ class OneJoin:
         same = before if sides.left in before else (sides.left,)
         names = (*same, sides.right)
         if self.join.kind == "FULL" or not any(isinstance(side, x.Column) for side in names):
-            kind = typed_expression(sides.right, Names(fields, "JOIN ON"), self.library).type
+            kind = typed_expression(sides.right, ClauseScope(fields, "JOIN ON"), self.library).type
             fields, (own,) = with_own_key(fields, [kind])
             also = () if self.join.kind == "FULL" else names
             return fields, ((*own, *also),), "join expression"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, Field, qualified
 from penstock.sql.analyse.formats import check_key_types
 from penstock.sql.analyse.groups import Groups, check_states, grouped
 from penstock.sql.analyse.inlining import inlined
@@ -68,7 +68,7 @@ class QueryAnalysis:
         self._check_formats(start)
         step = start.step
         if query.where is not None:
-            names = Names(step.fields, "WHERE")
+            names = ClauseScope(step.fields, "WHERE")
             self._no_aggregates(query.where, "WHERE")
             step = _below(step, Filter, predicate=predicate(qualified(query.where, names), names, self.library))
         moved = None if query.partition_by is None else self._moved(step)
@@ -159,7 +159,7 @@ class QueryAnalysis:
             fields += tuple(Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
             if self.query.joins:
                 self._check_bounds()
-        names = Names(fields, "SELECT")
+        names = ClauseScope(fields, "SELECT")
         query = self._with_plain_bounds(step) if self.query.window is not None else self.query
         return select_items(query, step, names, moved, self.library, self._selecting())
 
@@ -200,7 +200,7 @@ class QueryAnalysis:
     def _having(self, groups: Groups) -> Step:
         node = qualified(
             self.query.having,
-            Names(
+            ClauseScope(
                 groups.above.fields,
                 "HAVING",
                 bounds="{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone",
@@ -215,7 +215,7 @@ class QueryAnalysis:
         assert self.query.partition_by is not None, "only with PARTITION BY"  # noqa: S101
         if step.is_table:
             raise refusal(self.query.partition_by.at, "PARTITION BY takes a stream, and this source is a table.")
-        names = Names(step.fields, "PARTITION BY")
+        names = ClauseScope(step.fields, "PARTITION BY")
         found = []
         for expression in self.query.partition_by.expressions:
             self._no_aggregates(expression, "PARTITION BY")
@@ -229,7 +229,7 @@ class QueryAnalysis:
     def _rekeyed(self, step: Step, moved: Sequence[Any]) -> Step:
         if step.window is None and [(node,) for node in moved] == list(step.key_names):
             return replace(step, key_word="partitioning expression")
-        names = Names(step.fields, "PARTITION BY")
+        names = ClauseScope(step.fields, "PARTITION BY")
         nodes = [node for node in moved if not isinstance(node, x.NullLiteral)]
         found = tuple(typed_expression(node, names, self.library) for node in nodes)
         check_key_types([(each.text, each.type) for each in found], (self.query.partition_by or self.query).at)
@@ -253,7 +253,7 @@ class QueryAnalysis:
             return step, items, {}
         if step.is_table:
             raise refusal(calls[0].at, "Table source is not supported with table functions")
-        names = Names(step.fields, "SELECT")
+        names = ClauseScope(step.fields, "SELECT")
         fields, made, replaced = list(step.fields), [], {}
         for number, call in enumerate(calls):
             if any(self.library.tables_of(argument) for argument in call.arguments):
@@ -272,7 +272,7 @@ class QueryAnalysis:
 
     def _projected(self, step: Step, items: list[Item], start: From, nodes: list[Any]) -> Analysed:
         keys = keys_of(items, step, self.sink, self.query.at)
-        names = Names(step.fields, "SELECT")
+        names = ClauseScope(step.fields, "SELECT")
         values: list[Expression] = []
         columns: list[SourceColumn] = []
         role: Any = "PRIMARY KEY" if step.is_table else "KEY"
@@ -293,7 +293,7 @@ class QueryAnalysis:
         project = _below(step, Project, values=tuple(values))
         return Analysed(replace(project, fields=fields), tuple(columns), start)
 
-    def _value(self, item: Item, node: Any, names: Names) -> Expression:
+    def _value(self, item: Item, node: Any, names: ClauseScope) -> Expression:
         found = typed_expression(node, names, self.library)
         if is_open(found.type):
             raise refusal(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Field, FieldRole, Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, Field, FieldRole, qualified
 from penstock.sql.analyse.plans import Step
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog.source import RESERVED_COLUMNS
@@ -54,7 +54,7 @@ class _Naming:
 
     taken: set[str]
     joined: bool
-    names: Names
+    names: ClauseScope
     count: int = 0
 
     def of(self, node: Any) -> str:
@@ -79,7 +79,7 @@ class _Naming:
 def select_items(
     query: q.Query,
     step: Step,
-    names: Names,
+    names: ClauseScope,
     moved: Sequence[Any] | None,
     library: Library,
     rules: Selecting = Selecting(),
@@ -175,7 +175,7 @@ def _in_order(fields: Sequence[Field], *, bounds: bool) -> list[Field]:
     return [field for wanted in roles for field in fields if field.role in wanted]
 
 
-def _fields_of(item: q.AllFields, names: Names, library: Library) -> Iterator[Item]:
+def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Iterator[Item]:
     base = qualified(item.base, names)
     kind = typed_expression(base, names, library).type
     if not isinstance(kind, StructType):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.sql.analyse.expressions import typed_expression
-from penstock.sql.analyse.fields import Field, Names
+from penstock.sql.analyse.fields import ClauseScope, Field
 from penstock.sql.analyse.joins import From
 from penstock.sql.analyse.plans import Expression, Project, Step
 from penstock.sql.analyse.queries import Analysed, QueryAnalysis
@@ -75,7 +75,7 @@ class TransientAnalysis(QueryAnalysis):
         return Selecting(frozenset(), bounds=True)
 
     def _projected(self, step: Step, items: list[Item], start: From, nodes: list[Any]) -> TransientAnalysed:
-        names = Names(step.fields, "SELECT")
+        names = ClauseScope(step.fields, "SELECT")
         values = tuple(self._value(item, node, names) for item, node in zip(items, nodes, strict=True))
         pairs = list(zip(items, values, strict=True))
         fields = tuple(Field(item.name, value.type) for item, value in pairs)
@@ -94,7 +94,7 @@ class TransientAnalysis(QueryAnalysis):
         origins = tuple(_origin(item.node, step.key_names, windowed=step.window is not None) for item in items)
         return TransientAnalysed(project, columns, start, origins)
 
-    def _value(self, item: Item, node: Any, names: Names) -> Expression:
+    def _value(self, item: Item, node: Any, names: ClauseScope) -> Expression:
         return typed_expression(replace(node, at=item.at) if node.at == NOWHERE else node, names, self.library)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.sql.evaluate import helpers
-from penstock.sql.evaluate.generate import Generator, is_safe
+from penstock.sql.evaluate.generate import ModuleWriter, is_safe
 from penstock.sql.evaluate.source import Block, Module
 from penstock.sql.evaluate.typed import Typed
 from penstock.sql.functions import EvaluationErrors
@@ -65,7 +65,7 @@ def generated_source(expressions: Sequence[Typed]) -> str:
 
 def _rows(expressions: Sequence[Typed], names: Sequence[str]) -> Module:
     module = Module()
-    generator, body = Generator(module, "report", "ERRORS"), Block(module)
+    generator, body = ModuleWriter(module, "report", "ERRORS"), Block(module)
     texts = []
     for number, expression in enumerate(expressions):
         if is_safe(expression):
@@ -81,7 +81,7 @@ def _rows(expressions: Sequence[Typed], names: Sequence[str]) -> Module:
 
 def _predicate(expression: Typed, name: str) -> Module:
     module = Module()
-    generator, body = Generator(module, "report", "ERRORS"), Block(module)
+    generator, body = ModuleWriter(module, "report", "ERRORS"), Block(module)
     with body.nested("try:"):
         body.add(f"return {generator.value(expression, body)} is True")
     with body.nested("except ERRORS as error:"):

@@ -19,7 +19,7 @@ from penstock.sql.types.arithmetic import negation
 from penstock.sql.types.casts import cast_function
 from penstock.sql.types.sql_type import Primitive
 
-__all__ = ["Generator", "parts"]
+__all__ = ["ModuleWriter", "parts"]
 
 HEIGHT = 12  # levels of a tree in one function: Python limits how deep brackets, blocks and indentation go
 ON_THEIR_OWN = (n.Call, n.Field)  # as arguments of calls
@@ -60,7 +60,7 @@ def parts(node: n.Typed) -> tuple[n.Typed, ...]:
     return ()
 
 
-class Generator:
+class ModuleWriter:
     """Writes expressions into a module.
 
     Args:
@@ -303,26 +303,26 @@ def _free(node: n.Typed) -> set[n.Parameter]:
     return found - set(node.parameters) if isinstance(node, n.Lambda) else found
 
 
-RULES: dict[type, Callable[[Generator, Any, Block], str]] = {
-    n.Column: Generator.column,
-    n.Constant: Generator.constant,
-    n.Parameter: Generator.parameter,
-    n.Field: Generator.field,
-    n.Element: Generator.element,
-    n.Call: Generator.call,
-    n.MakeArray: Generator.make_array,
-    n.MakeMap: Generator.make_map,
-    n.MakeStruct: Generator.make_struct,
-    n.Cast: Generator.cast,
-    n.Convert: Generator.convert,
-    n.Negative: Generator.negative,
-    n.Arithmetic: Generator.arithmetic,
-    n.Comparison: Generator.comparison,
-    n.Between: Generator.between,
-    n.In: Generator.in_,
-    n.Like: Generator.like,
-    n.IsNull: Generator.is_null,
-    n.Not: Generator.not_,
-    n.Logical: Generator.logical,
-    n.Case: Generator.case,
+RULES: dict[type, Callable[[ModuleWriter, Any, Block], str]] = {
+    n.Column: ModuleWriter.column,
+    n.Constant: ModuleWriter.constant,
+    n.Parameter: ModuleWriter.parameter,
+    n.Field: ModuleWriter.field,
+    n.Element: ModuleWriter.element,
+    n.Call: ModuleWriter.call,
+    n.MakeArray: ModuleWriter.make_array,
+    n.MakeMap: ModuleWriter.make_map,
+    n.MakeStruct: ModuleWriter.make_struct,
+    n.Cast: ModuleWriter.cast,
+    n.Convert: ModuleWriter.convert,
+    n.Negative: ModuleWriter.negative,
+    n.Arithmetic: ModuleWriter.arithmetic,
+    n.Comparison: ModuleWriter.comparison,
+    n.Between: ModuleWriter.between,
+    n.In: ModuleWriter.in_,
+    n.Like: ModuleWriter.like,
+    n.IsNull: ModuleWriter.is_null,
+    n.Not: ModuleWriter.not_,
+    n.Logical: ModuleWriter.logical,
+    n.Case: ModuleWriter.case,
 }

@@ -21,7 +21,7 @@ from penstock.sql.evaluate.rust_regex import rust_regex
 from penstock.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NULL, STRING, SqlType
 from penstock.sql.types.columns import DTYPES
 
-__all__ = ["Scope", "polars_expression", "spoils"]
+__all__ = ["FrameScope", "polars_expression", "spoils"]
 
 NUMBERS = (INTEGER, BIGINT, DOUBLE)
 WHOLE: dict[SqlType, str] = {INTEGER: r"\A-?[0-9]{1,9}\z", BIGINT: r"\A-?[0-9]{1,18}\z"}  # more digits may not fit
@@ -45,7 +45,7 @@ class Unproved(Exception):  # noqa: N818
 
 
 @dataclass(slots=True)
-class Scope:
+class FrameScope:
     """What the expressions of one frame need; its columns are named by their places in the row.
 
     Attributes:
@@ -67,23 +67,23 @@ class Scope:
         """Demand a condition of every row."""
         self.checks[str(condition)] = condition
 
-    def update(self, other: Scope) -> None:
+    def update(self, other: FrameScope) -> None:
         """Take over what another scope needs, whose shared columns were numbered behind those of this one."""
         self.kinds.update(other.kinds)
         self.checks.update(other.checks)
         self.prepared.update(other.prepared)
 
 
-def polars_expression(expression: n.Typed, scope: Scope) -> pl.Expr | None:
+def polars_expression(expression: n.Typed, scope: FrameScope) -> pl.Expr | None:
     """The expression over a frame whose columns are named by their places; None if it has no proved form.
 
     >>> from penstock.sql.evaluate.typed import Arithmetic
     >>> sum_ = Arithmetic(INTEGER, "+", n.Column(INTEGER, 0), n.Constant(INTEGER, 1))
     >>> frame = pl.DataFrame({"0": pl.Series([1, None, 2**31 - 1], dtype=pl.Int32)})
-    >>> frame.select(polars_expression(sum_, Scope())).to_series().to_list()
+    >>> frame.select(polars_expression(sum_, FrameScope())).to_series().to_list()
     [2, None, -2147483648]
     """
-    own = Scope(prepared=dict(scope.prepared))
+    own = FrameScope(prepared=dict(scope.prepared))
     try:
         found = _value(expression, own)
     except Unproved:
@@ -92,7 +92,7 @@ def polars_expression(expression: n.Typed, scope: Scope) -> pl.Expr | None:
     return found
 
 
-def _value(node: n.Typed, scope: Scope) -> pl.Expr:
+def _value(node: n.Typed, scope: FrameScope) -> pl.Expr:
     """An expression at the top: a constant, a text's part, CASE, arithmetic, LIKE, a condition."""
     match node:
         case n.Arithmetic() | n.Negative() | n.Convert():
@@ -114,7 +114,7 @@ def _constant(node: n.Constant) -> pl.Expr:
     return pl.lit(node.value, dtype=DTYPES[node.type])
 
 
-def _plain(node: n.Typed, scope: Scope) -> pl.Expr:
+def _plain(node: n.Typed, scope: FrameScope) -> pl.Expr:
     """What cannot fail, or only in columns that the scope's checks refuse."""
     match node:
         case n.Column(index=index, type=kind) if kind in DTYPES:
@@ -133,7 +133,7 @@ def _plain(node: n.Typed, scope: Scope) -> pl.Expr:
     raise Unproved
 
 
-def _extract(pattern: str, text: n.Typed, group: int, scope: Scope) -> pl.Expr:
+def _extract(pattern: str, text: n.Typed, group: int, scope: FrameScope) -> pl.Expr:
     expression = rust_regex(pattern)
     if expression is None or text.type != STRING or not 0 <= group <= expression.groups:
         raise Unproved
@@ -144,7 +144,7 @@ def _extract(pattern: str, text: n.Typed, group: int, scope: Scope) -> pl.Expr:
     return pl.col(name).struct.field(str(group + 1))
 
 
-def _case(node: n.Case, scope: Scope) -> pl.Expr:
+def _case(node: n.Case, scope: FrameScope) -> pl.Expr:
     """CASE with constants for results; a condition that is null spoils it, hence no result may be null then."""
     results = [result for _, result in node.branches] + [node.otherwise]
     if not all(isinstance(each, n.Constant) and each.type in (node.type, NULL) for each in results):
@@ -180,7 +180,7 @@ def spoils(node: n.Typed) -> bool:
     return isinstance(node, n.Arithmetic | n.Negative | n.Convert) or _is_like(node)
 
 
-def _arithmetic(node: n.Typed, scope: Scope) -> pl.Expr:
+def _arithmetic(node: n.Typed, scope: FrameScope) -> pl.Expr:
     match node:
         case n.Arithmetic(type=kind, operator="+", left=left, right=right) if kind == STRING:
             texts = [_arithmetic(side, scope).fill_null("null") for side in (left, right)]
@@ -198,13 +198,13 @@ def _arithmetic(node: n.Typed, scope: Scope) -> pl.Expr:
     return _plain(node, scope)
 
 
-def _number(node: n.Typed, scope: Scope) -> pl.Expr:
+def _number(node: n.Typed, scope: FrameScope) -> pl.Expr:
     if node.type not in NUMBERS:
         raise Unproved
     return _arithmetic(node, scope)
 
 
-def _condition(node: n.Typed, scope: Scope) -> pl.Expr:
+def _condition(node: n.Typed, scope: FrameScope) -> pl.Expr:
     """What is true or false for every row, and never fails."""
     match node:
         case n.Constant(value=bool()):
@@ -229,7 +229,7 @@ def _condition(node: n.Typed, scope: Scope) -> pl.Expr:
     raise Unproved
 
 
-def _compared(operator: str, left: n.Typed, right: n.Typed, scope: Scope) -> pl.Expr:
+def _compared(operator: str, left: n.Typed, right: n.Typed, scope: FrameScope) -> pl.Expr:
     one, two = _plain(left, scope), _plain(right, scope)
     kinds = {left.type, right.type}
     if kinds <= set(NUMBERS):
@@ -250,7 +250,7 @@ def _doubles(operator: str, one: pl.Expr, two: pl.Expr) -> pl.Expr:
     return (found & ~none).fill_null(value=False)
 
 
-def _like(node: n.Typed, scope: Scope) -> pl.Expr:
+def _like(node: n.Typed, scope: FrameScope) -> pl.Expr:
     if isinstance(node, n.Not):
         return ~_like(node.operand, scope)
     assert isinstance(node, n.Like)  # noqa: S101

@@ -14,7 +14,7 @@ from penstock.serde.row_column import RowColumn
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.compiled import compile_rows
 from penstock.sql.evaluate.generate import parts
-from penstock.sql.evaluate.polars_forms import Scope, polars_expression, spoils
+from penstock.sql.evaluate.polars_forms import FrameScope, polars_expression, spoils
 from penstock.sql.functions import EvaluationErrors
 from penstock.sql.types import SqlValueError
 from penstock.sql.types.columns import typed_series
@@ -28,7 +28,7 @@ def back_end(expression: n.Typed) -> Literal["Polars", "Python"]:
     """The back end that an expression takes where rows come by the column."""
     if isinstance(expression, n.Column):
         return "Polars"
-    return "Python" if polars_expression(expression, Scope()) is None else "Polars"
+    return "Python" if polars_expression(expression, FrameScope()) is None else "Polars"
 
 
 def explain(expressions: Sequence[n.Typed], names: Sequence[str]) -> list[str]:
@@ -66,7 +66,7 @@ class _Columns:
         self._expressions = tuple(expressions)
         self._errors = errors
         self._names = tuple(names) or tuple(f"expression {at + 1}" for at in range(len(self._expressions)))
-        self._scope = Scope()
+        self._scope = FrameScope()
         self._vectors: dict[int, pl.Expr] = {}
         self._rest: list[int] = []
         for at, expression in enumerate(self._expressions):

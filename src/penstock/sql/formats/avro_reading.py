@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.serde.schemas.avro_types import Parsed
+from penstock.serde.schemas.avro_types import ParsedSchema
 from penstock.sql.formats.avro_schema import is_entries, member_name
 from penstock.sql.types import TIME, TIMESTAMP, ArrayType, DecimalType, MapType, SqlType, StructType
 
@@ -27,7 +27,7 @@ UNITS: dict[tuple[SqlType, str], str] = {
 }
 
 
-def schema_for(parsed: Parsed, kind: SqlType) -> Parsed:
+def schema_for(parsed: ParsedSchema, kind: SqlType) -> ParsedSchema:
     """The schema that reads values of a writer's schema for columns of a type."""
     from fastavro.read import LOGICAL_READERS
     from fastavro.schema import parse_schema
@@ -36,13 +36,13 @@ def schema_for(parsed: Parsed, kind: SqlType) -> Parsed:
     LOGICAL_READERS[f"long-{NANOS}"] = lambda number, *_: number // 1_000_000
     names: dict[str, Any] = {}
     changed = _Change(parsed).of(parsed.schema, kind)
-    return Parsed(parse_schema(changed, named_schemas=names), names)
+    return ParsedSchema(parse_schema(changed, named_schemas=names), names)
 
 
 class _Change:
     """The change of one schema; types without a column keep their names, others get new ones."""
 
-    def __init__(self, parsed: Parsed) -> None:
+    def __init__(self, parsed: ParsedSchema) -> None:
         self._parsed = parsed
         self._kept: set[str] = set()
         self._made = 0

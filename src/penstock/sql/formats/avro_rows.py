@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import SerializationError
 from penstock.serde.schemas.avro import AvroSerde
-from penstock.serde.schemas.avro_types import Parsed
+from penstock.serde.schemas.avro_types import ParsedSchema
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, SchemaText
 from penstock.sql.formats.avro_reading import schema_for
@@ -31,7 +31,7 @@ class _Reading(AvroSerde):
         super().__init__(None, registry=registry)
         self._kind = kind
 
-    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], Parsed]) -> Any:
+    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> Any:
         return super()._planned(registered, lambda text: schema_for(parsed(text), self._kind))
 
 
@@ -98,13 +98,13 @@ class AvroRows(RowSerde):
         self._prepare()
 
 
-def avro_writer(kind: SqlType, schema: Any, parsed: Parsed) -> Write:
+def avro_writer(kind: SqlType, schema: Any, parsed: ParsedSchema) -> Write:
     """The function that makes of values of a type what fastavro writes with a schema."""
     write = _writer(kind, resolved(schema, parsed), parsed)
     return lambda value: None if value is None else write(value)
 
 
-def _writer(kind: SqlType, schema: Any, parsed: Parsed) -> Write:
+def _writer(kind: SqlType, schema: Any, parsed: ParsedSchema) -> Write:
     if isinstance(schema, list):
         return _member_writer(kind, schema, parsed) if isinstance(kind, StructType) else _same
     if not isinstance(schema, dict):
@@ -146,7 +146,7 @@ def _timestamp_writer(logical: str) -> Write:
     return _same
 
 
-def _member_writer(kind: StructType, branches: list[Any], parsed: Parsed) -> Write:
+def _member_writer(kind: StructType, branches: list[Any], parsed: ParsedSchema) -> Write:
     """The function that writes the one field of a struct that is not null, as a member of a union of several types."""
     writers = {}
     for branch in branches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.serde.schemas.avro_types import Parsed, parse
+from penstock.serde.schemas.avro_types import ParsedSchema, parse
 from penstock.serde.schemas.client import SchemaText
 from penstock.sql.formats.interface import Columns
 from penstock.sql.formats.walks import SchemaWalk, schema_document
@@ -106,7 +106,7 @@ def _type(kind: SqlType, name: str) -> Any:
     return PLAIN[kind]
 
 
-def parsed_avro(schema: SchemaText) -> Parsed:
+def parsed_avro(schema: SchemaText) -> ParsedSchema:
     """A schema with all references by full name, and its named types.
 
     Raises:
@@ -140,7 +140,7 @@ def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns
     return tuple((name, kind) for name, kind in found if kind is not None)
 
 
-def resolved(schema: Any, parsed: Parsed) -> Any:
+def resolved(schema: Any, parsed: ParsedSchema) -> Any:
     """The schema behind a name, and that beside null in a union of the two."""
     word, given = parsed.type_of(schema)
     if word != "union":
@@ -149,20 +149,20 @@ def resolved(schema: Any, parsed: Parsed) -> Any:
     return resolved(others[0], parsed) if len(others) == 1 else given
 
 
-def is_entries(items: Any, parsed: Parsed) -> bool:
+def is_entries(items: Any, parsed: ParsedSchema) -> bool:
     """Whether the items of an array are the entries of a map, as Kafka Connect writes maps of other keys than texts."""
     word, entry = parsed.type_of(items)
     return word == "record" and entry.get("connect.internal.type") == "MapEntry" and len(entry["fields"]) == 2
 
 
-def member_name(branch: Any, parsed: Parsed) -> str:
+def member_name(branch: Any, parsed: ParsedSchema) -> str:
     """The name that Kafka Connect gives a member of a union of several types: that of its type, without a namespace."""
     word, given = parsed.type_of(branch)
     name: str = given["name"].rpartition(".")[2] if word in ("record", "enum", "fixed") else word
     return name
 
 
-def _kind(schema: Any, parsed: Parsed, walk: SchemaWalk) -> SqlType | None:
+def _kind(schema: Any, parsed: ParsedSchema, walk: SchemaWalk) -> SqlType | None:
     """The SQL type of a schema; ``None`` if there is none."""
     walk.field()
     schema = resolved(schema, parsed)
@@ -176,7 +176,7 @@ def _kind(schema: Any, parsed: Parsed, walk: SchemaWalk) -> SqlType | None:
     return LOGICAL.get((word, logical)) or FROM_PLAIN.get(word)
 
 
-def _nested(word: str, given: Any, parsed: Parsed, walk: SchemaWalk) -> SqlType | None:
+def _nested(word: str, given: Any, parsed: ParsedSchema, walk: SchemaWalk) -> SqlType | None:
     if word == "union":
         branches = [branch for branch in given if parsed.type_of(branch)[0] != "null"]
         pairs = [(member_name(branch, parsed), _kind(branch, parsed, walk)) for branch in branches]

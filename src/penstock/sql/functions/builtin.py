@@ -15,7 +15,7 @@ from penstock.sql.functions.maps import MAPS
 from penstock.sql.functions.masks import MASKS
 from penstock.sql.functions.maths import MATHS
 from penstock.sql.functions.regex import REGEX
-from penstock.sql.functions.registry import Registry
+from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.functions.strings import STRINGS
 from penstock.sql.functions.urls import URLS
 
@@ -39,7 +39,7 @@ FAMILIES = (
 
 
 @cache
-def scalar_functions() -> Registry:
+def scalar_functions() -> FunctionRegistry:
     """The registry of all built-in scalar functions.
 
     >>> from penstock.sql.types import INTEGER, STRING
@@ -47,4 +47,4 @@ def scalar_functions() -> Registry:
     >>> str(bound.type), bound.call("7", 3, "0")
     ('STRING', '007')
     """
-    return Registry(FAMILIES)
+    return FunctionRegistry(FAMILIES)

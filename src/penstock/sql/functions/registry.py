@@ -11,7 +11,16 @@ from penstock.sql.functions.patterns import Argument, LambdaArgument, Match, Sig
 from penstock.sql.types import NULL, SqlType, SqlTypeError, SqlValueError
 from penstock.sql.types.coercion import widening
 
-__all__ = ["COMPUTATION_ERRORS", "About", "Bound", "Example", "Family", "Overload", "Registry", "ScalarFunction"]
+__all__ = [
+    "COMPUTATION_ERRORS",
+    "About",
+    "Bound",
+    "Example",
+    "Family",
+    "Overload",
+    "FunctionRegistry",
+    "ScalarFunction",
+]
 
 # What a function raises for values that it cannot compute with.
 COMPUTATION_ERRORS = (
@@ -162,7 +171,7 @@ class Family:
         return declare
 
 
-class Registry:
+class FunctionRegistry:
     """Scalar functions by name; names are not case-sensitive."""
 
     def __init__(self, families: Iterable[Family]) -> None:
@@ -174,9 +183,9 @@ class Registry:
                         raise ValueError(f"two functions are called {name}")
                     self._functions[name] = function
 
-    def extended(self, functions: Iterable[ScalarFunction]) -> Registry:
+    def extended(self, functions: Iterable[ScalarFunction]) -> FunctionRegistry:
         """This registry and further functions."""
-        found = Registry(())
+        found = FunctionRegistry(())
         found._functions = {**self._functions, **{function.name: function for function in functions}}
         return found
 

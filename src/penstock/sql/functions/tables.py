@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from penstock.sql.functions.registry import Family, Registry
+from penstock.sql.functions.registry import Family, FunctionRegistry
 from penstock.sql.types import SqlValueError
 
 __all__ = ["table_functions"]
@@ -38,11 +38,11 @@ def cube_explode(array: list[Any] | None) -> list[list[Any]]:
 
 
 @cache
-def table_functions() -> Registry:
+def table_functions() -> FunctionRegistry:
     """The registry of table functions; the type of a bound one is that of a row.
 
     >>> from penstock.sql.types import INTEGER, ArrayType
     >>> table_functions().resolve("EXPLODE", [ArrayType(INTEGER)]).call([1, 2])
     [1, 2]
     """
-    return Registry([TABLES])
+    return FunctionRegistry([TABLES])

@@ -14,13 +14,13 @@ from penstock.sql.queries.plans import PullPlan, PushPlan, ResultRow, Results, T
 from penstock.sql.queries.pull import pulled
 from penstock.sql.queries.push import TransientTask, results_of_records
 from penstock.sql.queries.select import select
-from penstock.sql.queries.stores import QueriedStores, StoreAccess
+from penstock.sql.queries.stores import SqlStoreAccess, StoreAccess
 from penstock.sql.queries.tables import TableRows
 
 __all__ = [
     "PullPlan",
     "PushPlan",
-    "QueriedStores",
+    "SqlStoreAccess",
     "QueryHost",
     "ResultRow",
     "Results",

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
-from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, qualified
 from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.plans import Expression, QueryPlan, Read
 from penstock.sql.analyse.reads import read
@@ -21,7 +21,7 @@ from penstock.sql.evaluate import columns_in, substitute
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.queries.lookups import Conditions, lookup_of, window_starts
-from penstock.sql.queries.plans import Limits, Order, PullPlan, PushPlan, TransientPlan
+from penstock.sql.queries.plans import Order, PullLimits, PullPlan, PushPlan, TransientPlan
 from penstock.sql.queries.sorting import order_of, sorted_result
 
 __all__ = ["plan_query"]
@@ -85,7 +85,7 @@ def _pushed(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
         columns=found.columns,
         origins=found.origins,
         reads=reads,
-        limits=Limits(query.limit),
+        limits=PullLimits(query.limit),
         settings=tuple(sorted(catalog.settings.items())),
         text=text,
     )
@@ -165,16 +165,16 @@ def _pulled_stream(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
     )
 
 
-def _limits(query: q.Query) -> Limits:
+def _limits(query: q.Query) -> PullLimits:
     if query.limit is not None and query.limit < 0:
         raise refusal(query.at, "Pull queries don't support negative integers in the LIMIT clause.")
-    return Limits(query.limit, query.offset or 0)
+    return PullLimits(query.limit, query.offset or 0)
 
 
 def _pulled_table(query: q.Query, catalog: Catalog, text: str) -> PullPlan:
     library = library_of(catalog)
     step = read(query.source, catalog)
-    names = Names(step.fields, "SELECT")
+    names = ClauseScope(step.fields, "SELECT")
     items = select_items(query, step, names, None, library, Selecting(frozenset(), bounds=True))
     writer = _writer(step.source, query, catalog)
     _check_items(items, library)
@@ -182,12 +182,12 @@ def _pulled_table(query: q.Query, catalog: Catalog, text: str) -> PullPlan:
     columns = tuple(_column(item, value, step) for item, value in zip(items, values, strict=True))
     where, conditions = None, Conditions()
     if query.where is not None:
-        scope = Names(step.fields, "WHERE")
+        scope = ClauseScope(step.fields, "WHERE")
         node = qualified(query.where, scope)
         _check_columns(node, "WHERE")
         where = predicate(node, scope, library)
         conditions = Conditions.of(node)
-    by_name = Names(step.fields, "ORDER BY")
+    by_name = ClauseScope(step.fields, "ORDER BY")
     return PullPlan(
         source=step.source,
         writer=writer,
@@ -252,7 +252,7 @@ def _column(item: Item, value: Expression, step: Read) -> SourceColumn:
     return SourceColumn(item.name, value.type, "KEY" if is_key or is_bound else "VALUE")
 
 
-def _order_of(ordering: q.Ordering, items: list[Item], names: Names, library: Library) -> Order:
+def _order_of(ordering: q.Ordering, items: list[Item], names: ClauseScope, library: Library) -> Order:
     """A sort key over the rows of the table: names of SELECT stand for their expressions, numbers for columns."""
     node = ordering.expression
     if isinstance(node, x.IntegerLiteral):

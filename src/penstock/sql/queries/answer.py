@@ -20,7 +20,7 @@ from penstock.sql.queries.plans import PullPlan, PushPlan, ResultRow, Results
 from penstock.sql.queries.pull import pulled
 from penstock.sql.queries.push import SETTINGS, rows_of_records
 from penstock.sql.queries.sources import source_rows
-from penstock.sql.queries.stores import QueriedStores, StoredRow
+from penstock.sql.queries.stores import MaterializedRow, SqlStoreAccess
 from penstock.sql.queries.tables import TableRows
 
 __all__ = ["Answer", "answer"]
@@ -40,7 +40,7 @@ class Answer:
         results: Results,
         rows: Iterator[ResultRow | None],
         stop: Callable[[], None],
-        stores: QueriedStores | None = None,
+        stores: SqlStoreAccess | None = None,
     ) -> None:
         self.plan = plan
         self.results = results
@@ -101,13 +101,13 @@ def answer(query: Query, text: str, host: QueryHost, settings: Mapping[str, str]
     return Answer(plan, results, results.rows, lambda: None, stores)
 
 
-def _stores(writer: QueryPlan, host: QueryHost) -> QueriedStores:
+def _stores(writer: QueryPlan, host: QueryHost) -> SqlStoreAccess:
     running = host.queries.get(writer.id)
     app = None if running is None else running.app
-    return QueriedStores(app.query if app is not None else partial(host.committed.query, writer))
+    return SqlStoreAccess(app.query if app is not None else partial(host.committed.query, writer))
 
 
-def _topic_rows(plan: PullPlan, host: QueryHost, at: Position) -> Iterator[StoredRow]:
+def _topic_rows(plan: PullPlan, host: QueryHost, at: Position) -> Iterator[MaterializedRow]:
     _check_topics((plan.source.topic,), host, at)
     records = LogRecords(host.log, (plan.source.topic,), "earliest", "now").records()
     settings = _settings(host, plan.source.name, {})

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import SqlError
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Names
+from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.plans import Read
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog
@@ -138,7 +138,7 @@ class _Reader:
         """The constants as values of a type; those that it has not are left out. None: that cannot be said."""
         found = []
         for node in compared.constants:
-            expression = typed_expression(node, Names((), "WHERE"), self.library)
+            expression = typed_expression(node, ClauseScope((), "WHERE"), self.library)
             if expression.type == STRING and is_numeric(kind):
                 column = f"{compared.column.name} {kind} KEY"
                 raise refusal(
@@ -297,7 +297,7 @@ def window_starts(conditions: Conditions, step: Read, library: Library) -> tuple
             if step.window.size_ms is None:
                 continue
             size = step.window.size_ms
-        expression = typed_expression(compared.constants[0], Names((), "WHERE"), library)
+        expression = typed_expression(compared.constants[0], ClauseScope((), "WHERE"), library)
         if expression.type not in (INTEGER, BIGINT):
             continue  # a text: the condition itself converts it
         value = compile_rows([expression.typed], EvaluationErrors())(())[0]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from penstock.sql.evaluate import compile_rows
 from penstock.sql.functions.errors import EvaluationErrors
-from penstock.sql.queries.plans import Limits, Order
+from penstock.sql.queries.plans import Order, PullLimits
 
 __all__ = ["limited", "ordered"]
 
@@ -46,10 +46,10 @@ def _sort_key(value: Any) -> Any:
     return value
 
 
-def limited(items: Iterable[Item], limits: Limits) -> Iterator[Item]:
+def limited(items: Iterable[Item], limits: PullLimits) -> Iterator[Item]:
     """The items behind OFFSET, as many as LIMIT says.
 
-    >>> list(limited("abcde", Limits(2, 1)))
+    >>> list(limited("abcde", PullLimits(2, 1)))
     ['b', 'c']
     """
     end = None if limits.limit is None else limits.offset + limits.limit

@@ -12,7 +12,7 @@ from penstock.sql.catalog import Source, SourceColumn
 
 __all__ = [
     "KeyLookup",
-    "Limits",
+    "PullLimits",
     "Lookup",
     "Order",
     "PullPlan",
@@ -65,7 +65,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PullLimits:
     """LIMIT and OFFSET."""
 
     limit: int | None = None
@@ -95,7 +95,7 @@ class PullPlan:
     where: Expression | None
     values: tuple[Expression, ...]
     order: tuple[Order, ...] = ()
-    limits: Limits = Limits()
+    limits: PullLimits = PullLimits()
     text: str = ""
 
 
@@ -121,7 +121,7 @@ class PushPlan:
     reads: tuple[Source, ...]
     until: Literal["never", "now"] = "never"
     order: tuple[Order, ...] = ()
-    limits: Limits = Limits()
+    limits: PullLimits = PullLimits()
     settings: tuple[tuple[str, str], ...] = ()
     text: str = ""
 

@@ -11,7 +11,7 @@ from penstock.sql.compile.row_functions import Keep, Select
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.queries.ordering import limited, ordered
 from penstock.sql.queries.plans import PullPlan, ResultRow, Results
-from penstock.sql.queries.stores import StoredRow
+from penstock.sql.queries.stores import MaterializedRow
 from penstock.sql.types.sql_type import base_name
 
 __all__ = ["pulled"]
@@ -28,7 +28,7 @@ DEFAULTS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def pulled(plan: PullPlan, rows: Iterable[StoredRow], query_id: str, errors: EvaluationErrors) -> Results:
+def pulled(plan: PullPlan, rows: Iterable[MaterializedRow], query_id: str, errors: EvaluationErrors) -> Results:
     """Answer a pull query.
 
     Args:
@@ -71,7 +71,9 @@ def as_written(source: Source) -> Callable[[Sequence[Any]], Sequence[Any]] | Non
     return filled
 
 
-def _row(source: Source, row: StoredRow, written: Callable[[Sequence[Any]], Sequence[Any]] | None) -> tuple[Any, ...]:
+def _row(
+    source: Source, row: MaterializedRow, written: Callable[[Sequence[Any]], Sequence[Any]] | None
+) -> tuple[Any, ...]:
     """A row with all columns of a source: keys and values in its order, time, place, the window's bounds."""
     key, bounds = row.key, ()
     if isinstance(key, Windowed):

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import SqlError
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.fields import ClauseScope, Field, qualified
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.transient import TransientAnalysed, TransientAnalysis
 from penstock.sql.catalog import Catalog
@@ -42,7 +42,7 @@ def sorted_result(
     bare = replace(query, order_by=(), limit=None, offset=None)
     found = TransientAnalysis(bare, "the result", catalog, library).result()
     width = len(found.columns)
-    own = Names(found.step.fields, "ORDER BY")
+    own = ClauseScope(found.step.fields, "ORDER BY")
     nodes: list[Any] = []
     hidden: list[q.Selected] = []
     for each in query.order_by:
@@ -57,7 +57,7 @@ def sorted_result(
             except SqlError:
                 raise problem from None
         nodes.append(node)
-    names = Names(found.step.fields, "ORDER BY")
+    names = ClauseScope(found.step.fields, "ORDER BY")
     order = [
         order_of(replace(each, expression=node), names, library)
         for each, node in zip(query.order_by, nodes, strict=True)
@@ -65,7 +65,7 @@ def sorted_result(
     return found, tuple(order), width
 
 
-def order_of(ordering: q.Ordering, names: Names, library: Library) -> Order:
+def order_of(ordering: q.Ordering, names: ClauseScope, library: Library) -> Order:
     """The sort key of an expression.
 
     Raises:
@@ -87,7 +87,7 @@ def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
     return x.Column(fields[node.value - 1].name, at=node.at)
 
 
-def _problem(node: Any, names: Names, library: Library) -> SqlError | None:
+def _problem(node: Any, names: ClauseScope, library: Library) -> SqlError | None:
     """What is wrong with an expression over the columns of the result."""
     try:
         typed_expression(qualified(node, names), names, library)

@@ -13,13 +13,13 @@ from penstock.sql.compile import source_serdes
 from penstock.sql.parse.query_nodes import Named
 from penstock.sql.queries.plans import PushPlan, ResultRow
 from penstock.sql.queries.push import TransientTask
-from penstock.sql.queries.stores import StoredRow
+from penstock.sql.queries.stores import MaterializedRow
 from penstock.testing.queues import RawRecord
 
 __all__ = ["source_rows"]
 
 
-def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[str, Any]) -> Iterator[StoredRow]:
+def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[str, Any]) -> Iterator[MaterializedRow]:
     """The newest row of each key of a table's topic, in the order of the keys' bytes, as a store has them.
 
     Args:
@@ -34,7 +34,7 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
         for field in step.fields
     )
     plan = PushPlan(id=source.name, root=step, columns=source.columns, origins=origins, reads=(source,))
-    newest: dict[bytes | None, StoredRow] = {}
+    newest: dict[bytes | None, MaterializedRow] = {}
     keys = bound(configured(source_serdes(source)[0], settings), source.topic, "key")
     with TransientTask(plan, settings) as task:
         for record in records:
@@ -48,11 +48,11 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
     yield from (row for _, row in sorted(newest.items()))
 
 
-def _stored(source: Source, row: ResultRow) -> StoredRow:
+def _stored(source: Source, row: ResultRow) -> MaterializedRow:
     """A row of a source's columns, time, partition, offset and bounds as the entry of a store."""
     width = len(source.columns)
     pairs = list(zip(source.columns, row.values, strict=False))
     key: Any = tuple(value for column, value in pairs if column.is_key)
     if source.window is not None:
         key = Windowed(key, Window(*row.values[width + 3 : width + 5]))
-    return StoredRow(key, tuple(value for column, value in pairs if not column.is_key), row.values[width] or 0)
+    return MaterializedRow(key, tuple(value for column, value in pairs if not column.is_key), row.values[width] or 0)

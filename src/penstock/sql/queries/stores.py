@@ -1,6 +1,6 @@
 """Access to the state of persistent queries: by store, key, range and window.
 
-`StoreAccess` is all that pull queries ask for. `QueriedStores` has it through interactive queries, which a test driver
+`StoreAccess` is all that pull queries ask for. `SqlStoreAccess` has it through interactive queries, which a test driver
 and a running application answer alike: of its stores now the one, of committed state the other.
 """
 
@@ -21,12 +21,12 @@ from penstock.query import (
 )
 from penstock.serde.windowed import Window, Windowed
 
-__all__ = ["FOREVER", "QueriedStores", "StoreAccess", "StoredRow"]
+__all__ = ["FOREVER", "SqlStoreAccess", "StoreAccess", "MaterializedRow"]
 
 FOREVER = 2**63 - 1  # milliseconds
 
 
-class StoredRow(NamedTuple):
+class MaterializedRow(NamedTuple):
     """An entry of a store: the key (`Windowed` where it has windows), the value, its time in milliseconds."""
 
     key: Any
@@ -37,24 +37,24 @@ class StoredRow(NamedTuple):
 class StoreAccess(Protocol):
     """Read access to stores by their names; each call reads one state of the store."""
 
-    def get(self, store: str, key: Any) -> Iterator[StoredRow]:
+    def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         """The entry of a key of a store without windows; nothing if there is none."""
         ...
 
-    def range(self, store: str, lower: Any, upper: Any) -> Iterator[StoredRow]:
+    def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
         """The entries from one key to another, both included, by the bytes of keys; None is open."""
         ...
 
-    def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[StoredRow]:
+    def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
         """The windows that start in a range of times, both included; of all keys if the key is None."""
         ...
 
-    def sessions(self, store: str, key: Any) -> Iterator[StoredRow]:
+    def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         """The sessions of a key, or of all keys if it is None."""
         ...
 
 
-class QueriedStores:
+class SqlStoreAccess:
     """`StoreAccess` by interactive queries.
 
     Args:
@@ -68,30 +68,30 @@ class QueriedStores:
         self._query = query
         self.unwritten = False
 
-    def get(self, store: str, key: Any) -> Iterator[StoredRow]:
+    def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         for found in self._results(store, TimestampedKeyQuery(key)):
-            yield StoredRow(key, found.value, found.timestamp)
+            yield MaterializedRow(key, found.value, found.timestamp)
 
-    def range(self, store: str, lower: Any, upper: Any) -> Iterator[StoredRow]:
+    def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
         wanted: RangeQuery = TimestampedRangeQuery(lower, upper)
         for entries in self._results(store, wanted):
             for key, found in entries:
-                yield StoredRow(key, found.value, found.timestamp)
+                yield MaterializedRow(key, found.value, found.timestamp)
 
-    def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[StoredRow]:
+    def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
         if key is None:
             for entries in self._results(store, WindowRangeQuery(None, *starts)):
                 for windowed, found in entries:
-                    yield StoredRow(windowed, found.value, found.timestamp)
+                    yield MaterializedRow(windowed, found.value, found.timestamp)
             return
         for entries in self._results(store, WindowKeyQuery(key, *starts)):
             for start, found in entries:
-                yield StoredRow(Windowed(key, Window(start, start + size_ms)), found.value, found.timestamp)
+                yield MaterializedRow(Windowed(key, Window(start, start + size_ms)), found.value, found.timestamp)
 
-    def sessions(self, store: str, key: Any) -> Iterator[StoredRow]:
+    def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         for entries in self._results(store, WindowRangeQuery(key)):
             for windowed, found in entries:
-                yield StoredRow(windowed, found, windowed.window.end)
+                yield MaterializedRow(windowed, found, windowed.window.end)
 
     def _results(self, store: str, query: Any) -> Iterator[Any]:
         answer = self._query(StateQueryRequest(store, query))

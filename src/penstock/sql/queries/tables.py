@@ -18,7 +18,7 @@ from penstock.sql.compile.queries import table_stores
 from penstock.sql.compile.row_functions import Keep, Select
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup, Scan
-from penstock.sql.queries.stores import StoreAccess, StoredRow
+from penstock.sql.queries.stores import MaterializedRow, StoreAccess
 
 __all__ = ["TableRows"]
 
@@ -41,7 +41,7 @@ class TableRows:
         self._stores = table_stores(plan, prefix)
         self._errors = errors or EvaluationErrors(plan.id)
 
-    def rows(self, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+    def rows(self, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         """The rows of a lookup, whose values are the columns of the query's value.
 
         Args:
@@ -50,7 +50,7 @@ class TableRows:
         """
         return self._rows(self._plan.root, lookup, starts)
 
-    def _rows(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+    def _rows(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         if id(step) in self._stores:
             yield from self._stored(step, lookup, starts)
             return
@@ -67,7 +67,7 @@ class TableRows:
             case _:
                 raise TypeError(f"no step of a table: {type(step).__name__}")
 
-    def _stored(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+    def _stored(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         name = self._stores[id(step)]
         if not isinstance(step, p.Aggregate):
             # A store of windowed keys cannot be looked up by the key alone; the query's condition chooses the rows.
@@ -79,7 +79,7 @@ class TableRows:
             if row.value is not None:
                 yield row._replace(value=result(row.key, row.value))
 
-    def _plain(self, name: str, lookup: Lookup) -> Iterator[StoredRow]:
+    def _plain(self, name: str, lookup: Lookup) -> Iterator[MaterializedRow]:
         match lookup:
             case KeyLookup(keys):
                 for key in keys:
@@ -89,7 +89,9 @@ class TableRows:
             case _:
                 yield from self._access.range(name, None, None)
 
-    def _windows(self, times: p.WindowTimes, name: str, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+    def _windows(
+        self, times: p.WindowTimes, name: str, lookup: Lookup, starts: tuple[int, int]
+    ) -> Iterator[MaterializedRow]:
         keys: tuple[Any, ...] = lookup.keys if isinstance(lookup, KeyLookup) else (None,)
         for key in keys:
             if times.kind == "SESSION":
@@ -97,7 +99,7 @@ class TableRows:
             else:
                 yield from self._access.windows(name, key, starts, times.size_ms)
 
-    def _joined(self, step: p.JoinTables, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+    def _joined(self, step: p.JoinTables, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         join = joiner_of(step)
         left = _by_key(self._rows(step.left, lookup, starts))
         right = _by_key(self._rows(step.right, lookup, starts))
@@ -108,8 +110,8 @@ class TableRows:
             known = [row for row in (one, two) if row is not None]
             key = known[0].key
             value = join(key, one and one.value, two and two.value)
-            yield StoredRow(key, value, max(row.timestamp for row in known))
+            yield MaterializedRow(key, value, max(row.timestamp for row in known))
 
 
-def _by_key(rows: Iterator[StoredRow]) -> Mapping[str, StoredRow]:
+def _by_key(rows: Iterator[MaterializedRow]) -> Mapping[str, MaterializedRow]:
     return {repr(row.key.key if isinstance(row.key, Windowed) else row.key): row for row in rows}

@@ -7,8 +7,8 @@ applications.
 
 from __future__ import annotations
 
-from penstock.sql.session.running import Query
+from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.session import SqlSession
 from penstock.sql.session.settings import SessionSettings
 
-__all__ = ["Query", "SessionSettings", "SqlSession"]
+__all__ = ["SessionQuery", "SessionSettings", "SqlSession"]

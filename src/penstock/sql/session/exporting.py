@@ -8,7 +8,7 @@ from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.session.journal import Entry
+from penstock.sql.session.journal import JournalEntry
 from penstock.sql.session.workspace import Workspace
 
 __all__ = ["exported"]
@@ -28,7 +28,7 @@ def exported(work: Workspace) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def _kept(work: Workspace) -> Iterator[tuple[Entry, Parsed]]:
+def _kept(work: Workspace) -> Iterator[tuple[JournalEntry, Parsed]]:
     entries = [(entry, parsed) for entry in work.journal.read() for parsed in parse_script(entry.text)]
     last_made: dict[tuple[str, str], int] = {}
     for number, (_, parsed) in enumerate(entries):

@@ -21,7 +21,7 @@ from penstock.log.base import Lease, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName
 
-__all__ = ["Entry", "Journal"]
+__all__ = ["JournalEntry", "Journal"]
 
 START = "0" * 16
 KEY = b"statement"
@@ -29,7 +29,7 @@ LASTING = {"retention.ms": "-1", "cleanup.policy": "delete"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """A statement of the journal.
 
     Attributes:
@@ -61,7 +61,7 @@ class Journal:
     >>> log = open_log("memory://doc-journal")
     >>> journal = Journal(log, "statements")
     >>> journal.hold(log.acquire_lease("default_sql", "this session"))
-    >>> journal.append(Entry("CREATE TYPE id AS INT;", {}, 0))
+    >>> journal.append(JournalEntry("CREATE TYPE id AS INT;", {}, 0))
     >>> [entry.text for entry in Journal(log, "statements").read()]
     ['CREATE TYPE id AS INT;']
     """
@@ -87,7 +87,7 @@ class Journal:
         self._end = self._log.fenced_record(name, (lease.application, lease.epoch))
         self._end.take()
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[JournalEntry]:
         """All entries.
 
         Raises:
@@ -97,7 +97,7 @@ class Journal:
         self._exists = self.topic in {each.name for each in self._log.topics()}
         return self._missed(0) if self._exists else []
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: JournalEntry) -> None:
         """Add an entry; it is durable when this returns.
 
         Raises:
@@ -133,7 +133,7 @@ class Journal:
         self._is_unsure = False
         self._last, self._newest = checksum, value
 
-    def _missed(self, offset: int) -> list[Entry]:
+    def _missed(self, offset: int) -> list[JournalEntry]:
         """Read the entries from an offset on; one that a lost answer has doubled counts once."""
         values: list[bytes | None] = []
         place = TopicPartition(self.topic, 0)
@@ -144,7 +144,7 @@ class Journal:
             offset = fetched.next_offset
         if self._newest in values:  # what this session has written itself
             del values[: values.index(self._newest) + 1]
-        found: list[Entry] = []
+        found: list[JournalEntry] = []
         for value in values:
             if value is None or value != self._newest:
                 found.append(self._entry(value, len(found)))
@@ -152,11 +152,11 @@ class Journal:
         self._next = offset
         return found
 
-    def _entry(self, value: bytes | None, number: int) -> Entry:
+    def _entry(self, value: bytes | None, number: int) -> JournalEntry:
         try:
             body = json.loads(value or b"")
             checksum = body.pop("checksum")
-            entry = Entry(body["statement"], body["settings"], body["made"], body.get("functions", {}))
+            entry = JournalEntry(body["statement"], body["settings"], body["made"], body.get("functions", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(number, "cannot be read") from error
         if checksum != _checksum(self._last, body):

@@ -13,7 +13,7 @@ from penstock.sql.catalog import Source
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.results import Listing
-from penstock.sql.session.running import Query
+from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.settings import KNOWN
 from penstock.sql.session.workspace import Workspace
 
@@ -84,11 +84,11 @@ def _topics(work: Workspace, *, internal: bool, extended: bool) -> Table:
 
 def _queries(work: Workspace, *, extended: bool) -> Table:
     more = ("Behind", "Errors") if extended else ()
-    columns = ("Query", "State", "Writes", "Topic", *more, "Statement")
+    columns = ("SessionQuery", "State", "Writes", "Topic", *more, "Statement")
     return columns, [_query(query, work, extended=extended) for query in work.queries.values()]
 
 
-def _query(query: Query, work: Workspace, *, extended: bool) -> tuple[Any, ...]:
+def _query(query: SessionQuery, work: Workspace, *, extended: bool) -> tuple[Any, ...]:
     plan = query.plan
     text = " ".join(plan.text.split())
     state = query.state if work.holder is None else f"in {work.holder}"
@@ -99,7 +99,7 @@ def _query(query: Query, work: Workspace, *, extended: bool) -> tuple[Any, ...]:
     return (*row, behind, errors_of(query), text)
 
 
-def errors_of(query: Query) -> str:
+def errors_of(query: SessionQuery) -> str:
     """Why a query has failed, or its errors by function or column: how often each."""
     if query.error is not None:
         return query.error.message

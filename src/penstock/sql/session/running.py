@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.engines.kafka_streams import KafkaStreams
     from penstock.topology.topology import Topology
 
-__all__ = ["DROPPED", "Query", "QueryRunner", "topology_of"]
+__all__ = ["DROPPED", "SessionQuery", "QueryRunner", "topology_of"]
 
 _log = own_logger(__name__)
 STOP_MS = 30_000
@@ -33,7 +33,7 @@ def topology_of(plan: QueryPlan) -> Topology:
     return builder.build()
 
 
-class Query:
+class SessionQuery:
     """A persistent query of a session: its plan, and the application that runs it.
 
     Attributes:
@@ -114,16 +114,16 @@ class QueryRunner:
         self._owns_spark = False
         self._starting = threading.Lock()
         self._closed = False
-        self.queries: dict[str, Query] = {}
+        self.queries: dict[str, SessionQuery] = {}
 
-    def add(self, plan: QueryPlan, *, paused: bool = False) -> Query:
+    def add(self, plan: QueryPlan, *, paused: bool = False) -> SessionQuery:
         """Add a query that is not started yet."""
-        found = Query(plan)
+        found = SessionQuery(plan)
         found.paused = paused
         self.queries[plan.id] = found
         return found
 
-    def application(self, query: Query) -> KafkaStreams:
+    def application(self, query: SessionQuery) -> KafkaStreams:
         """Make the application of a query.
 
         Raises:
@@ -134,7 +134,7 @@ class QueryRunner:
         settings = self._settings.app_settings(query.id, dict(query.plan.settings))
         return KafkaStreams(topology_of(query.plan), settings, session=self._spark)
 
-    def start(self, query: Query) -> None:
+    def start(self, query: SessionQuery) -> None:
         """Start a query and return, unless it has been paused, terminated, replaced or started before.
 
         Raises:
@@ -180,10 +180,10 @@ class QueryRunner:
         with open_log(self._settings.log, self._settings.app) as log:
             return {f"{place.topic}-{place.partition}": end for place, end in log.end_offsets(topics).items()}
 
-    def _waiting(self) -> Iterator[Query]:
+    def _waiting(self) -> Iterator[SessionQuery]:
         return (query for query in list(self.queries.values()) if not query.paused)
 
-    def _launch(self, query: Query, *, until_latest: bool = False) -> KafkaStreams | None:
+    def _launch(self, query: SessionQuery, *, until_latest: bool = False) -> KafkaStreams | None:
         with query.lock, self._starting:
             if self._closed or query.paused or query.app is not None or self.queries.get(query.id) is not query:
                 return None
@@ -207,7 +207,7 @@ class QueryRunner:
         settings = {"spark.scheduler.mode": "FAIR", **settings}
         self._spark, self._owns_spark = session_for(settings, f"{self._settings.service}sql", "")
 
-    def stop(self, query: Query) -> None:
+    def stop(self, query: SessionQuery) -> None:
         """Stop a query; its state stays."""
         with query.lock:
             if query.app is not None:

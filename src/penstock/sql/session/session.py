@@ -22,7 +22,7 @@ from penstock.sql.queries.committed import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
 from penstock.sql.session import asserting, changing, describing, explaining, listing, printing
 from penstock.sql.session.exporting import exported
-from penstock.sql.session.running import Query
+from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.settings import SessionSettings
 from penstock.sql.session.workspace import Scope, Workspace
 
@@ -138,7 +138,7 @@ class SqlSession:
         return self._work.log
 
     @property
-    def queries(self) -> Mapping[str, Query]:
+    def queries(self) -> Mapping[str, SessionQuery]:
         """The persistent queries by id."""
         return self._work.queries
 

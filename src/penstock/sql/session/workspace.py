@@ -19,8 +19,8 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse.command_nodes import Steer
 from penstock.sql.parse.lexer import tokenize
 from penstock.sql.session.inferring import inference
-from penstock.sql.session.journal import Entry, Journal
-from penstock.sql.session.running import Query, QueryRunner
+from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.sql.session.running import QueryRunner, SessionQuery
 from penstock.sql.session.settings import SessionSettings
 from penstock.sql.session.topics import known_topics
 
@@ -136,7 +136,7 @@ class Workspace:
             self.runner.add(plan, paused=plan.id in self.paused)
         self.shared.topics = known_topics(self.log)
 
-    def _not_restored(self, entry: Entry, error: SqlError) -> SqlError:
+    def _not_restored(self, entry: JournalEntry, error: SqlError) -> SqlError:
         text = " ".join(entry.text.split())[:120]
         where = f"the catalog of service {self.settings.service!r} cannot be opened: {text}"
         known = self.catalog.functions.declared
@@ -165,11 +165,11 @@ class Workspace:
         apply(statement, self.catalog, parsed.text)
 
     @property
-    def queries(self) -> Mapping[str, Query]:
+    def queries(self) -> Mapping[str, SessionQuery]:
         """The persistent queries by id."""
         return self.runner.queries
 
-    def start_all(self, queries: Iterable[Query]) -> None:
+    def start_all(self, queries: Iterable[SessionQuery]) -> None:
         """Start queries one after the other; those that fail have their error."""
         for query in queries:
             try:
@@ -196,7 +196,7 @@ class Workspace:
 
     def commit(self, changed: Catalog, text: str) -> None:
         """Write a statement to the journal, and use the catalog that it has made."""
-        entry = Entry(f"{text};", dict(self.catalog.settings), self.catalog.made, self._functions_in(text))
+        entry = JournalEntry(f"{text};", dict(self.catalog.settings), self.catalog.made, self._functions_in(text))
         self.journal.append(entry)
         if self._scope is not None:
             changed = replace(changed, settings=self.shared.settings, variables=self.shared.variables)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.sql.testing.cases import Case, case_of_files, load_cases
-from penstock.sql.testing.engine import Outcome, run_case
+from penstock.sql.testing.engine import CaseOutcome, run_case
 from penstock.sql.testing.rest import run_rest_case
 from penstock.sql.testing.script_tests import ScriptOutcome, ScriptTest, load_script_tests, run_script_test
 
 __all__ = [
     "Case",
-    "Outcome",
+    "CaseOutcome",
     "ScriptOutcome",
     "ScriptTest",
     "case_of_files",

@@ -25,7 +25,7 @@ from penstock.sql.parse import parse_statement
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import Position
 from penstock.sql.testing.live import LiveQueries
-from penstock.sql.testing.topics import TestRecord
+from penstock.sql.testing.topics import CaseRecord
 from penstock.sql.types import SqlType
 from penstock.sql.types.texts import text_function
 
@@ -147,7 +147,7 @@ class Assertions:
             raise _failed(at, f"{name} does not exist.", did_you_mean(name, self.catalog.sources))
         return source
 
-    def _next(self, source: Source, at: Position) -> TestRecord:
+    def _next(self, source: Source, at: Position) -> CaseRecord:
         records = self.queries.topics.get(source.topic, [])
         place = self._taken.get(source.topic, 0)
         if place >= len(records):
@@ -176,7 +176,7 @@ class Assertions:
             for serde, part in zip(source_serdes(source), ("key", "value"), strict=True)
         ]
 
-    def _key(self, source: Source, record: TestRecord) -> dict[str, Any]:
+    def _key(self, source: Source, record: CaseRecord) -> dict[str, Any]:
         key = self._serdes(source)[0].deserialize(record.key)
         row: dict[str, Any] = {"ROWTIME": record.timestamp}
         if isinstance(key, Windowed):
@@ -184,7 +184,7 @@ class Assertions:
             key = key.key
         return row | dict(zip((column.name for column in source.keys), key or (), strict=False))
 
-    def _row(self, source: Source, record: TestRecord, at: Position) -> dict[str, Any] | None:
+    def _row(self, source: Source, record: CaseRecord, at: Position) -> dict[str, Any] | None:
         try:
             value = self._serdes(source)[1].deserialize(record.value)
         except SqlError:

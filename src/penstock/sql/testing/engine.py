@@ -24,10 +24,10 @@ from penstock.sql.testing.live import DRIVER_SETTINGS
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.posts import post_differences
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.topics import TestRecord, TestTopic
+from penstock.sql.testing.topics import CaseRecord, TestTopic
 from penstock.testing import TopologyTestDriver
 
-__all__ = ["Outcome", "Run", "run", "run_case"]
+__all__ = ["CaseOutcome", "CaseRun", "run", "run_case"]
 
 Result = Literal["passed", "failed"]
 INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of rows of INSERT VALUES
@@ -44,7 +44,7 @@ TERMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """The end of a case.
 
     Attributes:
@@ -61,7 +61,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Run:
+class CaseRun:
     """The state of a case while it runs."""
 
     case: Case
@@ -118,15 +118,15 @@ class Run:
         key, value = (configured(serde, self.schemas.settings) for serde in source_serdes(row.source))
         key, value = (bound(serde, row.source.topic, part) for serde, part in ((key, "key"), (value, "value")))
         stamp = INSERTED_AT if row.timestamp is None else row.timestamp
-        record = TestRecord(key.serialize(row.key), value.serialize(row.value), stamp)
+        record = CaseRecord(key.serialize(row.key), value.serialize(row.value), stamp)
         self.topic(row.source.topic).records.append(record)
 
-    def inputs(self) -> list[tuple[str, TestRecord]]:
+    def inputs(self) -> list[tuple[str, CaseRecord]]:
         """Write the inputs."""
         records = self.case.entry.get("inputs", ())
         return [(record["topic"], self.topic(record["topic"]).add(record)) for record in records]
 
-    def query(self, plan: QueryPlan, inputs: Iterable[tuple[str, TestRecord]]) -> None:
+    def query(self, plan: QueryPlan, inputs: Iterable[tuple[str, CaseRecord]]) -> None:
         """Run one query over its sources."""
         with self.driver(plan) as driver:
             self.feed(driver, plan, inputs)
@@ -139,8 +139,8 @@ class Run:
         return TopologyTestDriver(builder.build(), settings)
 
     def records_of(
-        self, topics: Iterable[str], inputs: Iterable[tuple[str, TestRecord]]
-    ) -> list[tuple[str, TestRecord]]:
+        self, topics: Iterable[str], inputs: Iterable[tuple[str, CaseRecord]]
+    ) -> list[tuple[str, CaseRecord]]:
         """The records that a query of these topics reads: inputs in their order, and what is in the other topics."""
         topics = list(dict.fromkeys(topics))
         given = [(topic, record) for topic, record in inputs if topic in topics]
@@ -150,7 +150,7 @@ class Run:
                 given += [(topic, record) for record in self.topic(topic).records]
         return given
 
-    def feed(self, driver: TopologyTestDriver, plan: QueryPlan, inputs: Iterable[tuple[str, TestRecord]]) -> None:
+    def feed(self, driver: TopologyTestDriver, plan: QueryPlan, inputs: Iterable[tuple[str, CaseRecord]]) -> None:
         """Write the records of a query's sources to its driver, and its results to its topic."""
         sources = [self.catalog.sources[name].topic for name in plan.reads if name in self.catalog.sources]
         sink = self.topic(plan.target.topic)
@@ -158,7 +158,7 @@ class Run:
             driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
             while (written := driver.read_raw(plan.target.topic)) is not None:
                 headers = tuple(written.headers or ())
-                sink.records.append(TestRecord(written.key, written.value, written.timestamp, headers))
+                sink.records.append(CaseRecord(written.key, written.value, written.timestamp, headers))
         self.produced |= {f"query_{plan.id}-{name}" for name in driver.produced_topic_names()} | {sink.name}
 
     @staticmethod
@@ -198,7 +198,7 @@ class Run:
         return []
 
     @staticmethod
-    def _shown(topic: TestTopic, record: TestRecord) -> dict[str, Any]:
+    def _shown(topic: TestTopic, record: CaseRecord) -> dict[str, Any]:
         key, window = topic.key_of(record)
         value = topic.value_of(record)
         return {"key": key, "value": value, "timestamp": record.timestamp, "window": window, "headers": record.headers}
@@ -221,34 +221,34 @@ class Run:
         yield from differences(expected.get("headers") or [], headers, "headers")
 
 
-def run_case(case: Case, functions: UserFunctions | None = None) -> Outcome:
+def run_case(case: Case, functions: UserFunctions | None = None) -> CaseOutcome:
     """Run a case and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
-        return run(case, Run(case, schemas, Catalog(functions=functions or UserFunctions())))
+        return run(case, CaseRun(case, schemas, Catalog(functions=functions or UserFunctions())))
 
 
-def run(case: Case, started: Run) -> Outcome:
+def run(case: Case, started: CaseRun) -> CaseOutcome:
     """Take a case from its statements to its outcome."""
     try:
         found = started.differences()
     except PenstockError as error:
         return _refused(case, error)
     except Exception as error:  # noqa: BLE001 - a case that breaks the engine must not end the others
-        return Outcome(case, passed=False, reason=f"{type(error).__name__}: {error}", crashed=True)
+        return CaseOutcome(case, passed=False, reason=f"{type(error).__name__}: {error}", crashed=True)
     if case.refused is not None:
-        return Outcome(case, passed=False, reason=f"not refused: {case.refused.get('message', '')}"[:300])
-    return Outcome(case, passed=not found, reason="; ".join(found)[:900])
+        return CaseOutcome(case, passed=False, reason=f"not refused: {case.refused.get('message', '')}"[:300])
+    return CaseOutcome(case, passed=not found, reason="; ".join(found)[:900])
 
 
-def _refused(case: Case, error: PenstockError) -> Outcome:
+def _refused(case: Case, error: PenstockError) -> CaseOutcome:
     message = str(error)
     if case.refused is None:
-        return Outcome(case, passed=False, reason=f"refused: {message}")
+        return CaseOutcome(case, passed=False, reason=f"refused: {message}")
     at_run = "StreamsException" in str(case.refused.get("type"))
     if not isinstance(error, SqlError) and not at_run:
-        return Outcome(case, passed=False, reason=f"{type(error).__name__}: {message}", crashed=True)
+        return CaseOutcome(case, passed=False, reason=f"{type(error).__name__}: {message}", crashed=True)
     same = at_run or same_cause(str(case.refused.get("message") or ""), message)
-    return Outcome(case, passed=True, reason=message, same_cause=same)
+    return CaseOutcome(case, passed=True, reason=message, same_cause=same)
 
 
 def same_cause(expected: str, message: str) -> bool:

@@ -14,7 +14,7 @@ from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes
 from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.topics import TestRecord
+from penstock.sql.testing.topics import CaseRecord
 from penstock.testing import TopologyTestDriver
 
 __all__ = ["DRIVER_SETTINGS", "LiveQueries"]
@@ -34,7 +34,7 @@ class LiveQueries:
 
     catalog: Catalog
     schemas: CaseSchemas
-    topics: dict[str, list[TestRecord]] = field(default_factory=dict)
+    topics: dict[str, list[CaseRecord]] = field(default_factory=dict)
     _running: dict[str, tuple[QueryPlan, TopologyTestDriver]] = field(default_factory=dict)
     _inserted: int = 0
 
@@ -89,9 +89,9 @@ class LiveQueries:
         if stamp is None:
             stamp = INSERTED_AT + self._inserted
             self._inserted += 1
-        self._passed([(source.topic, TestRecord(key.serialize(row.key), value.serialize(row.value), stamp))])
+        self._passed([(source.topic, CaseRecord(key.serialize(row.key), value.serialize(row.value), stamp))])
 
-    def _passed(self, records: list[tuple[str, TestRecord]]) -> None:
+    def _passed(self, records: list[tuple[str, CaseRecord]]) -> None:
         waiting, passed = deque(records), 0
         while waiting:
             topic, record = waiting.popleft()
@@ -105,11 +105,11 @@ class LiveQueries:
                 if topic in self._topics_of(plan):
                     waiting += self._fed(query_id, topic, record)
 
-    def _fed(self, query_id: str, topic: str, record: TestRecord) -> list[tuple[str, TestRecord]]:
+    def _fed(self, query_id: str, topic: str, record: CaseRecord) -> list[tuple[str, CaseRecord]]:
         plan, driver = self._running[query_id]
         driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
-        found: list[tuple[str, TestRecord]] = []
+        found: list[tuple[str, CaseRecord]] = []
         while (written := driver.read_raw(plan.target.topic)) is not None:
             headers: Any = tuple(written.headers or ())
-            found.append((plan.target.topic, TestRecord(written.key, written.value, written.timestamp, headers)))
+            found.append((plan.target.topic, CaseRecord(written.key, written.value, written.timestamp, headers)))
         return found

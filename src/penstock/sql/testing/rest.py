@@ -21,8 +21,8 @@ from penstock.sql.parse import parse_script
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.queries import (
     PushPlan,
-    QueriedStores,
     Results,
+    SqlStoreAccess,
     TableRows,
     TransientPlan,
     plan_query,
@@ -30,22 +30,22 @@ from penstock.sql.queries import (
     results_of_records,
 )
 from penstock.sql.queries.sources import source_rows
-from penstock.sql.queries.stores import StoredRow
+from penstock.sql.queries.stores import MaterializedRow
 from penstock.sql.testing.cases import Case
-from penstock.sql.testing.engine import Outcome, Run, run
+from penstock.sql.testing.engine import CaseOutcome, CaseRun, run
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.topics import TestRecord
+from penstock.sql.testing.topics import CaseRecord
 from penstock.testing import TopologyTestDriver
 from penstock.testing.queues import RawRecord
 
 __all__ = ["RestRun", "run_rest_case"]
 
-Inputs = Sequence[tuple[str, TestRecord]]
+Inputs = Sequence[tuple[str, CaseRecord]]
 
 
 @dataclass(slots=True)
-class RestRun(Run):
+class RestRun(CaseRun):
     """The state of a case while it runs; the drivers of its persistent queries stay open, as queries read them."""
 
     drivers: dict[str, TopologyTestDriver] = field(default_factory=dict)
@@ -93,17 +93,17 @@ class RestRun(Run):
         if plan.writer is None:
             rows = source_rows(plan.source, self._records((plan.source.topic,), inputs), self.schemas.settings)
         else:
-            stores = QueriedStores(self.drivers[plan.writer.id].query)
+            stores = SqlStoreAccess(self.drivers[plan.writer.id].query)
             rows = self._by_partition(
                 plan.writer, TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
             )
         return pulled(plan, rows, "pull", errors)
 
-    def _by_partition(self, writer: QueryPlan, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
+    def _by_partition(self, writer: QueryPlan, rows: Iterator[MaterializedRow]) -> Iterator[MaterializedRow]:
         """The rows of the one driver in the order that an application over all partitions would read them in."""
         serde, count = step_key_serde(writer.root, windowed=False), self.catalog.topics.get(writer.target.topic, 1)
 
-        def partition(row: StoredRow) -> int:
+        def partition(row: MaterializedRow) -> int:
             key = serde.serialize(row.key.key if isinstance(row.key, Windowed) else row.key)
             return 0 if key is None else partition_for(key, count)
 
@@ -123,7 +123,7 @@ def _is_query(text: str) -> bool:
     return text.lstrip().upper().startswith("SELECT ")
 
 
-def run_rest_case(case: Case, functions: UserFunctions | None = None) -> Outcome:
+def run_rest_case(case: Case, functions: UserFunctions | None = None) -> CaseOutcome:
     """Run a case of queries and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
         started = RestRun(case, schemas, Catalog(functions=functions or UserFunctions()))

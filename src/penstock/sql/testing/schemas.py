@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from penstock.serde.binding import bound
-from penstock.serde.registry import Reference, Schema
+from penstock.serde.registry import Reference, StoredSchema
 from penstock.sql.catalog import DataFormat, Source
 from penstock.sql.compile.serdes import format_properties
 from penstock.sql.formats import FormatProperties, RowSerde, format_info, inferred_columns, row_format
@@ -64,7 +64,7 @@ class CaseSchemas:
         for topic, part in given:
             schema, kind = topic[f"{part}Schema"], _form(topic.get(f"{part}Format"))
             references = tuple(self._reference(each) for each in topic.get(f"{part}SchemaReferences") or ())
-            made = Schema(schema if kind == "PROTOBUF" else json.dumps(schema), KINDS[kind], references)
+            made = StoredSchema(schema if kind == "PROTOBUF" else json.dumps(schema), KINDS[kind], references)
             subject = f"{topic['name']}-{part}"
             self._ids[subject] = self._add(subject, made, topic.get(f"{part}SchemaId"))
 
@@ -72,10 +72,10 @@ class CaseSchemas:
         form, schema = _form(given.get("format")), given["schema"]
         text = schema if form == "PROTOBUF" else json.dumps(schema)
         self._references += 1
-        self._add(given["name"], Schema(text, KINDS[form]), REFERENCES + self._references)
+        self._add(given["name"], StoredSchema(text, KINDS[form]), REFERENCES + self._references)
         return Reference(given["name"], given["name"], 1)
 
-    def _add(self, subject: str, schema: Schema, number: int | None) -> int:
+    def _add(self, subject: str, schema: StoredSchema, number: int | None) -> int:
         registry = self._embedded.registry
         if number is None:
             numbers = [version.schema_id for version in registry.all_versions()]

@@ -18,13 +18,13 @@ from penstock.sql.testing.schemas import CaseSchemas
 from penstock.sql.testing.values import case_value, sql_value
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
 
-__all__ = ["TestRecord", "TestTopic", "decoded", "encoded"]
+__all__ = ["CaseRecord", "TestTopic", "decoded", "encoded"]
 
 _LONG = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
-class TestRecord:
+class CaseRecord:
     """A record of a topic, as bytes."""
 
     key: bytes | None
@@ -45,7 +45,7 @@ class TestTopic:
     window: SourceWindow | None = None
     schemas: CaseSchemas | None = None
     exact: bool = True
-    records: list[TestRecord] = field(default_factory=list)
+    records: list[CaseRecord] = field(default_factory=list)
 
     @classmethod
     def of(cls, name: str, source: Source | None, schemas: CaseSchemas) -> TestTopic:
@@ -62,7 +62,7 @@ class TestTopic:
             schemas,
         )
 
-    def add(self, record: Mapping[str, Any]) -> TestRecord:
+    def add(self, record: Mapping[str, Any]) -> CaseRecord:
         """Write a record of a case."""
         key = self._encoded(record.get("key"), "key")
         if key is not None and (window := record.get("window")) is not None:
@@ -73,11 +73,11 @@ class TestTopic:
             (header["KEY"], None if header["VALUE"] is None else base64.b64decode(header["VALUE"]))
             for header in record.get("headers") or ()
         )
-        made = TestRecord(key, value, int(record.get("timestamp", 0)), headers)
+        made = CaseRecord(key, value, int(record.get("timestamp", 0)), headers)
         self.records.append(made)
         return made
 
-    def key_of(self, record: TestRecord) -> tuple[Any, Window | None]:
+    def key_of(self, record: CaseRecord) -> tuple[Any, Window | None]:
         """The key of a record as cases compare it, and its window."""
         data, window = record.key, None
         if data is not None and self.window is not None:
@@ -90,13 +90,13 @@ class TestTopic:
                 data = data[:-8]
         return self._decoded(data, "key"), window
 
-    def plain_key(self, record: TestRecord) -> bytes | None:
+    def plain_key(self, record: CaseRecord) -> bytes | None:
         """The bytes of a key without its window, by which Kafka chooses the partition."""
         if record.key is None or self.window is None:
             return record.key
         return record.key[: -_LONG.size * (2 if self.window.size_ms is None else 1)]
 
-    def value_of(self, record: TestRecord) -> Any:
+    def value_of(self, record: CaseRecord) -> Any:
         """The value of a record as cases compare it."""
         if not self.exact and self.value_format.name == "JSON" and record.value is not None:
             return json.loads(record.value)

@@ -11,7 +11,7 @@ from penstock.log.base import TopicLog
 from penstock.serde import Serdes
 from penstock.tools.demo.access_log import hit_time, parse_line, system_of
 
-__all__ = ["WINDOW_MS", "Comparison", "Recount", "TopicCounts", "compare", "recount"]
+__all__ = ["WINDOW_MS", "CountComparison", "Recount", "TopicCounts", "compare", "recount"]
 
 WINDOW_MS = 60_000
 _KEY = Serdes.time_windowed(Serdes.string(), WINDOW_MS)
@@ -75,7 +75,7 @@ def recount(path: Path, end_bytes: int) -> Recount:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CountComparison:
     """The comparison of topic and file; ``late`` are hits that came after their window had closed."""
 
     counted: int
@@ -91,13 +91,13 @@ class Comparison:
         return self.wrong == 0
 
 
-def compare(counts: TopicCounts, path: Path, end_bytes: int) -> Comparison:
+def compare(counts: TopicCounts, path: Path, end_bytes: int) -> CountComparison:
     """Compare the topic's final counts with a recount of the file, window by window."""
     counts.poll()
     file = recount(path, end_bytes)
     keys = file.counts.keys() | counts.counts.keys()
     missing = [file.counts[key] - counts.counts.get(key, 0) for key in keys]
-    return Comparison(
+    return CountComparison(
         counted=counts.total,
         good=file.good,
         bad=file.bad,

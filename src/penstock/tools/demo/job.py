@@ -25,9 +25,9 @@ from penstock.log.groups.lag import lag
 from penstock.log.open import open_log
 from penstock.tools.demo.connect_lines import ConnectLines
 from penstock.tools.demo.console import shown_console
-from penstock.tools.demo.counts import Comparison, TopicCounts, compare
+from penstock.tools.demo.counts import CountComparison, TopicCounts, compare
 from penstock.tools.demo.place import TopicPlace, embedded, own_broker, running_broker
-from penstock.tools.demo.view import Figures, View
+from penstock.tools.demo.view import DemoView, Figures
 from penstock.tools.demo.writer import LogWriter
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run_demo(
     seconds: float | None = 60.0,
     directory: str | Path = ".demo",
     options: DemoOptions = _DEFAULTS,
-) -> Comparison:
+) -> CountComparison:
     """Run the job and show its progress; Ctrl-C ends it cleanly, and the next run continues where it stopped.
 
     Args:
@@ -129,13 +129,13 @@ class _Job:
         self._figures = Figures(places={"file": str(file), "topics": place.shown, "state": str(home / "state")})
         self._recent: list[tuple[float, int]] = []
 
-    def run(self, writer: LogWriter | None, *, seconds: float | None) -> Comparison:
+    def run(self, writer: LogWriter | None, *, seconds: float | None) -> CountComparison:
         console = Screen(soft_wrap=not sys.stdout.isatty())
         place = self._place
         with (
             open_log(place.bootstrap_servers, place.settings) as log,
             stop_on_signals(self._stopping),
-            View(console) as view,
+            DemoView(console) as view,
             shown_console(log, self._home) as address,
         ):
             self._figures.places = {**self._figures.places, "console": address}
@@ -179,7 +179,7 @@ class _Job:
         figures.dropped += progress.dropped
         figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
 
-    def _start(self, source: ConnectLines, view: View) -> None:
+    def _start(self, source: ConnectLines, view: DemoView) -> None:
         """Start the application, and show for how long it has been starting until its tasks run.
 
         Raises:
@@ -212,7 +212,7 @@ class _Job:
         log: TopicLog,
         source: ConnectLines,
         counts: TopicCounts,
-        view: View,
+        view: DemoView,
         seconds: float | None,
         *,
         ends_with_file: bool,
@@ -244,7 +244,7 @@ class _Job:
         (first, before), (last, now) = self._recent[0], self._recent[-1]
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
-    def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: View) -> None:
+    def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: DemoView) -> None:
         """Wait until the application has processed all records of the topic."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds
@@ -256,7 +256,7 @@ class _Job:
             time.sleep(0.2)
 
 
-def _summary(console: Console, result: Comparison, before: int, figures: Figures, home: Path) -> None:
+def _summary(console: Console, result: CountComparison, before: int, figures: Figures, home: Path) -> None:
     lines = result.good + result.bad
     console.print(
         f"\n{lines:,} lines ({lines - before:,} in this run): {result.good:,} good, {result.bad:,} bad, in the dead "

@@ -13,7 +13,7 @@ from rich.text import Text
 from penstock.base.terminal.live import LiveView
 from penstock.base.terminal.words import size
 
-__all__ = ["Figures", "View"]
+__all__ = ["Figures", "DemoView"]
 
 _WINDOWS_SHOWN = 8
 _PLAIN_EVERY_S = 5.0
@@ -38,7 +38,7 @@ class Figures:
     places: Mapping[str, str] = field(default_factory=dict)
 
 
-class View(LiveView[Figures]):
+class DemoView(LiveView[Figures]):
     """The view of the demo's figures; use it in a ``with`` block. The last figures stay on the screen."""
 
     transient = False

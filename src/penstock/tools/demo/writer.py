@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from penstock.base.clock import unix_ms
 from penstock.connect.generators.access_log import access_log
-from penstock.connect.generators.base import Settings, paced
+from penstock.connect.generators.base import GeneratorSettings, paced
 from penstock.tools.demo.access_log import hit_time
 
 __all__ = ["LogWriter"]
@@ -46,7 +46,7 @@ class LogWriter:
     def _write(self) -> None:
         written = self.path.stat().st_size if self.path.exists() else 0
         start_ms = _last_time(self.path) if written else unix_ms() - 600_000
-        settings = Settings(
+        settings = GeneratorSettings(
             seed=written,  # another stretch of visits in each run
             rate=self._rate / SPEED,
             start_ms=start_ms,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.serde.registry import Reference, Registry, Schema
+from penstock.serde.registry import Reference, Registry, StoredSchema
 from penstock.serde.registry.avro_validity import check_avro
 from penstock.serde.registry.model import SchemaRegistryError
 
@@ -90,7 +90,7 @@ RIGHT = [
 def test_a_schema_that_breaks_a_rule_is_refused_as_invalid(document, problem):
     registry = Registry()
     with pytest.raises(SchemaRegistryError) as caught:
-        registry.register("s", Schema(json.dumps(document)))
+        registry.register("s", StoredSchema(json.dumps(document)))
     assert (caught.value.status, caught.value.code) == (422, 42201)
     assert problem in str(caught.value)
     assert registry.subjects() == []
@@ -99,7 +99,7 @@ def test_a_schema_that_breaks_a_rule_is_refused_as_invalid(document, problem):
 @pytest.mark.parametrize("document", RIGHT)
 def test_a_schema_that_keeps_the_rules_is_taken(document):
     check_avro(document)
-    assert Registry().register("s", Schema(json.dumps(document))).number == 1
+    assert Registry().register("s", StoredSchema(json.dumps(document))).number == 1
 
 
 def test_a_default_that_would_never_end_is_refused():
@@ -109,9 +109,9 @@ def test_a_default_that_would_never_end_is_refused():
 
 def test_types_of_other_schemas_are_known():
     registry = Registry()
-    registry.register("inner", Schema(json.dumps({**ENUM, "namespace": "n"})))
+    registry.register("inner", StoredSchema(json.dumps({**ENUM, "namespace": "n"})))
     text = json.dumps(record({"name": "e", "type": "n.E", "default": "Y"}))
-    assert registry.register("outer", Schema(text, "AVRO", (Reference("n.E", "inner", 1),))).number == 1
+    assert registry.register("outer", StoredSchema(text, "AVRO", (Reference("n.E", "inner", 1),))).number == 1
     wrong = json.dumps(record({"name": "e", "type": "n.E", "default": "Z"}, name="W"))
     with pytest.raises(SchemaRegistryError, match="Invalid default"):
-        registry.register("outer2", Schema(wrong, "AVRO", (Reference("n.E", "inner", 1),)))
+        registry.register("outer2", StoredSchema(wrong, "AVRO", (Reference("n.E", "inner", 1),)))

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
 from penstock.errors import SchemaRegistryError
-from penstock.serde.registry import Reference, Registry, Schema
+from penstock.serde.registry import Reference, Registry, StoredSchema
 from penstock.serde.registry.compatibility import differences
 
 
@@ -53,7 +53,7 @@ NARROW = {"type": "enum", "name": "E", "symbols": ["X"]}
     ],
 )
 def test_avro(reader, writer, problem):
-    found = differences(Schema(json.dumps(reader)), Schema(json.dumps(writer)), _nobody)
+    found = differences(StoredSchema(json.dumps(reader)), StoredSchema(json.dumps(writer)), _nobody)
     assert (not found) if problem is None else problem in " ".join(found)
 
 
@@ -97,7 +97,7 @@ X, Y = {"x": {"type": "integer"}}, {"y": {"type": "string"}}
     ],
 )
 def test_json_schema(new, old, fits):
-    found = differences(Schema(json.dumps(new), "JSON"), Schema(json.dumps(old), "JSON"), _nobody)
+    found = differences(StoredSchema(json.dumps(new), "JSON"), StoredSchema(json.dumps(old), "JSON"), _nobody)
     assert (not found) is fits
 
 
@@ -111,7 +111,7 @@ def _proto(*fields, package="shop", name="Order", oneof=()):
         field.label = FieldDescriptorProto.LABEL_OPTIONAL
         if group:
             field.oneof_index = group[0]
-    return Schema(base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
+    return StoredSchema(base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
 
 
 ID = ("id", 1, "INT32")
@@ -140,7 +140,7 @@ def test_protobuf(new, old, fits):
 
 
 def test_kinds_do_not_mix_and_wrong_schemas_are_refused():
-    assert differences(Schema('"string"'), Schema("{}", "JSON"), _nobody)
+    assert differences(StoredSchema('"string"'), StoredSchema("{}", "JSON"), _nobody)
     for text, kind in (
         ("{", "AVRO"),
         ('{"type": "nonsense"}', "AVRO"),
@@ -151,14 +151,14 @@ def test_kinds_do_not_mix_and_wrong_schemas_are_refused():
         ('"string"', "XML"),
     ):
         with pytest.raises(SchemaRegistryError) as refused:
-            Registry().register("s", Schema(text, kind))
+            Registry().register("s", StoredSchema(text, kind))
         assert refused.value.facts == {"status": 422, "code": 42201}
 
 
 V1, V2, V3 = (
-    Schema(json.dumps(_avro(A))),
-    Schema(json.dumps(_avro(A, {**B, "default": ""}))),
-    Schema(json.dumps(_avro(A, B))),
+    StoredSchema(json.dumps(_avro(A))),
+    StoredSchema(json.dumps(_avro(A, {**B, "default": ""}))),
+    StoredSchema(json.dumps(_avro(A, B))),
 )
 
 
@@ -190,11 +190,11 @@ def test_levels(level, accepted):
 
 def test_references_are_resolved():
     registry = Registry()
-    registry.register("inner", Schema(json.dumps(_avro(A, name="x.Inner"))))
+    registry.register("inner", StoredSchema(json.dumps(_avro(A, name="x.Inner"))))
     outer = json.dumps(_avro(_field("i", "x.Inner"), name="x.Outer"))
     with pytest.raises(SchemaRegistryError):
-        registry.register("outer", Schema(outer))
-    found = registry.register("outer", Schema(outer, references=(Reference("x.Inner", "inner", 1),)))
+        registry.register("outer", StoredSchema(outer))
+    found = registry.register("outer", StoredSchema(outer, references=(Reference("x.Inner", "inner", 1),)))
     assert registry.referenced_by(registry.version("inner", 1)) == [found.schema_id]
     with pytest.raises(SchemaRegistryError) as refused:
         registry.delete_version("inner", 1)

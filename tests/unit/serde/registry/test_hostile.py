@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi.testclient import TestClient
 
 from penstock.serde.registry import Registry
-from penstock.serde.registry.model import Schema
+from penstock.serde.registry.model import StoredSchema
 from penstock.serde.registry.routes import handle
 from penstock.tools.registry_server import application
 
@@ -50,7 +50,7 @@ def body(dice):
 
 def test_malformed_requests_are_the_callers_fault():
     registry, dice = Registry(), random.Random(5)
-    registry.register("a", Schema('{"type": "object"}', "JSON"))
+    registry.register("a", StoredSchema('{"type": "object"}', "JSON"))
     seen = []
     with TestClient(application(registry), raise_server_exceptions=False) as client:
         for _ in range(REQUESTS):
@@ -71,8 +71,8 @@ def test_a_recursive_schema_is_compared_once_a_pair():
     """Without a memory of pairs, each level of the recursion would multiply the comparisons."""
     schema = '{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"},"c":{"$ref":"#"}},"anyOf":[{"$ref":"#"},{"$ref":"#"}],"title":"%s"}'
     registry = Registry()
-    registry.register("s", Schema(schema % "x", "JSON"))
-    assert registry.problems("s", Schema(schema % "y", "JSON")) == []  # else refused for too many comparisons
+    registry.register("s", StoredSchema(schema % "x", "JSON"))
+    assert registry.problems("s", StoredSchema(schema % "y", "JSON")) == []  # else refused for too many comparisons
 
 
 def test_alternatives_that_failed_leave_nothing_behind():
@@ -80,9 +80,9 @@ def test_alternatives_that_failed_leave_nothing_behind():
     old = '{"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"},"v":{"type":"string"}}}}}'
     new = old.replace("string", "integer")
     registry = Registry()
-    registry.register("s", Schema(old, "JSON"))
-    assert any("/properties/v" in problem for problem in registry.problems("s", Schema(new, "JSON")))
-    assert registry.problems("s", Schema(old.replace("{", '{"title":"t",', 1), "JSON")) == []
+    registry.register("s", StoredSchema(old, "JSON"))
+    assert any("/properties/v" in problem for problem in registry.problems("s", StoredSchema(new, "JSON")))
+    assert registry.problems("s", StoredSchema(old.replace("{", '{"title":"t",', 1), "JSON")) == []
 
 
 def test_a_schema_of_too_many_combinations_is_refused():
@@ -93,7 +93,7 @@ def test_a_schema_of_too_many_combinations_is_refused():
         return json.dumps({"anyOf": parts})
 
     registry = Registry()
-    registry.register("s", Schema(wide("a"), "JSON"))
+    registry.register("s", StoredSchema(wide("a"), "JSON"))
     body = {"schema": wide("b"), "schemaType": "JSON"}
     status, document = handle(registry, "POST", "/compatibility/subjects/s/versions/1", {}, body)
     assert (status, document["error_code"]) == (422, 42201)
@@ -102,11 +102,11 @@ def test_a_schema_of_too_many_combinations_is_refused():
 
 def test_references_in_a_circle_and_without_an_end():
     registry = Registry()
-    registry.register("a", Schema('{"type": "object"}', "JSON"))
+    registry.register("a", StoredSchema('{"type": "object"}', "JSON"))
     inner = [{"name": "a", "subject": "a", "version": 1}]
     handle(registry, "POST", "/subjects/b/versions", {}, {"schema": "{}", "schemaType": "JSON", "references": inner})
     registry._store.delete(registry.version("a", 1), permanently=True)
-    back = Schema.of_request(
+    back = StoredSchema.of_request(
         {"schema": "{}", "schemaType": "JSON", "references": [{"name": "b", "subject": "b", "version": 1}]}
     )
     registry._store.add_version("a", 1, registry._store.add_schema(back))
@@ -119,7 +119,7 @@ def test_references_in_a_circle_and_without_an_end():
 def test_an_imported_id_that_is_taken():
     registry = Registry()
     registry.set_mode("", "IMPORT")
-    registry.register("a", Schema('"int"'), 7)
+    registry.register("a", StoredSchema('"int"'), 7)
     status, document = handle(registry, "POST", "/subjects/b/versions", {}, {"schema": '"long"', "id": 7})
     assert (status, document["error_code"]) == (422, 42205)
 

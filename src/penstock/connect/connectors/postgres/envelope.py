@@ -11,8 +11,8 @@ from typing import Any
 from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
-from penstock.connect.connectors.postgres.masks import Columns
-from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, Relation
+from penstock.connect.connectors.postgres.masks import ColumnMasks
+from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, RelationMessage
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.data import (
     INT64,
@@ -116,7 +116,7 @@ class Capture:
     database: str
     handling: Handling
     tombstones: bool = True
-    columns: Columns = field(default_factory=Columns)
+    columns: ColumnMasks = field(default_factory=ColumnMasks)
     delimiter: str = "."
 
 
@@ -131,7 +131,7 @@ class Row:
 class TableForm:
     """A table's schemas, and the records of its changes."""
 
-    def __init__(self, capture: Capture, relation: Relation, facts: TableFacts) -> None:
+    def __init__(self, capture: Capture, relation: RelationMessage, facts: TableFacts) -> None:
         self.relation = relation
         self._capture = capture
         parts = (capture.prefix, relation.namespace, relation.name)

@@ -15,7 +15,7 @@ from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.data import SettingError, Type
 from penstock.errors import ConnectError
 
-__all__ = ["Columns", "Patterns", "column_rules"]
+__all__ = ["ColumnMasks", "Patterns", "column_rules"]
 
 _MASK = re.compile(r"column\.mask\.with\.(\d+)\.chars")
 _HASH = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)")
@@ -73,7 +73,7 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnMasks:
     """Which columns come out, and how."""
 
     included: Patterns = Patterns()
@@ -124,7 +124,7 @@ def _changed(column: str, kind: PgType, form: ColumnForm, change: _Change) -> Co
     )
 
 
-def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded: Sequence[str]) -> Columns:
+def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded: Sequence[str]) -> ColumnMasks:
     """What a connector's settings say about columns.
 
     Raises:
@@ -150,7 +150,7 @@ def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded:
                 hint="There are column.mask.with.LENGTH.chars, column.mask.hash.ALGORITHM.with.salt.SALT, "
                 "column.mask.hash.v2.ALGORITHM.with.salt.SALT and column.truncate.to.LENGTH.chars.",
             )
-    return Columns(
+    return ColumnMasks(
         Patterns.of(included, "column.include.list"), Patterns.of(excluded, "column.exclude.list"), tuple(changes)
     )
 

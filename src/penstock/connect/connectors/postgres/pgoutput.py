@@ -12,12 +12,12 @@ __all__ = [
     "UNCHANGED",
     "Begin",
     "Cell",
-    "Column",
-    "Commit",
+    "RelationColumn",
+    "CommitMessage",
     "Delete",
     "Insert",
     "Message",
-    "Relation",
+    "RelationMessage",
     "Truncate",
     "Update",
     "parse_message",
@@ -53,7 +53,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitMessage:
     """A transaction ends.
 
     Attributes:
@@ -66,7 +66,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RelationColumn:
     """A column of a relation: name, number of its type, modifier of the type, and whether it is part of the key."""
 
     name: str
@@ -76,13 +76,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class RelationMessage:
     """A table, sent before its first change and after it was altered."""
 
     number: int
     namespace: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Truncate:
     relations: tuple[int, ...]
 
 
-Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate
+Message = Begin | CommitMessage | RelationMessage | Insert | Update | Delete | Truncate
 
 
 def parse_message(data: bytes) -> Message | None:
@@ -154,7 +154,7 @@ class _Reader:
                 return Begin(lsn, time_us + EPOCH_US, xid)
             case "C":
                 _, lsn, end, _ = self.numbers(">BQQq")
-                return Commit(lsn, end)
+                return CommitMessage(lsn, end)
             case "R":
                 return self.relation()
             case "I":
@@ -185,7 +185,7 @@ class _Reader:
             raise ValueError(f"an update has no part {kind!r}")
         return Update(number, old, kind == "O", self.row())
 
-    def relation(self) -> Relation:
+    def relation(self) -> RelationMessage:
         (number,) = self.numbers(">I")
         namespace, name = self.text(), self.text()
         _, count = self.numbers(">BH")
@@ -194,8 +194,8 @@ class _Reader:
             (flags,) = self.numbers(">B")
             column = self.text()
             kind, modifier = self.numbers(">Ii")
-            columns.append(Column(column, kind, modifier, bool(flags & 1)))
-        return Relation(number, namespace, name, tuple(columns))
+            columns.append(RelationColumn(column, kind, modifier, bool(flags & 1)))
+        return RelationMessage(number, namespace, name, tuple(columns))
 
     def row(self) -> tuple[Cell, ...]:
         (count,) = self.numbers(">H")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.connectors.postgres.envelope import TableFacts
-from penstock.connect.connectors.postgres.pgoutput import Column, Relation
+from penstock.connect.connectors.postgres.pgoutput import RelationColumn, RelationMessage
 from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.data import RetriableError
 from penstock.errors import ConnectError
@@ -166,18 +166,18 @@ class Server:
         with self.guarded() as connection:
             return {(schema, name): oid for oid, schema, name in connection.execute(TABLES).fetchall()}
 
-    def relation(self, number: int, schema: str, name: str) -> tuple[Relation, TableFacts]:
+    def relation(self, number: int, schema: str, name: str) -> tuple[RelationMessage, TableFacts]:
         """A table as the catalog has it now."""
         with self.guarded() as connection:
             rows = connection.execute(COLUMNS, [number]).fetchall()
             key = tuple(row[0] for row in connection.execute(KEY, [number]).fetchall())
-        columns = tuple(Column(column, kind, modifier, column in key) for column, kind, modifier, _ in rows)
+        columns = tuple(RelationColumn(column, kind, modifier, column in key) for column, kind, modifier, _ in rows)
         found = Types(self._type_row)
         types = {column: found.find(kind, modifier) for column, kind, modifier, _ in rows}
         required = frozenset(row[0] for row in rows if row[3])
-        return Relation(number, schema, name, columns), TableFacts(key, required, types)
+        return RelationMessage(number, schema, name, columns), TableFacts(key, required, types)
 
-    def typed(self, columns: Iterable[Column]) -> dict[str, PgType]:
+    def typed(self, columns: Iterable[RelationColumn]) -> dict[str, PgType]:
         """The types of columns as the stream has them, which may be others than those of the catalog by now."""
         found = Types(self._type_row)
         return {column.name: found.find(column.kind, column.modifier) for column in columns}
@@ -204,7 +204,7 @@ class Server:
                 if not connection.closed:
                     connection.execute("ROLLBACK")
 
-    def rows(self, relation: Relation, statement: str = "") -> Iterator[tuple[str | None, ...]]:
+    def rows(self, relation: RelationMessage, statement: str = "") -> Iterator[tuple[str | None, ...]]:
         """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`."""
         from psycopg import sql
 

@@ -17,10 +17,10 @@ from penstock.connect.connectors.postgres.masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
-    Commit,
+    CommitMessage,
     Delete,
     Insert,
-    Relation,
+    RelationMessage,
     Truncate,
     Update,
     parse_message,
@@ -313,9 +313,9 @@ class PostgresChangesTask(SourceTask):
             match message:
                 case Begin():
                     begun, counted, is_old = message, 0, self._is_old(message)
-                case Relation():
+                case RelationMessage():
                     self._learn(message)
-                case Commit():
+                case CommitMessage():
                     if not is_old:
                         self._done, self._end = (message.lsn, 0), message.end_lsn
                         waiting[-1:] = self._marked(waiting[-1:])
@@ -343,7 +343,7 @@ class PostgresChangesTask(SourceTask):
         lsn, events = self._done
         return begun.lsn < lsn or (begun.lsn == lsn and events == 0) or self._was_seen(begun)
 
-    def _learn(self, relation: Relation) -> None:
+    def _learn(self, relation: RelationMessage) -> None:
         """Take a table's columns as the stream has them, with the key and the nulls of the catalog."""
         self._forms.pop(relation.number, None)
         number, schema, table = relation.number, relation.namespace, relation.name

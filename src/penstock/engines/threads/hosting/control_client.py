@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.log_lines import own_logger
 from penstock.engines.threads.hosting.control_lines import (
     LINE_BYTES,
-    Lines,
+    ControlLines,
     decode_line,
     encode_line,
     mac_of,
@@ -131,7 +131,7 @@ class ControlClient:
                 self._changed.wait_for(lambda: self._closing, _PAUSE_S)
 
     def _talk(self, connection: socket.socket) -> None:
-        lines = Lines(LINE_BYTES)
+        lines = ControlLines(LINE_BYTES)
         waiting = self._prove(connection, lines)
         for line in waiting:
             self._take(decode_line(line))
@@ -152,7 +152,7 @@ class ControlClient:
             self._read(connection, lines, due)
             self._look_at_time()
 
-    def _prove(self, connection: socket.socket, lines: Lines) -> list[bytes]:
+    def _prove(self, connection: socket.socket, lines: ControlLines) -> list[bytes]:
         """Prove to know the secret, and have the driver prove it; return the lines that have come after that."""
         received = _wait_for_lines(connection, lines)
         theirs, ours = str(decode_line(received.pop(0))["nonce"]), new_nonce()
@@ -166,7 +166,7 @@ class ControlClient:
             self._give_up()
         return received
 
-    def _read(self, connection: socket.socket, lines: Lines, due: float) -> None:
+    def _read(self, connection: socket.socket, lines: ControlLines, due: float) -> None:
         ready, _, _ = select.select([connection, self._wakes], [], [], max(0.0, due - time.monotonic()))
         if self._wakes in ready:
             self._wakes.recv(_READ_BYTES)
@@ -199,7 +199,7 @@ class ControlClient:
             self._changed.notify_all()
 
 
-def _wait_for_lines(connection: socket.socket, lines: Lines) -> list[bytes]:
+def _wait_for_lines(connection: socket.socket, lines: ControlLines) -> list[bytes]:
     while True:
         data = connection.recv(_READ_BYTES)
         if not data:

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.errors import AppFailedError
 
-__all__ = ["FIRST_LINE_BYTES", "LINE_BYTES", "Lines", "decode_line", "encode_line", "mac_of", "new_nonce"]
+__all__ = ["FIRST_LINE_BYTES", "LINE_BYTES", "ControlLines", "decode_line", "encode_line", "mac_of", "new_nonce"]
 
 LINE_BYTES = 8 << 20  # a report names each partition and store of a thread; an error may quote a record
 FIRST_LINE_BYTES = 4096  # of those that have proved nothing yet
@@ -57,7 +57,7 @@ def mac_of(secret: bytes, *parts: str) -> str:
     return hmac.new(secret, text, hashlib.sha256).hexdigest()
 
 
-class Lines:
+class ControlLines:
     """The lines in what arrives on a connection.
 
     Args:

@@ -15,7 +15,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.threads.hosting.control_lines import (
     FIRST_LINE_BYTES,
     LINE_BYTES,
-    Lines,
+    ControlLines,
     decode_line,
     encode_line,
     mac_of,
@@ -44,7 +44,7 @@ class _Connection:
     socket: socket.socket
     nonce: str
     since: float
-    lines: Lines = field(default_factory=Lines)
+    lines: ControlLines = field(default_factory=ControlLines)
     member: Member | None = None
     attempt: int = 0
     unsent: bytearray = field(default_factory=bytearray)
@@ -151,7 +151,7 @@ class ControlServer:
             return
         connection.setblocking(False)  # noqa: FBT003
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made = _Connection(connection, new_nonce(), time.monotonic(), Lines(FIRST_LINE_BYTES))
+        made = _Connection(connection, new_nonce(), time.monotonic(), ControlLines(FIRST_LINE_BYTES))
         made.unsent += encode_line({"nonce": made.nonce})
         with self._lock:
             self._connections[connection] = made

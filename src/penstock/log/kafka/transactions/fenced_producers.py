@@ -23,7 +23,7 @@ from penstock.log.kafka.wire.transactions import TransactionalWriter
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients
     from penstock.log.kafka.timeouts import TransactionTimeouts
-    from penstock.log.kafka.transactions.ledger import Entry
+    from penstock.log.kafka.transactions.ledger import LedgerRecord
 
 __all__ = ["CHANGELOGS", "PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
 
@@ -65,7 +65,7 @@ class OwnProducer:
     writer: TransactionalWriter
     timeouts: TransactionTimeouts
     epoch: int | None = None
-    written: dict[str, Entry] = field(default_factory=dict)
+    written: dict[str, LedgerRecord] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def initialise(self, timeout_ms: int = 0) -> bool:

@@ -37,7 +37,7 @@ __all__ = [
     "LEDGER_SETTINGS",
     "NOTES",
     "PLANNED",
-    "Entry",
+    "LedgerRecord",
     "Ledger",
     "entry_part",
     "ledger_topic",
@@ -61,7 +61,7 @@ _log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerRecord:
     """A batch that a task has written, the epoch of the application's lease, and a checksum of the batch's inputs."""
 
     batch: int
@@ -73,7 +73,7 @@ class Entry:
         return json.dumps({"batch": self.batch, "epoch": self.epoch, "inputs": self.inputs}).encode()
 
     @classmethod
-    def unpack(cls, data: bytes) -> Entry:
+    def unpack(cls, data: bytes) -> LedgerRecord:
         """Decode the value of a record; those of earlier versions have no ``inputs``."""
         found = json.loads(data)
         return cls(int(found["batch"]), int(found["epoch"]), str(found.get("inputs", "")))
@@ -205,10 +205,10 @@ class Ledger:
         """Read all partitions."""
         self.read(list(range(self._topics.partitions(self.topic))))
 
-    def entry(self, task: str) -> Entry | None:
+    def entry(self, task: str) -> LedgerRecord | None:
         """Return the last entry of a task, as far as read."""
         data = self._records.get(task)
-        return None if data is None else Entry.unpack(data)
+        return None if data is None else LedgerRecord.unpack(data)
 
     def lease(self) -> dict[str, object] | None:
         """Return the newest lease, as far as read."""
@@ -220,6 +220,6 @@ class Ledger:
         data = self._records.get(PLANNED)
         return None if data is None else data.decode()
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, LedgerRecord]:
         """Return the last entry of each task, as far as read."""
-        return {key: Entry.unpack(data) for key, data in self._records.items() if partition_of(key)}
+        return {key: LedgerRecord.unpack(data) for key, data in self._records.items() if partition_of(key)}

@@ -22,7 +22,7 @@ from penstock.log.joining import joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
-from penstock.log.kafka.transactions.ledger import LEASE, Entry, Ledger, entry_part, partition_of
+from penstock.log.kafka.transactions.ledger import LEASE, Ledger, LedgerRecord, entry_part, partition_of
 from penstock.log.kafka.transactions.refusals import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
@@ -73,7 +73,7 @@ class KafkaTransaction:
         self._parts: list[AnyPart] = []
         self._may_be_written: Callable[[], bool] | None = None
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
-        self._entry: tuple[str, str, Entry] | None = None
+        self._entry: tuple[str, str, LedgerRecord] | None = None
         self._ended = False
         self._size_bytes = 0
         self._timeout_ms = 0
@@ -117,7 +117,7 @@ class KafkaTransaction:
             raise InvalidStateError(
                 "a ledger entry needs a transaction of its own with an id", hint="give each task its own transaction"
             )
-        self._entry = (application, task, Entry(batch, self._epoch or 0, inputs))
+        self._entry = (application, task, LedgerRecord(batch, self._epoch or 0, inputs))
 
     def commit(self) -> None:
         """Write everything; called by the log when the block ends."""
@@ -214,7 +214,7 @@ class KafkaTransaction:
             with self._log.ledger_of(application) as ledger:
                 ledger.read([partition_of(LEASE), partition_of(task)])
                 self._check_epoch(ledger)
-                own.written[task] = ledger.entry(task) or Entry(-1, 0)
+                own.written[task] = ledger.entry(task) or LedgerRecord(-1, 0)
         written = own.written[task]
         if written.batch > wanted.batch:
             raise FencedError(

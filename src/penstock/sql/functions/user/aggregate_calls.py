@@ -12,7 +12,7 @@ from penstock.sql.functions.aggregates.states import from_state, to_state
 from penstock.sql.functions.errors import FunctionFailed
 from penstock.sql.functions.patterns import Signature, match
 from penstock.sql.functions.user.annotations import UnknownType, pattern_of
-from penstock.sql.functions.user.calls import Call
+from penstock.sql.functions.user.calls import FunctionCall
 from penstock.sql.functions.user.declarations import Declaration
 from penstock.sql.functions.user.values import incoming, outgoing, shown
 from penstock.sql.types import NULL, ArrayType, MapType, SqlType, SqlTypeError, SqlValueError, StructType
@@ -44,14 +44,14 @@ class AggregateFactory:
             reason = f"{type(error).__name__}: {error}"
             raise SqlTypeError(f"{declared.name} does not take ({shown(constants)}): {reason}") from error
         taken = declared.annotated[: declared.rows]
-        call = Call(declared.name, made.add, taken, declared.nulls, None, self.shows)
+        call = FunctionCall(declared.name, made.add, taken, declared.nulls, None, self.shows)
         kind = self._filled(kinds, None)
         keep, read = self._state(made, kinds)
         add = _Step(call, keep, read)
         undo = None
         if callable(getattr(made, "undo", None)):
             undo = _Step(replace(call, target=made.undo, name=f"{declared.name} undo"), keep, read)
-        plain = Call(declared.name, made.merge, shows=self.shows, nulls=True)
+        plain = FunctionCall(declared.name, made.merge, shows=self.shows, nulls=True)
         result = _Result(replace(plain, target=made.result) if hasattr(made, "result") else None, read, outgoing(kind))
         initial = _Initial(replace(plain, target=made.initialise), keep)
         return Aggregate(initial, add, _Merge(plain, keep, read), result, kind, undo)
@@ -102,7 +102,7 @@ def _is_open(kind: SqlType) -> bool:
 class _Step:
     """``add`` or ``undo``: rows with a null that it does not want leave the state as it is."""
 
-    call: Call
+    call: FunctionCall
     keep: Convert | None
     read: Convert | None
 
@@ -116,7 +116,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Initial:
-    call: Call
+    call: FunctionCall
     keep: Convert | None
 
     def __call__(self) -> Any:
@@ -125,7 +125,7 @@ class _Initial:
 
 @dataclass(slots=True)
 class _Merge:
-    call: Call
+    call: FunctionCall
     keep: Convert | None
     read: Convert | None
 
@@ -136,7 +136,7 @@ class _Merge:
 
 @dataclass(slots=True)
 class _Result:
-    call: Call | None
+    call: FunctionCall | None
     read: Convert | None
     check: Convert
 

@@ -13,7 +13,7 @@ from penstock.sql.functions.user.declarations import Taken
 from penstock.sql.functions.user.values import incoming, outgoing, shown
 from penstock.sql.types import SqlType, SqlValueError
 
-__all__ = ["MAX_ROWS", "Call", "Rows", "arguments_of"]
+__all__ = ["MAX_ROWS", "FunctionCall", "CallRows", "arguments_of"]
 
 MAX_ROWS = 1_000_000  # of a table function for one row
 Convert = Callable[[Any], Any]
@@ -29,7 +29,7 @@ def arguments_of(taken: Sequence[Taken], count: int) -> list[Taken]:
 
 
 @dataclass(slots=True)
-class Call:
+class FunctionCall:
     """A Python function over values of SQL.
 
     Attributes:
@@ -107,14 +107,14 @@ class Call:
         return self._steps[count]
 
     def __reduce__(self) -> Any:
-        return Call, (self.name, self.target, self.taken, self.nulls, self.settings, self.shows, self.result)
+        return FunctionCall, (self.name, self.target, self.taken, self.nulls, self.settings, self.shows, self.result)
 
 
 @dataclass(slots=True)
-class Rows:
+class CallRows:
     """A table function over values of SQL: the list of its rows."""
 
-    call: Call
+    call: FunctionCall
     row: SqlType
 
     def __call__(self, *values: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from penstock.sql.functions.patterns import Signature
 from penstock.sql.functions.registry import Overload, ScalarFunction
 from penstock.sql.functions.tables import table_functions
 from penstock.sql.functions.user.aggregate_calls import AggregateFactory
-from penstock.sql.functions.user.calls import Call, Rows
+from penstock.sql.functions.user.calls import CallRows, FunctionCall
 from penstock.sql.functions.user.declarations import NOTE, Declaration
 from penstock.sql.types import SqlType
 
@@ -145,7 +145,7 @@ def _shows(settings: Mapping[str, str]) -> bool:
 
 def _overload(note: Declaration, signature: Signature, settings: Mapping[str, str], shows: bool) -> Overload:  # noqa: FBT001
     given = settings if note.settings else None
-    call = Call(note.name, note.target, note.annotated, note.nulls, given, shows)
+    call = FunctionCall(note.name, note.target, note.annotated, note.nulls, given, shows)
     return Overload((signature,), _Checked(note, call), nulls=True, returns=_returned(note, signature), by_result=True)
 
 
@@ -166,10 +166,10 @@ class _Checked:
     """Makes the call for a type of its result, which is checked."""
 
     note: Declaration
-    call: Call
+    call: FunctionCall
 
     def __call__(self, result: SqlType) -> Callable[..., Any]:
-        return Rows(self.call, result) if self.note.kind == "table" else replace(self.call, result=result)
+        return CallRows(self.call, result) if self.note.kind == "table" else replace(self.call, result=result)
 
 
 def _aggregate(note: Declaration, settings: Mapping[str, str], shows: bool) -> AggregateFunction:  # noqa: FBT001
