@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.thread import StreamThread, ThreadHooks, ThreadLog
+from penstock.log.base import TopicPartition
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor
 from penstock.topology.configured.apply import with_settings
@@ -102,7 +103,8 @@ def append(log: ThreadLog, topic: str, rows: Iterable[tuple[Any, Any, int]], par
 
 
 def records_of(log: ThreadLog, topic: str, partition: int = 0) -> list[tuple[bytes | None, bytes | None, int]]:
-    """All committed records of a partition."""
+    """All records of a partition that are committed by now: over Kafka a commit may return before it shows them."""
+    log.settled_ends([TopicPartition(topic, partition)])
     start = log.beginning_offset(topic, partition)
     rows = log.read(topic, partition, start, 1_000_000).records.to_pylist()
     return [(row["key"], row["value"], row["timestamp"]) for row in rows]

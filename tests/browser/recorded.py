@@ -128,7 +128,7 @@ class Recorded:
 
     def settle(self, number: int, *, written: bool = False) -> None:
         """Wait until the recorder has taken a batch, and has written it if that matters."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         checkpoint = str(self.root / "checkpoint")
         while time.monotonic() < deadline:
             found = read_facts(checkpoint, NOW) if written else self.recorder.document()

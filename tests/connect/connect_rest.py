@@ -21,7 +21,7 @@ from penstock.log import Producer, TopicPartition, open_log
 SCRIPTED = Path(__file__).with_name("scripted_connectors.py")
 HEADERS = ("content-type", "location", "allow", "access-control-allow-methods")
 SETS = ("allow", "access-control-allow-methods")
-AWAIT_S = 20.0
+AWAIT_S = 60.0
 
 
 class Scenario:

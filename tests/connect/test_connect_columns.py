@@ -89,7 +89,7 @@ def test_a_sink_waits_for_a_topic_that_does_not_exist_yet(tmp_path):
     server = WorkerServer(WorkerConfig.of(given, "distributed"))
     server.start()
     try:
-        assert server.wait_until_ready(30)
+        assert server.wait_until_ready(120)
         out = tmp_path / "out.txt"
         config = {"connector.class": FILE_SINK, "topics": "later,never", "file": str(out), "tasks.max": "1"}
         assert ask(server, "POST", "/connectors", {"name": "s", "config": config})[0] == 201

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
 from penstock import KafkaStreams, StreamsBuilder
+from penstock.base.clock import unix_ms
 from penstock.engines import running
 from penstock.errors import FencedError
+from penstock.log.lease import Lease
 from penstock.log.open import open_log
 
 
@@ -50,26 +51,38 @@ def test_a_second_instance_is_refused(tmp_path: Path, spark: Any) -> None:
 
 
 class SlowToShip:
-    """A function of the topology that takes long to pickle, which a start does after it has the lease."""
+    """A function of the topology that is pickled only when it may be, which a start does after it has the lease."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
+    def __init__(self, may_go: threading.Event | None = None) -> None:
+        self.may_go = may_go
 
     def __call__(self, value: str) -> str:
         return value.upper()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        time.sleep(self.seconds)
+        if self.may_go is not None:
+            assert self.may_go.wait(240)
         return SlowToShip, ()
+
+
+TTL_MS = 3_000
+
+
+def has_beaten(lease: Lease | None, beats: int) -> bool:
+    """Whether a lease has been kept for so many beats, a quarter of its time to live each, and just now."""
+    if lease is None or lease.heartbeat_ms - lease.since_ms < beats * TTL_MS / 5:
+        return False
+    return unix_ms() - lease.heartbeat_ms < TTL_MS / 3
 
 
 @pytest.mark.parametrize("mode", ["micro_batch", "continuous"])
 def test_a_second_instance_is_refused_while_the_first_one_starts(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(running, "LEASE_TTL_MS", 2_500)
+    monkeypatch.setattr(running, "LEASE_TTL_MS", TTL_MS)
     builder = StreamsBuilder()
-    builder.stream("in").map_values(SlowToShip(8.0)).to("out")
+    may_go = threading.Event()
+    builder.stream("in").map_values(SlowToShip(may_go)).to("out")
     config = {
         "application.id": "slow",
         "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
@@ -85,14 +98,13 @@ def test_a_second_instance_is_refused_while_the_first_one_starts(
         starting = threading.Thread(target=app.start)
         starting.start()
         try:
-            eventually(lambda: log.lease("slow") is not None)
-            until = time.monotonic() + 7.0  # nearly three times as long as the lease lasts without a heartbeat
-            while time.monotonic() < until:
+            for beats in range(2, 9, 2):  # four beats are as long as the lease lasts without one
+                eventually(lambda beats=beats: has_beaten(log.lease("slow"), beats))
                 with pytest.raises(FencedError, match="runs already"):
                     log.acquire_lease("slow", "second")
-                time.sleep(0.1)
             assert log.lease("slow").owner != "second"  # type: ignore[union-attr]
         finally:
+            may_go.set()
             starting.join()
             app.close()
         assert app.error is None

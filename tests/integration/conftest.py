@@ -10,7 +10,7 @@ import pytest
 
 from brokers import running_broker
 from penstock import KafkaStreams
-from penstock.log.base import TopicLog
+from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
 
@@ -54,9 +54,12 @@ class Bench:
         self.log.append(topic, partition, pa.RecordBatch.from_pydict(columns))
 
     def read(self, topic: str, value: Callable[[bytes], Any] = bytes.decode) -> list[tuple[str | None, Any]]:
+        """All records that are committed by now: over Kafka a commit may return before its partitions show it."""
         found: list[tuple[str | None, Any]] = []
-        for partition in range(self.log.partitions(topic)):
-            records = self.log.read(topic, partition, 0, 1_000_000).records
+        places = [TopicPartition(topic, partition) for partition in range(self.log.partitions(topic))]
+        self.log.settled_ends(places)
+        for place in places:
+            records = self.log.read(topic, place.partition, 0, 1_000_000).records
             for key, one in zip(records.column("key").to_pylist(), records.column("value").to_pylist(), strict=True):
                 found.append((None if key is None else key.decode(), None if one is None else value(one)))
         return found

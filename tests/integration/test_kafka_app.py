@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Materialized, Produced, StreamsBuilder
 from penstock.errors import FencedError, UnknownTopicError
+from penstock.log.base import TopicPartition
 
 from .conftest import START, long
 
@@ -60,6 +61,7 @@ def test_a_record_that_is_refused_is_a_dead_letter(kafka_bench, name):
     more = {"production.exception.handler": "continue", "errors.dead.letter.queue.topic.name": f"{name}-letters"}
     kafka_bench.run(builder.build(), **{"application.id": name, **more})
     assert kafka_bench.read(f"{name}-out") == [("a", "1"), ("c", "3")]
+    log.settled_ends([TopicPartition(f"{name}-letters", 0)])
     (letter,) = log.read(f"{name}-letters", 0, 0).records.to_pylist()
     assert (letter["key"], letter["value"], letter["timestamp"]) == (b"b", b"2" * 4000, START + 2)
     headers = {header["key"]: header["value"] for header in letter["headers"]}

@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -52,10 +51,9 @@ def batch(values, times=None):
 
 
 def values(log, topic, partition=0):
-    deadline = time.monotonic() + 60  # a commit returns before the brokers have marked all its partitions
-    while log.end_offsets([topic]) != log._topics.ends([topic], committed=False) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    parts = log.read_range(topic, partition, 0, log.end_offset(topic, partition))
+    place = TopicPartition(topic, partition)
+    end = log.settled_ends([place])[place]  # a commit returns before the brokers have marked all its partitions
+    parts = log.read_range(topic, partition, 0, end)
     return [value for part in parts for value in part.column("value").to_pylist()]
 
 
@@ -135,7 +133,8 @@ def test_offsets_of_times_are_asked_for_all_partitions_at_once(log, topic, monke
             transaction.append(many, number, batch([b"x", b"y"], [10 * number, 10 * number + 5]))
     log.append(many, 0, batch([b"large" * 20_000], [40]))  # more than comes with all others
     places = [TopicPartition(many, number) for number in range(5)]
-    first = {place: written_offsets(log, place, 3 if place.partition == 0 else 2) for place in places[:4]}
+    log.settled_ends(places)
+    first = {place: log.read(many, place.partition, 0).records.column("offset").to_pylist() for place in places[:4]}
     asked = []
     send = BrokerConnection.send
     monkeypatch.setattr(
@@ -148,15 +147,6 @@ def test_offsets_of_times_are_asked_for_all_partitions_at_once(log, topic, monke
     large = OffsetAndTime(first[places[0]][2], 40)
     assert log.offsets_for_times({places[0]: 40, places[1]: 16}) == {places[0]: large, places[1]: None}
     assert log.offsets_for_times({}) == {}
-
-
-def written_offsets(log, place, count):
-    """The offsets of a partition's records, once it has so many: the markers of transactions come behind commits."""
-    deadline = time.monotonic() + 10
-    while (found := log.read(place.topic, place.partition, 0).records).num_rows < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found.column("offset").to_pylist()
 
 
 def test_stretches_bound_the_times_of_their_records(log, topic):
@@ -221,7 +211,7 @@ def test_unknown_and_existing_topics_are_told(log, topic):
     log.alter_config(topic, {"retention.ms": None, "max.message.bytes": "2000"})
     # The controller has accepted both; brokers show them a moment later.
     wanted = (3, {"max.message.bytes": "2000"})
-    eventually(lambda: (log.partitions(topic), log.topic(topic).config) == wanted, 20)
+    eventually(lambda: (log.partitions(topic), log.topic(topic).config) == wanted)
     log.delete_topic(topic)
     assert topic not in {t.name for t in log.topics()}
 

@@ -22,7 +22,7 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.failures import removed_from_group
 from penstock.log.kafka.timeouts import TransactionTimeouts
 from penstock.log.kafka.transactions.presence import expel
-from penstock.log.kafka.wire import thread_transactions
+from penstock.log.kafka.wire import fetch_session, thread_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
@@ -52,10 +52,7 @@ class App:
         return self.producers[-1]
 
     def values(self, partition=0):
-        # A commit returns before the brokers have marked all its partitions.
-        eventually(
-            lambda: self.log.end_offsets([self.topic]) == self.log._topics.ends([self.topic], committed=False), 30
-        )
+        self.log.settled_ends(self.places)  # a commit returns before the brokers have marked all its partitions
         return self.log.read(self.topic, partition, 0).records.column("value").to_pylist()
 
     def offset(self, place):
@@ -171,7 +168,7 @@ def test_a_fenced_producer_writes_nothing(app, by):
         with pytest.raises(FencedError):
             old.commit({source: at(2)})
     assert app.values() == [b"a"]
-    assert app.offset(source) == 1
+    eventually(lambda: app.offset(source) == 1, PATIENCE_S)
 
 
 @pytest.mark.usefixtures("transactions")
@@ -291,7 +288,7 @@ def test_a_transaction_that_takes_too_long_is_written_again_with_more_time(app, 
     producer.send([(app.topic, 0, batch([b"a"]))])
     producer.commit({app.places[2]: at(1)})
     assert slow == []
-    assert caplog.text.count("it is written again, within") == 2
+    assert caplog.text.count("it is written again, within") >= 2  # a slow machine may need more than the two of above
     producer.send([(app.topic, 0, batch([b"b"]))])
     producer.commit({app.places[2]: at(2)})
     assert app.values() == [b"a", b"b"]
@@ -319,7 +316,7 @@ def test_a_newer_producer_is_not_taken_for_a_timeout(app, monkeypatch):
         with pytest.raises(FencedError):
             producer.commit({app.places[2]: at(1)})
     assert app.values() == [b"newer"]
-    assert app.offset(app.places[2]) == 7
+    eventually(lambda: app.offset(app.places[2]) == 7, PATIENCE_S)
 
 
 def _state(log, producer):
@@ -387,8 +384,9 @@ def test_paused_partitions_wait_and_kept_ones_lose_nothing(app):
         assert fetched(fetcher, 3) == {app.places[1]: [b"a", b"b", b"c"]}
 
 
-def test_looking_for_leaders_while_a_fetch_is_in_flight(app, caplog):
+def test_looking_for_leaders_while_a_fetch_is_in_flight(app, caplog, monkeypatch):
     """Topics join one after the other, each while the answer to the fetch before is on its way, or has come."""
+    monkeypatch.setattr(fetch_session, "_LATE_S", 2 * PATIENCE_S)  # a lost answer is not missed any earlier
     topics = [f"{app.topic}-more-{number}" for number in range(3)]
     for topic in topics:
         app.log.create_topic(topic, 1)
@@ -402,7 +400,7 @@ def test_looking_for_leaders_while_a_fetch_is_in_flight(app, caplog):
             time.sleep(0.2)  # its answer waits in the socket
             wanted = {**wanted, app.places[0]: number, TopicPartition(topic, 0): 0}
             fetcher.assign(wanted)
-            found = fetcher.poll(2.0)  # a lost answer would be late after 3.5 s
+            found = fetcher.poll(PATIENCE_S)
             assert found[app.places[0]].records.column("value").to_pylist() == [b"%d" % number]
             assert fetcher.poll(0.01) == {}
     assert not caplog.records
@@ -519,9 +517,9 @@ def test_a_task_does_not_wait_for_a_topic_that_has_been_read_to_its_bound(log, a
     streams = thread_app(builder.build(serdes), serdes | {"application.id": app.id}, log)
     thread = StreamThread(streams, BoundedLog(log, {read: 1, new: 1}), app.writer(), streams.tasks())
     thread.start()
-    eventually(lambda: thread.step(0.1) and thread.positions[new] == 1, 20.0)
+    eventually(lambda: thread.step(0.1) and thread.positions[new] == 1, PATIENCE_S)
     thread.close(commit=True)
-    eventually(lambda: app.offset(new) == 1, 20.0)
+    eventually(lambda: app.offset(new) == 1, PATIENCE_S)
 
 
 def test_the_end_of_a_partition_that_comes_back_is_known_again(app):
@@ -539,7 +537,7 @@ def test_the_end_of_a_partition_that_comes_back_is_known_again(app):
                 now.poll(0.1)
                 return now.ends().get(idle) == 0
 
-            eventually(known, 10)
+            eventually(known, PATIENCE_S)
 
 
 def test_a_task_goes_on_when_it_reads_one_more_topic_though_others_are_idle(log):
@@ -563,12 +561,12 @@ def test_a_task_goes_on_when_it_reads_one_more_topic_though_others_are_idle(log)
 
     try:
         append(log, topics[0], [("k", "first", 1)])
-        eventually(lambda: has_written(1), 20)
+        eventually(lambda: has_written(1), PATIENCE_S)
         log.create_topic(topics[3])
         grown = thread_app(builder.build(), config, log)
         thread.add(grown, dict(thread.remove([task])))
         append(log, topics[3], [("k", "second", 2)])
-        eventually(lambda: has_written(2), 20)
+        eventually(lambda: has_written(2), PATIENCE_S)
     finally:
         thread.close(commit=True)
 
@@ -621,7 +619,7 @@ def test_commits_in_the_name_of_a_member_fail_once_the_group_has_removed_it(log)
     with pytest.raises(FencedError, match="another program has removed"):
         gone.commit({place: OffsetAndMetadata(3)})
     assert app.values() == [b"a", b"b"]
-    assert app.offset(place) == 2
+    eventually(lambda: app.offset(place) == 2, PATIENCE_S)
 
     def is_removed():
         try:

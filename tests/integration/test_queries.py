@@ -105,7 +105,7 @@ def test_queries_go_on_when_the_driver_is_killed(bench: Bench) -> None:
     server = QueryServer(service)
     server.start()
     driver = subprocess.Popen([sys.executable, str(APP), str(bench.root)], start_new_session=True)
-    http = httpx.Client(base_url=server.url, trust_env=False, timeout=20)
+    http = httpx.Client(base_url=server.url, trust_env=False, timeout=120)
     try:
 
         def seen():

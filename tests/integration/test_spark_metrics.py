@@ -48,7 +48,7 @@ def test_sparks_metrics_system_and_its_listeners_have_the_records(bench: Bench) 
     bench.spark.streams.addListener(seen)
     try:
         app = bench.run(builder.build(), **{"penstock.metrics.spark": True})
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while sum(each["records_in"] for each in seen.sums) < 6:  # listeners are called from a queue
             assert time.monotonic() < deadline, seen.sums
             time.sleep(0.1)

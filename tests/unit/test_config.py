@@ -75,11 +75,15 @@ def test_handlers():
 
 
 def test_settings_of_recorded_cases():
-    StreamsConfig({
+    settings = {
         "__emit.interval.ms.kstreams.windowed.aggregation__": 0, "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": 0,
         "topology.optimization": "all", "statestore.cache.max.bytes": 0,
-        "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
-    })  # fmt: skip
+    }  # fmt: skip
+    config = StreamsConfig(
+        {**settings, "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde"}
+    )
+    assert {name: config[name] for name in settings} == settings
+    assert config["default.key.serde"] is not None
 
 
 def test_prefixes_pass_through():

@@ -33,7 +33,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 def send(url: str, path: str, body: dict[str, Any], headers: dict[str, str] = HEADERS) -> httpx.Response:
     basic = {"Authorization": f"Basic {base64.b64encode(b'key:secret').decode()}"}
-    return httpx.post(f"{url}/{path}", content=json.dumps(body).encode(), headers={**headers, **basic}, timeout=20)
+    return httpx.post(f"{url}/{path}", content=json.dumps(body).encode(), headers={**headers, **basic}, timeout=120)
 
 
 def ksql(url: str, text: str) -> Any:

@@ -29,7 +29,7 @@ class Client:
         self.service = SqlService(session, most_queries=most_queries)
         self.server = server(self.service, port=0, users=users)
         self.server.start()
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.server.port}", headers=JSON, timeout=20)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.server.port}", headers=JSON, timeout=120)
 
     def ksql(self, text: str, **more: Any) -> httpx.Response:
         return self.http.post("/ksql", json={"ksql": text, **more})

@@ -39,7 +39,15 @@ def test_results_keep_the_order_of_the_records(batch_size: int) -> None:
 
 
 def test_or_come_as_they_were_completed() -> None:
-    found = run(lambda s: s.map_values_async(slow_first, ordered=False), [0, 1, 2, 3])
+    completed: list[int] = []
+
+    async def first_is_last(value: int) -> int:
+        while value == 0 and len(completed) < 3:
+            await asyncio.sleep(0.001)
+        completed.append(value)
+        return value * 10
+
+    found = run(lambda s: s.map_values_async(first_is_last, ordered=False), [0, 1, 2, 3])
     assert found[-1] == (0, 0)
     assert sorted(found) == [(0, 0), (1, 10), (2, 20), (3, 30)]
 

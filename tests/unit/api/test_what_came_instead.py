@@ -72,7 +72,7 @@ def test_functions_that_do_not_say_what_they_take_are_accepted() -> None:
     keyed(builder).aggregate(dict, lambda k, v, a: a)
     keyed(builder).aggregate(int, max)
     builder.stream("in").map_values(str).map_values(int).to("out")
-    builder.build()
+    assert [sink.topic for sink in builder.build().sinks] == ["out"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Watch:
         return int(sum(self.recorder.document().get("stores", {}).get(store, {}).values()))
 
     def wait(self, is_met: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not is_met():
             assert time.monotonic() < deadline, what
             time.sleep(0.05)
@@ -100,7 +100,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     own = OwnApplication("shop", made, lambda: None)  # type: ignore[arg-type,return-value]
     server = ConsoleServer(Site(Applications(None, own=own), None), ConsoleAddress(port=0, token=None))
     server.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=120) as http:
         found = Watch(made, http, posted)
         monkeypatch.setattr(recorder, "unix_ms", lambda: unix_ms() + found.ahead_ms)
         facts = {"mode": "micro_batch", "interval_ms": 100, "alerts": {"hold.ms": HOUR_MS, "state.growth.percent": 25}}

@@ -41,7 +41,7 @@ def console(folder: Path, held: bool, **facts: Any) -> Iterator[httpx.Client]:
             Site(Applications(log, {"bootstrap.servers": url}), log), ConsoleAddress(port=0, token=None)
         )
         server.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=20) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=120) as http:
             yield http
         server.close()
 

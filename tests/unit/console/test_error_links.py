@@ -71,7 +71,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 def http(data: Recorded) -> Iterator[httpx.Client]:
     server = ConsoleServer(data.site, ConsoleAddress(port=0, token=None))
     server.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=20) as found:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=120) as found:
         yield found
     server.close()
 

@@ -30,7 +30,7 @@ class Running:
 
     def shown(self, number):
         """Wait until the recorder shows a batch; return the numbers of the batches that it shows."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             numbers = [line[0] for line in self.recorder.document().get("lines", ())]
             if number in numbers:
@@ -65,7 +65,7 @@ def test_the_batches_of_the_run_before_are_shown_after_a_restart(checkpoint):
     after = Running(checkpoint)
     after.batch(0)  # stream threads count anew
     assert after.shown(0)[:3] == [0, 1, 2]
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 120
     while len(after.recorder.document()["lines"]) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert [line[0] for line in after.recorder.document()["lines"]] == [0, 1, 2, 0]

@@ -17,7 +17,7 @@ from penstock.log.open import open_log
 def served(site: Site) -> Iterator[httpx.Client]:
     server = ConsoleServer(site, ConsoleAddress(port=0, token=None))
     server.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=120) as http:
         yield http
     server.close()
 

@@ -29,7 +29,7 @@ class Driver:
         self.heard: list[tuple[Member, dict]] = []
         self.server = ControlServer(SECRET, lambda *one: self.heard.append(one), most=most)
 
-    def client(self, secret: bytes = SECRET, patience_s: float = 5.0, hello=HELLO) -> ControlClient:
+    def client(self, secret: bytes = SECRET, patience_s: float = 60.0, hello=HELLO) -> ControlClient:
         return ControlClient(
             ControlAddress("127.0.0.1", self.server.port, secret, patience_s, 0.05), hello, lambda: {"records_in": 7}
         )
@@ -50,8 +50,8 @@ def test_a_thread_says_hello_reports_and_is_asked_to_stop(driver: Driver) -> Non
         assert driver.heard[0] == (ME, {"hello": HELLO})
         assert driver.heard[1][1]["report"] == {"records_in": 7}
         assert driver.server.send(ME, {"assign": ["0_0"]})
-        assert thread.assignment(5.0) == ["0_0"]
-        assert thread.send({"error": "text"}, 5.0)
+        assert thread.assignment(60.0) == ["0_0"]
+        assert thread.send({"error": "text"}, 60.0)
         assert any(message.get("error") == "text" for _, message in driver.heard)
         assert not thread.has_to_stop
         driver.server.send(ME, {"stop": True})
@@ -60,10 +60,10 @@ def test_a_thread_says_hello_reports_and_is_asked_to_stop(driver: Driver) -> Non
 
 def test_no_report_of_a_running_thread_follows_its_last_one(driver: Driver) -> None:
     host = ThreadHost(cast("ContinuousJob", None), "thread-0")
-    address = ControlAddress("127.0.0.1", driver.server.port, SECRET, 5.0, 0.005)
+    address = ControlAddress("127.0.0.1", driver.server.port, SECRET, 60.0, 0.005)
     with closing(ControlClient(address, HELLO, host.report)) as thread:
         eventually(lambda: len(driver.heard) > 3)
-        assert thread.send({"report": host.ended()}, 5.0)
+        assert thread.send({"report": host.ended()}, 60.0)
         sent = len(driver.heard)
         eventually(lambda: len(driver.heard) > sent + 3)
     reports = [message["report"]["state"] for _, message in driver.heard[sent - 1 :] if "report" in message]
@@ -107,7 +107,7 @@ def test_a_recorded_proof_is_of_no_use_on_another_connection(driver: Driver) -> 
         with socket.create_connection(("127.0.0.1", driver.server.port)) as other:
             first_line(other)
             other.sendall(encode_line(proof))
-            other.settimeout(5.0)
+            other.settimeout(60.0)
             assert other.recv(10) == b""
     eventually(lambda: (ME, {"gone": True}) in driver.heard)
     assert [message for _, message in driver.heard if "hello" in message] == [{"hello": HELLO}]
@@ -115,7 +115,7 @@ def test_a_recorded_proof_is_of_no_use_on_another_connection(driver: Driver) -> 
 
 def test_a_long_first_line_ends_the_connection(driver: Driver) -> None:
     with socket.create_connection(("127.0.0.1", driver.server.port)) as one:
-        one.settimeout(5.0)
+        one.settimeout(60.0)
         one.recv(1000)
         one.sendall(b"x" * (FIRST_LINE_BYTES + 1))
         with suppress(ConnectionError):  # that it did not read the rest is an error of the connection
@@ -137,13 +137,13 @@ def test_no_more_than_so_many_connections() -> None:
     with closing(Driver(most=1)) as driver, closing(driver.client()):
         eventually(lambda: driver.heard)
         with socket.create_connection(("127.0.0.1", driver.server.port)) as one:
-            one.settimeout(5.0)
+            one.settimeout(60.0)
             assert one.recv(10) == b""
 
 
 def test_a_thread_that_the_driver_has_left_gives_up() -> None:
     driver = Driver()
-    with closing(driver.client(patience_s=0.4)) as thread:
+    with closing(driver.client(patience_s=3.0)) as thread:
         eventually(lambda: driver.heard)
         assert not thread.is_lost
         driver.close()
@@ -156,7 +156,7 @@ def test_what_was_not_received_is_sent_again_on_the_next_connection(driver: Driv
         eventually(lambda: driver.heard)
         with closing(driver.client()):  # the same thread run twice: the newer connection counts
             eventually(lambda: len([m for _, m in driver.heard if "hello" in m]) > 2)
-        assert thread.send({"error": "text"}, 5.0)
+        assert thread.send({"error": "text"}, 60.0)
     assert any(message.get("error") == "text" for _, message in driver.heard)
 
 

@@ -171,7 +171,7 @@ def test_a_silent_broker_that_the_cluster_has_left_is_not_waited_for(impatient: 
         began = time.monotonic()
         with pytest.raises(KafkaException, match="has left the cluster"):
             connection.ask(metadata())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20  # not the 30 s of a request
     assert next(said, None) is None
 
 
@@ -198,13 +198,13 @@ def test_the_time_of_a_request_is_the_documented_one() -> None:
 
 def test_a_wait_for_records_leaves_a_broker_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would wait for ever where another leads by now: nobody closes the connection."""
-    monkeypatch.setattr(fetch_session, "_LATE_S", 0.1)
     place = TopicPartition("t", 0)
     with silent(versions=FETCHES) as port:
         cluster = Cluster({"bootstrap_servers": ["127.0.0.1:1"]})
         cluster._brokers, cluster._leaders = {1: ("127.0.0.1", port)}, {place: 1}
         waiter = waiting.DataWaiter(cluster)
         assert waiter.wait({place: 5}, 0.05) is False
+        monkeypatch.setattr(fetch_session, "_LATE_S", 0.0)
         time.sleep(0.2)
         with pytest.raises(KafkaException, match="does not answer whether there are new records"):
             waiter.wait({place: 5}, 0.05)

@@ -55,9 +55,11 @@ def echo() -> Echo:
     return Echo()
 
 
-@pytest.fixture
-def port(echo: Echo) -> Iterator[int]:
-    limits = Limits(body_bytes=LARGE, streams=8, receive_s=0.5, idle_s=1.0)
+@pytest.fixture(params=[False], ids=["patient"])
+def port(echo: Echo, request: pytest.FixtureRequest) -> Iterator[int]:
+    """Of a server whose deadlines are minutes away, unless the test asks for short ones."""
+    receive_s, idle_s = (0.5, 1.0) if request.param else (600.0, 600.0)
+    limits = Limits(body_bytes=LARGE, streams=8, receive_s=receive_s, idle_s=idle_s)
     serving = HttpServer(
         echo, listen("127.0.0.1", 0, "test server"), access=AccessRules(methods=READING | CHANGING), limits=limits
     )
@@ -68,15 +70,18 @@ def port(echo: Echo) -> Iterator[int]:
 
 @pytest.fixture
 def http(port: int) -> Iterator[httpx.Client]:
-    with httpx.Client(http1=False, http2=True, base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+    with httpx.Client(http1=False, http2=True, base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         yield client
+
+
+IMPATIENT = pytest.mark.parametrize("port", [True], indirect=True, ids=["impatient"])
 
 
 class Raw:
     """A client that may do what is not allowed."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.h2 = connection.H2Connection()
         self.h2.initiate_connection()
         self.port = port
@@ -133,7 +138,7 @@ def test_a_response_without_an_end_comes_beside_others(http: httpx.Client, echo:
         assert next(lines) == "a line"
         assert http.get("/?four").text == "4"
     http.close()
-    assert echo.left.wait(5)
+    assert echo.left.wait(60)
 
 
 def test_a_client_that_takes_its_request_back_ends_the_response(raw: Raw, echo: Echo) -> None:
@@ -142,7 +147,7 @@ def test_a_client_that_takes_its_request_back_ends_the_response(raw: Raw, echo: 
     raw.until(events.DataReceived)
     raw.h2.reset_stream(1)
     raw.send()
-    assert echo.left.wait(5)
+    assert echo.left.wait(60)
 
 
 @pytest.mark.logs_error("GET /error could not be answered")
@@ -160,6 +165,7 @@ def test_a_preface_in_pieces_is_one(raw: Raw) -> None:
     assert any(isinstance(event, events.StreamEnded) for event in raw.until(events.StreamEnded))
 
 
+@IMPATIENT
 def test_half_a_request_is_reset_and_a_connection_without_one_closed(raw: Raw) -> None:
     raw.request(1, "POST", end=False)
     raw.send()
@@ -170,6 +176,7 @@ def test_half_a_request_is_reset_and_a_connection_without_one_closed(raw: Raw) -
 @pytest.mark.parametrize(
     "data", [b"\x00" * 100, b"\xff" * 100, b"GET / HTTP/1.1\r\n\r\n"], ids=["zeros", "ones", "a request of HTTP/1.1"]
 )
+@IMPATIENT
 def test_bytes_that_are_no_frames_end_the_connection(raw: Raw, data: bytes) -> None:
     raw.send()
     raw.send(data)

@@ -8,7 +8,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from penstock import StreamsBuilder, agg
+from penstock import KTable, StreamsBuilder, agg
 from penstock.errors import TopologyError
 from penstock.topology.operations.row_by_row import looks_at_other_rows
 
@@ -80,7 +80,7 @@ def test_a_when_without_then():
 
 
 def test_built_in_aggregations_are_the_way_to_sum():
-    stream().group_by_key().aggregate(agg.sum("price"))
+    assert isinstance(stream().group_by_key().aggregate(agg.sum("price")), KTable)
 
 
 # Everything that the installed Polars has, by what it does: what is taken must give the same for a batch and row by row.

@@ -147,7 +147,7 @@ class StreamThread:
         if self._globals is not None and (followed := self._globals.look()) is not None:
             self._polled |= followed  # the thread that wrote them has gone
             self._polling.assign(self._polled)
-        self._linger()
+        timeout_s -= self._linger(timeout_s)
         with self._times.step("poll"):
             arrived = self._polling.poll(self._time_to_wait(timeout_s))
         self._arrived = sum(fetched.records.num_rows for fetched in arrived.values())
@@ -347,17 +347,19 @@ class StreamThread:
         beginnings = self._log.beginning_offsets(missing) if missing else {}
         return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
 
-    def _linger(self) -> None:
-        """Let a few more records arrive, until the next look for them or the end of the interval.
+    def _linger(self, longest_s: float) -> float:
+        """Let a few more records arrive, until the next look for them or the end of the interval; return for how long.
 
         Exactly once nobody sees an output before the commit: to process each record by itself would only cost. After a
         commit, too: what comes next is committed only at the end of its interval.
         """
         if self._writer.exactly_once and not self._loaded and self._arrived < _MANY_RECORDS:
             look_s = _LONGEST_LOOK_S if self._worked_s < _LITTLE_S else self._look_s
-            pause = min(self._looked_s + look_s, self._committed_s + self._interval_s) - time.monotonic()
-            if pause > 0:
-                time.sleep(pause)
+            until_s = min(self._looked_s + look_s, self._committed_s + self._interval_s)
+            if (pause_s := min(until_s - time.monotonic(), longest_s)) > 0:
+                time.sleep(pause_s)
+                return pause_s
+        return 0.0
 
     def _add(self, place: TopicPartition, fetched: Fetched) -> None:
         task = self._readers.get(place)
