@@ -118,7 +118,7 @@ def until(condition: Callable[[], Any], what: str, app: KafkaStreams) -> None:
 
 def inside(app: KafkaStreams) -> Any:
     """The application's run, which is not public."""
-    return vars(app)["_run"]
+    return vars(app)["_supervisor"].run
 
 
 def add_partitions(log: TopicLog) -> None:
@@ -142,7 +142,7 @@ def ask_for_epoch(app: KafkaStreams) -> None:
 
 
 def kill_worker(app: KafkaStreams) -> None:
-    os.kill(vars(inside(app))["_engine"].pids()["thread-0"], signal.SIGKILL)
+    os.kill(vars(inside(app).engine)["_query"].pids()["thread-0"], signal.SIGKILL)
 
 
 def measure(url: str, folder: str, rounds: int) -> dict[str, Any]:

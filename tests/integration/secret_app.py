@@ -56,7 +56,7 @@ def main(root: Path, secret: str) -> None:
         session=session,
     )
     app.start(until="latest")
-    query = app._run._engine._query  # of a session of its own
+    query = app._run.engine._query._query  # of a session of its own
     app.wait()
     query.explain(extended=True)
     print(app.config, app.config.explain(), app.metadata())

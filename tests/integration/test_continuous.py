@@ -116,15 +116,15 @@ def test_a_killed_worker_costs_an_epoch_and_nothing_is_lost_or_doubled(place: Pl
 
 def wait_for_epoch_after(app: KafkaStreams, number: int) -> None:
     run: Any = app._run
-    eventually(lambda: run._engine._epoch.job.epoch > number, facts=lambda: app.error)
+    eventually(lambda: run.engine._query._epoch.job.epoch > number, facts=lambda: app.error)
 
 
 def kill_a_worker(app: KafkaStreams) -> int:
     """Kill the process of a thread once it runs; return the number of the epoch that this ends."""
     run: Any = app._run
-    eventually(run._engine.has_running_tasks, facts=lambda: app.error)
+    eventually(run.engine.has_running_tasks, facts=lambda: app.error)
     number: int = run.lease.epoch
-    os.kill(run._engine._epoch.threads["thread-0"].pid, signal.SIGKILL)
+    os.kill(run.engine._query._epoch.threads["thread-0"].pid, signal.SIGKILL)
     return number
 
 
@@ -212,7 +212,7 @@ def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(emb
     embedded.write(source, [("k", "slow", 50)])
     eventually(begun.exists, facts=lambda: app.error)
     run: Any = app._run
-    run._engine._query.stop()
+    run.engine._query._query.stop()
     assert app.wait(120_000)
     assert app.state is State.NOT_RUNNING
     committed = embedded.log.committed_offsets(f"{embedded.prefix}app")

@@ -38,7 +38,7 @@ def watched(run: Run) -> Watched:
     log, plan, places, lease, metrics = run.log, run.plan, run.places, run.lease, run.metrics
     assert log and plan and places and metrics  # noqa: S101, PT018 - launched
     facts = {
-        "mode": run.config["processing.mode"],
+        "mode": run.engine.mode,
         "version": __version__,
         "host": "" if lease is None else lease.host,
         "pid": 0 if lease is None else lease.pid,
@@ -56,9 +56,9 @@ def watched(run: Run) -> Watched:
         metrics.beginnings,
         facts,
         lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
-        lambda: run.doing.phase() if run.doing else "",
-        lambda: [each.document() for each in run.doing.under_way()] if run.doing else [],
-        lambda: run.doing.long_steps() if run.doing else [],
+        run.engine.phase,
+        lambda: [each.document() for each in run.engine.under_way()],
+        run.engine.long_steps,
         metrics.catch_up,
         lambda: metrics.restarts,
     )

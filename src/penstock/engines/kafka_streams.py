@@ -427,7 +427,7 @@ class KafkaStreams:
             "checkpoint": places.checkpoint,
             "replicas": places.replicas,
             "tasks": tasks,
-            "replicas_on": self._run.replicas() if self._run else {},
+            "replicas_on": self._run.engine.replicas() if self._run else {},
             "epoch": lease.epoch if lease is not None else None,
         }
 

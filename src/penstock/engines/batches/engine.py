@@ -1,4 +1,4 @@
-"""The streaming query of an application."""
+"""The streaming query of micro-batches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 
-__all__ = ["Engine", "stage_descriptions"]
+__all__ = ["BatchQuery", "stage_descriptions"]
 
 _log = own_logger(__name__)
 # The JVM sees only a few envelopes of a batch: compiling code for them takes longer than processing them.
@@ -58,8 +58,8 @@ _LOOK_S, _LOOK_REMOTE_S = 0.5, 5.0
 _MOST_NAMES = 3  # of sub-topologies and topics in the description of a stage
 
 
-class Engine:
-    """The streaming query of an application, from its start to its end.
+class BatchQuery:
+    """The streaming query of micro-batches, from its start to its end.
 
     Args:
         session: The application's own session, made by `session_for`.
@@ -244,7 +244,7 @@ class Engine:
 
     @staticmethod
     def _is_in_batch(query: StreamingQuery) -> bool:
-        return bool(query.status["isTriggerActive"]) and not Engine._is_asking(query)
+        return bool(query.status["isTriggerActive"]) and not BatchQuery._is_asking(query)
 
     @staticmethod
     def _is_asking(query: StreamingQuery) -> bool:

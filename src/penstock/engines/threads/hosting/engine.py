@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from penstock.log.membership import GroupMembership
     from penstock.query.placement import PlacementNote
 
-__all__ = ["ContinuousEngine", "is_passing"]
+__all__ = ["ThreadQuery", "is_passing"]
 
 _log = own_logger(__name__)
 _START_S = 15.0  # for Spark to start all threads
@@ -83,8 +83,8 @@ def is_passing(error: PenstockError) -> bool:
     return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
-class ContinuousEngine:
-    """The streaming query of an application in continuous mode, from its start to its end; as `Engine`.
+class ThreadQuery:
+    """The streaming query that hosts the stream threads of an application, from its start to its end.
 
     Args:
         session: The application's own session.

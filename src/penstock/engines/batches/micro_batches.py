@@ -1,0 +1,208 @@
+"""Micro-batches: an application as one query of Structured Streaming."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import LogError, PenstockError, UnknownTopicError
+from penstock.log_lines import own_logger
+from penstock.spark import faults
+from penstock.spark.checkpoint.takeovers import note_changelog_ends
+from penstock.spark.dataframes.into_topic import dataframe_queries
+from penstock.spark.driver.engine import BatchQuery
+from penstock.spark.driver.launch import prepare_job
+from penstock.spark.offsets.group_resets import MARK
+from penstock.spark.session.session import dataframe_query_settings
+from penstock.topology.configured.serdes import with_serdes
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.log.membership import GroupMembership
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.plan.stored import StoredPlan
+    from penstock.spark.batch.progress import BatchProgress
+    from penstock.spark.engine import Start
+    from penstock.state.restores.restore import Restore
+    from penstock.topology.topology import Topology
+
+__all__ = ["MicroBatches"]
+
+_log = own_logger(__name__)
+_NOTE_S = 5.0
+_MOST_RESTARTS = 3  # of the query, without a batch in between
+
+
+class MicroBatches:
+    """The `Engine` of micro-batches.
+
+    The checkpoint holds its plan and its positions; the group's offsets are committed for other tools.
+
+    Args:
+        config: The application's settings.
+        on_batch: Called on the driver after each batch that did something.
+        reads_nothing: Whether it only finishes what is half done, for a conversion.
+    """
+
+    mode = "micro_batch"
+    plans_at_resume = False
+    stored_plan: StoredPlan | None = None
+
+    def __init__(
+        self, config: StreamsConfig, on_batch: Callable[[BatchProgress], None], *, reads_nothing: bool
+    ) -> None:
+        self._config, self._on_batch, self._reads_nothing = config, on_batch, reads_nothing
+        self._query: BatchQuery | None = None
+        self._started: Start | None = None
+        self._changelogs: list[str] = []
+        self._replicas: dict[str, dict[str, int | None]] = {}
+        self._committed_batch, self._noted = -1, time.monotonic()
+        self._restarts = 0
+        self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
+
+    def check(self, topology: Topology) -> None:
+        """Accept every topology."""
+
+    def read_notes(self, log: TopicLog) -> None:
+        """Do nothing: the checkpoint has the plan."""
+
+    def take_notes(self, log: TopicLog, lease: Lease) -> bool:  # noqa: ARG002 - the engines' interface
+        """Return that nothing has changed: the checkpoint has the plan."""
+        return False
+
+    @property
+    def spark_settings(self) -> Mapping[str, Any]:
+        """The user's settings of Spark."""
+        return {f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()}
+
+    def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
+        """Return the source topics."""
+        return list(plan.external_topics)
+
+    def known_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return nothing: the driver commits for its tasks."""
+        return {}
+
+    def start(self, start: Start) -> None:
+        """Compare the checkpoint with the application, and start the query."""
+        start.doing("planning the query")
+        app, self._started = start.app, start
+        job = prepare_job(app, start.lease, parallelism=start.slots, until_latest=start.until_latest)
+        job = replace(job, reads_nothing=self._reads_nothing)
+        self._changelogs = [*job.changelogs.values(), *([job.numbers_topic] if job.numbers_topic else [])]
+        settings = dataframe_query_settings(self.spark_settings, job.checkpoint)
+        topology = with_serdes(app.topology, self._config)
+        queries = dataframe_queries(topology, app.log, start.lease, job.checkpoint, settings)
+        self._query = BatchQuery(start.session, job, self._batch_done, queries)
+        self._query.start(int(self._config["commit.interval.ms"]))
+        start.doing("starting the query and its Python workers")
+
+    def _batch_done(self, progress: BatchProgress) -> None:
+        for task in progress.tasks:
+            if "replica" in task:
+                self._replicas.setdefault(task["task"], {}).update([task["replica"]])
+        self._on_batch(progress)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the query for a while; return whether it has ended. Raise the error that ended it, if any."""
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        return self._query.wait(timeout_s)
+
+    def has_running_tasks(self) -> bool:
+        """Return whether a batch has run, or workers are ready and there is nothing to do yet."""
+        return self._query is not None and self._query.has_running_tasks()
+
+    def has_room_for(self, plan: PhysicalPlan) -> int:
+        """Return the number of tasks of the widest stage."""
+        return max(plan.run_count(level) for level in range(plan.levels))
+
+    def extend(self, start: Start) -> bool:  # noqa: ARG002 - the engines' interface
+        """Return that a running query keeps its plan."""
+        return False
+
+    def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:  # noqa: ARG002 - as above
+        """Return whether the loss of a process has ended the query, and not the same task's as before."""
+        if not error.facts.get("lost_process") or self._restarts >= _MOST_RESTARTS:
+            return False
+        crashed = (error.facts.get("task"), error.facts.get("batch"))
+        if crashed[0] is not None and crashed == self._crashed:  # it would end its process again
+            return False
+        self._crashed = crashed
+        self._restarts += 1
+        _log.warning("%s; the query is started again (%d of %d)", error.message, self._restarts, _MOST_RESTARTS)
+        return True
+
+    def suspend(self) -> None:
+        """End the query, and commit the offsets of its last batch."""
+        self.stop()
+        self.commit()
+
+    def resume(self, start: Start) -> None:
+        """Start the query again; the new lease fences a task that still runs somewhere."""
+        start.attend()
+        self.start(start)
+
+    def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
+        """Do nothing: the driver commits with the lease."""
+
+    def commit(self) -> None:
+        """Commit the offsets of the last batch to the group, for lag tools; the checkpoint holds the truth."""
+        committed = self._query.committed() if self._query is not None else None
+        if committed is None or committed[0] <= self._committed_batch or self._started is None:
+            return
+        faults.reach(5, committed[0], "driver", os.getpid())
+        self._committed_batch = committed[0]
+        self._restarts = 0
+        app = self._started.app
+        try:
+            mark = f"{MARK} batch {committed[0]}"
+            app.log.commit_offsets(app.application, committed[1], mark, self._started.lease)
+        except (LogError, UnknownTopicError) as error:  # lag tools will see it late, nothing else needs it
+            _log.warning("the group's offsets are not committed: %s", error)
+        if time.monotonic() - self._noted > _NOTE_S:
+            self.note_end()
+
+    def note_end(self) -> None:
+        """Note the ends of the changelogs, so that the next start sees whether others have written to them."""
+        if self._started is None or not self._changelogs:
+            return
+        self._noted, app = time.monotonic(), self._started.app
+        try:
+            note_changelog_ends(app.checkpoint, app.log, self._changelogs, self._committed_batch)
+        except PenstockError as error:  # without the note, the next start compares the records
+            _log.warning("the ends of the changelogs are not noted: %s", error)
+
+    def stop(self) -> None:
+        """End the query, between two batches if that comes soon."""
+        if self._query is not None:
+            self._query.stop()
+
+    @property
+    def parallelism(self) -> int:
+        """The most tasks that Spark runs at a time."""
+        return 0 if self._query is None else self._query.parallelism
+
+    def step(self) -> str:
+        """Return nothing: Spark does not say what it does before the first batch."""
+        return ""
+
+    def phase(self) -> str:
+        """Describe what the query is doing now."""
+        return "" if self._query is None else self._query.phase()
+
+    def under_way(self) -> Sequence[Restore]:
+        """Return the restores of tasks that take longer than a second."""
+        return () if self._query is None else self._query.under_way()
+
+    def long_steps(self) -> Sequence[Mapping[str, Any]]:
+        """Return the tasks of this machine that are in one step of the batch for long."""
+        return () if self._query is None else self._query.long_steps()
+
+    def replicas(self) -> dict[str, dict[str, int | None]]:
+        """Return the machines on which each task has run, with the batch of the replica there."""
+        return {task: dict(machines) for task, machines in self._replicas.items()}

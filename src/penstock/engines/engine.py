@@ -1,0 +1,181 @@
+"""What runs the tasks of an application: the one seam between an application and its two engines.
+
+`penstock.spark.driver.factory` makes the engine that an application's settings ask for. Nothing outside of the engines
+asks for the processing mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from penstock.errors import PenstockError
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.log.membership import GroupMembership
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.plan.stored import StoredPlan
+    from penstock.spark.checkpoint.planned_app import PlannedApp
+    from penstock.state.restores.listener import StateRestoreListener
+    from penstock.state.restores.restore import Restore
+    from penstock.topology.topology import Topology
+
+__all__ = ["Engine", "Start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an engine starts, or goes on, with.
+
+    Attributes:
+        session: The Spark session to run in.
+        app: The application with its plan.
+        lease: Its lease.
+        slots: The number of Spark tasks that can run at once.
+        until_latest: Whether the run ends at the present ends of the topics.
+        restore_listener: The user's listener of restores.
+        attend: Joins the application's group, so that other tools see that it runs.
+        join: Joins it, and waits until its membership is known.
+        doing: Takes note of what is done before tasks run, in words.
+    """
+
+    session: SparkSession
+    app: PlannedApp
+    lease: Lease
+    slots: int
+    until_latest: bool
+    restore_listener: StateRestoreListener | None
+    attend: Callable[[], None]
+    join: Callable[[], None]
+    doing: Callable[[str], None]
+
+
+class Engine(Protocol):
+    """An engine of one application: micro-batches of Structured Streaming, or stream threads.
+
+    Attributes:
+        mode: Its ``processing.mode``.
+        plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
+    """
+
+    mode: str
+    plans_at_resume: bool
+
+    # Before the start
+
+    def check(self, topology: Topology) -> None:
+        """Raise ConfigError if it cannot run a topology with these settings."""
+        ...
+
+    def read_notes(self, log: TopicLog) -> None:
+        """Read what the log notes of the last run."""
+        ...
+
+    def take_notes(self, log: TopicLog, lease: Lease) -> bool:
+        """Read the notes again, as the holder of the lease; return whether they have changed since."""
+        ...
+
+    @property
+    def stored_plan(self) -> StoredPlan | None:
+        """The plan that the log notes; None if the checkpoint has it."""
+        ...
+
+    @property
+    def spark_settings(self) -> Mapping[str, Any]:
+        """The settings of the Spark session."""
+        ...
+
+    def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
+        """Return the topics that the members of the application's group are shown to read."""
+        ...
+
+    def known_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return the offsets that its tasks have committed by themselves, as far as they are known."""
+        ...
+
+    # The run
+
+    def start(self, start: Start) -> None:
+        """Start to run the tasks."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end for a while; return whether it has come. Raise the error that ended it, if any."""
+        ...
+
+    def has_running_tasks(self) -> bool:
+        """Return whether the tasks process records."""
+        ...
+
+    def has_room_for(self, plan: PhysicalPlan) -> int:
+        """Return how many Spark tasks the tasks of a plan can use at once."""
+        ...
+
+    def extend(self, start: Start) -> bool:
+        """Go on with a plan that has more tasks or topics, without a stop; return whether that is possible."""
+        ...
+
+    def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:
+        """Return whether `suspend` and `resume` may help after an error.
+
+        Args:
+            error: The error that has ended the run.
+            is_removed: Returns whether the application was removed from its group.
+        """
+        ...
+
+    def suspend(self) -> None:
+        """Stop the tasks, to go on with `resume`."""
+        ...
+
+    def resume(self, start: Start) -> None:
+        """Run the tasks again, from what is committed."""
+        ...
+
+    def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
+        """Take note of the name in which the application commits; empty: it was removed from its group."""
+        ...
+
+    def commit(self) -> None:
+        """Commit the positions to the application's group, if the tasks have not done so themselves."""
+        ...
+
+    def note_end(self) -> None:
+        """Note where the application stands, for its next start."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the tasks, with everything committed if that takes no long time."""
+        ...
+
+    # What it does
+
+    @property
+    def parallelism(self) -> int:
+        """The most tasks that run at a time, or the number of stream threads."""
+        ...
+
+    def step(self) -> str:
+        """Describe what is done before the tasks run; empty: nothing worth a word."""
+        ...
+
+    def phase(self) -> str:
+        """Describe what it does now, for people who wait."""
+        ...
+
+    def under_way(self) -> Sequence[Restore]:
+        """Return the restores of stores that have not ended."""
+        ...
+
+    def long_steps(self) -> Sequence[Mapping[str, Any]]:
+        """Return the tasks that are in one step for long: task, what, seconds."""
+        ...
+
+    def replicas(self) -> dict[str, dict[str, int | None]]:
+        """Return by task the machines with a replica of its state, see `KafkaStreams.metadata`."""
+        ...

@@ -1,0 +1,197 @@
+"""Stream threads: an application as long-running tasks of a Spark job, which process records by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.query.placement import PlacementNote
+from penstock.spark.continuous.engine import ThreadQuery
+from penstock.spark.continuous.epoch_plans import THREAD_SETTINGS, EpochPlans
+from penstock.spark.continuous.restore_watch import RestoreWatch
+from penstock.spark.continuous.start import require_continuous
+from penstock.spark.continuous.unread import UnreadPatience
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.errors import PenstockError
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.log.membership import GroupMembership
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.plan.stored import StoredPlan
+    from penstock.spark.batch.progress import BatchProgress
+    from penstock.spark.continuous.job import ContinuousJob
+    from penstock.spark.engine import Start
+    from penstock.state.restores.restore import Restore
+    from penstock.topology.topology import Topology
+
+__all__ = ["StreamThreads"]
+
+_SESSION_MS = 45_000  # Kafka's default of session.timeout.ms
+
+
+class StreamThreads:
+    """The `Engine` of stream threads.
+
+    The log holds its plan, its positions and its state. A run is a sequence of epochs, each with its threads.
+
+    Args:
+        config: The application's settings.
+        on_batch: Called on the driver once a second when threads have done something.
+        reads_nothing: Whether it ends where it begins, for a conversion.
+    """
+
+    mode = "continuous"
+    plans_at_resume = True
+
+    def __init__(
+        self, config: StreamsConfig, on_batch: Callable[[BatchProgress], None], *, reads_nothing: bool
+    ) -> None:
+        self._config, self._on_batch = config, on_batch
+        self._epochs = EpochPlans(reads_nothing=reads_nothing)
+        self._query: ThreadQuery | None = None
+        self._restores = RestoreWatch()
+
+    def check(self, topology: Topology) -> None:
+        """Raise ConfigError for DataFrames as sources, and for state without changelogs."""
+        require_continuous(topology, self._config)
+
+    def read_notes(self, log: TopicLog) -> None:
+        """Read the note of the last run."""
+        self._epochs.read(log, self._config["application.id"])
+
+    def take_notes(self, log: TopicLog, lease: Lease) -> bool:
+        """Read the note again, as the holder of the lease; return whether another instance has changed it since."""
+        return self._epochs.take(log, lease)
+
+    @property
+    def stored_plan(self) -> StoredPlan | None:
+        """The plan that the log notes."""
+        return self._epochs.stored
+
+    @property
+    def spark_settings(self) -> Mapping[str, Any]:
+        """The user's settings of Spark, over those that threads need."""
+        return {
+            **THREAD_SETTINGS,
+            **{f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()},
+        }
+
+    def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
+        """Return source topics and repartition topics, as in Kafka Streams."""
+        return [*plan.external_topics, *plan.repartition_topics]
+
+    def known_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return the offsets that threads have reported as committed."""
+        return self._epochs.known.committed()
+
+    def start(self, start: Start) -> None:
+        """Prepare the first epoch, and start its threads."""
+        start.doing("planning the query")
+        config, app = self._config, start.app
+        session_s = int(config.get("session.timeout.ms") or _SESSION_MS) / 1000
+        folder = Path(app.places.replicas).with_name("query")
+        patience = UnreadPatience.of(int(config["max.task.idle.ms"]), int(config["task.timeout.ms"]))
+        self._epochs.until_latest = start.until_latest
+        self._restores = RestoreWatch(start.restore_listener)
+        query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience)
+        query.restores, query.known = self._restores, self._epochs.known
+        query.note = PlacementNote(app.places.checkpoint)
+        job = self._next_epoch(start)
+        self._query = query
+        start.join()
+        query.start(job)
+        start.doing("starting stream threads")
+
+    def _next_epoch(self, start: Start) -> ContinuousJob:
+        return self._epochs.next(start.app, start.lease, start.slots)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        return self._query.wait(timeout_s)
+
+    def has_running_tasks(self) -> bool:
+        """Return whether all threads process records."""
+        return self._query is not None and self._query.has_running_tasks()
+
+    def has_room_for(self, plan: PhysicalPlan) -> int:
+        """Return the number of threads that the tasks of a plan can use."""
+        tasks = sum(sub.tasks for sub in plan.subtopologies)
+        return min(tasks, self._config["num.stream.threads"] or tasks)
+
+    def extend(self, start: Start) -> bool:
+        """Have the running threads take more tasks; return whether they can."""
+        query = self._query
+        if query is None or not query.has_running_tasks():
+            return False
+        job = self._epochs.extension(start.app, start.lease, start.slots, query.job)
+        if job is not None:
+            start.join()
+            query.extend(job)
+        return job is not None
+
+    def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:
+        """Return whether a new epoch may succeed."""
+        return self._query is not None and not is_removed() and self._query.may_begin_again(error)
+
+    def suspend(self) -> None:
+        """End the epoch: threads commit; those that do not answer are ended by Spark."""
+        if self._query is not None:
+            self._query.end_epoch()
+
+    def resume(self, start: Start) -> None:
+        """Begin the next epoch."""
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        job = self._next_epoch(start)
+        start.join()
+        self._query.begin_epoch(job)
+
+    def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
+        """Tell the threads in whose name they commit."""
+        if self._query is not None:
+            self._query.show_membership(membership)
+
+    def commit(self) -> None:
+        """Do nothing: threads commit by themselves."""
+
+    def note_end(self) -> None:
+        """Do nothing: the group's offsets and the changelogs say where the application stands."""
+
+    def stop(self) -> None:
+        """End the epoch and the query, with everything committed."""
+        if self._query is not None:
+            self._query.stop()
+
+    @property
+    def parallelism(self) -> int:
+        """The number of stream threads that have come."""
+        return 0 if self._query is None else self._query.parallelism
+
+    def step(self) -> str:
+        """Describe the restores that are under way."""
+        return self._restores.doing()
+
+    def phase(self) -> str:
+        """Describe what stream threads do that seem stuck."""
+        return self._restores.phase()
+
+    def under_way(self) -> Sequence[Restore]:
+        """Return the restores that have not ended."""
+        return self._restores.under_way()
+
+    def long_steps(self) -> Sequence[Mapping[str, Any]]:
+        """Return the tasks that are in one step of their thread for long."""
+        return self._restores.long_steps()
+
+    def replicas(self) -> dict[str, dict[str, int | None]]:
+        """Return by task its machine (0), and the machines of its standbys with the number of records they lack.
+
+        None stands for a number that is not known yet.
+        """
+        if self._query is None:
+            return {}
+        standbys = self._query.standbys()
+        return {task: {**standbys.get(task, {}), host: 0} for task, host in sorted(self._query.active_hosts().items())}
