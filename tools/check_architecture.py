@@ -14,6 +14,7 @@
 9. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
    tells users. Only what GENERATES names calls ``eval`` or ``exec``.
 10. Loggers of the package come from ``penstock.base.log_lines.own_logger``, which escapes what their lines hold.
+11. Only the engines and what defines or describes the setting (ASKS_FOR_THE_MODE) ask for ``processing.mode``.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -134,6 +135,9 @@ UNPICKLES: dict[str, str] = {
     "penstock.engines.spark.job": "the job, which Spark carries from the driver to workers in the code that it runs",
     "penstock.engines.spark.topology_bytes": "only writes: the topology inside of that job",
 }
+# Who may read ``processing.mode``: all else goes by `penstock.engines.engine.Engine`.
+ASKS_FOR_THE_MODE = ("penstock.config", "penstock.engines", "penstock.topology.plan.explain")
+
 # Programs that are written here: no text of a user becomes part of them, except numbers and strings by their repr.
 GENERATES = frozenset({"penstock.sql.evaluate.compiled"})
 
@@ -202,6 +206,20 @@ def check_products(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         for name in names:
             if name.startswith("penstock.") and package_of(name) in PRODUCTS:
                 yield node.lineno, f"{name} is a product: the core reaches it by an extension point alone"
+
+
+def check_modes(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Findings about reads of ``processing.mode`` outside of the engines."""
+    if any(module == each or module.startswith(f"{each}.") for each in ASKS_FOR_THE_MODE):
+        return
+    for node in ast.walk(tree):
+        asked: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            asked = node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            asked = node.args[0] if node.args else None
+        if isinstance(asked, ast.Constant) and asked.value == "processing.mode":
+            yield node.lineno, "asks for the processing mode: let the Engine answer, or add a method to it"
 
 
 def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -278,6 +296,7 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
         *check_text(text, tree),
         *check_imports(module, tree),
         *check_products(module, tree),
+        *check_modes(module, tree),
         *check_runs_code(module, tree),
         *check_loggers(module, tree),
     ]

@@ -67,6 +67,15 @@ def test_the_core_reaches_its_products_by_extension_points_alone(script, tmp_pat
     assert "is a product" not in findings(script, tmp_path, f'"""Doc."""\n__all__ = []\n{line}\n', "penstock.cli.x")
 
 
+@pytest.mark.parametrize("line", ['x = config["processing.mode"] == "continuous"', 'x = config.get("processing.mode")'])
+def test_the_engines_alone_ask_for_the_mode(script, tmp_path, line):
+    text = f'"""Doc."""\n__all__ = []\n{line}\n'
+    assert "asks for the processing mode" in findings(script, tmp_path, text, "penstock.console.x")
+    assert not findings(script, tmp_path, text, "penstock.engines.x")
+    setting = '"""Doc."""\n__all__ = []\nx = {"processing.mode": "continuous"}\nx["processing.mode"] = "micro_batch"\n'
+    assert not findings(script, tmp_path, setting, "penstock.console.x")
+
+
 def test_right_imports_are_not(script, tmp_path):
     text = '"""Doc."""\n__all__ = []\nimport pyspark\nfrom penstock.log.base import TopicLog\n'
     assert not findings(script, tmp_path, text, "penstock.engines.x")

@@ -33,3 +33,4 @@ class Language(Protocol):
 LANGUAGES: ExtensionPoint[Language] = ExtensionPoint(
     "penstock.languages", callable, "a function of a StreamsBuilder, a text and a session"
 )
+"""The languages of topologies, by name; ``sql`` is the one of `StreamsBuilder.sql`."""

@@ -121,12 +121,21 @@ class StreamsConfig(Mapping[str, Any]):
         """The names of settings that were set and have no effect here."""
         return tuple(name for name in self._given if name in CONFIG_DEFS and not CONFIG_DEFS[name].effect)
 
-    @property
-    def of_other_mode(self) -> tuple[str, ...]:
-        """The names of settings that were set and have no effect with this ``processing.mode``."""
-        threads_only = {name for name, *_ in CONTINUOUS}
-        of_other = MICRO_BATCH_ONLY if self["processing.mode"] == "continuous" else threads_only
-        return tuple(name for name in self._given if name in of_other)
+    def ineffective(self) -> tuple[str, ...]:
+        """Return a sentence about settings without effect here, and one about those of the other ``processing.mode``.
+
+        >>> StreamsConfig({"processing.mode": "continuous", "penstock.max.batch.ms": 5}).ineffective()
+        ('settings without effect with processing.mode=continuous: penstock.max.batch.ms',)
+        """
+        mode = self["processing.mode"]
+        of_other = MICRO_BATCH_ONLY if mode == "continuous" else {name for name, *_ in CONTINUOUS}
+        found = {
+            "settings without effect here, accepted so that a config can be shared with Kafka Streams": (
+                self.without_effect
+            ),
+            f"settings without effect with processing.mode={mode}": [name for name in self._given if name in of_other],
+        }
+        return tuple(f"{said}: {', '.join(sorted(names))}" for said, names in found.items() if names)
 
     def explain(self) -> str:
         """Describe the settings that differ from their defaults, one on each line, with secrets as stars."""

@@ -55,7 +55,7 @@ def watched(run: Run) -> Watched:
         metrics.lags,
         metrics.beginnings,
         facts,
-        lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
+        lambda: drawing_of(run.topology, plan, _sliced(run, plan), run.config),
         run.engine.phase,
         lambda: [each.document() for each in run.engine.under_way()],
         run.engine.long_steps,
@@ -73,7 +73,10 @@ def _sliced(run: Run, plan: PhysicalPlan) -> Mapping[int, str | None]:
 
 
 def drawing_of(
-    topology: Topology, plan: PhysicalPlan | None = None, sliced: Mapping[int, str | None] | None = None
+    topology: Topology,
+    plan: PhysicalPlan | None = None,
+    sliced: Mapping[int, str | None] | None = None,
+    config: StreamsConfig | None = None,
 ) -> dict[str, Any]:
     """Return the boxes and arrows of a topology, its text and its Mermaid source, for JSON.
 
@@ -81,6 +84,7 @@ def drawing_of(
         topology: The topology.
         plan: Its physical plan, if it is known; internal topics then have the application's prefix.
         sliced: Id in the plan -> the reason why a sub-topology's records go one by one; None: whole batches.
+        config: The application's settings; None: their defaults.
     """
     description = topology.describe()
     chart = chart_of(description.subtopologies)
@@ -119,5 +123,5 @@ def drawing_of(
         "stores": {name: {"kind": spec.kind, "persistent": spec.persistent} for name, spec in topology.stores.items()},
         "text": str(description),
         "mermaid": description.to_mermaid(),
-        "plan": None if plan is None else explain_json(plan, topology, sliced or {}),
+        "plan": None if plan is None else explain_json(plan, topology, sliced or {}, config),
     }

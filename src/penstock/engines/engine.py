@@ -1,6 +1,6 @@
 """What runs the tasks of an application: the one seam between an application and its two engines.
 
-`penstock.spark.driver.factory` makes the engine that an application's settings ask for. Nothing outside of the engines
+`penstock.engines.factory` makes the engine that an application's settings ask for. Nothing outside of the engines
 asks for the processing mode.
 """
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from penstock.engines.application.planned_app import PlannedApp
     from penstock.errors import PenstockError
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
-    from penstock.plan.plan import PhysicalPlan
-    from penstock.plan.stored import StoredPlan
-    from penstock.spark.checkpoint.planned_app import PlannedApp
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.state.restores.restore import Restore
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.plan.stored import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["Engine", "Start"]

@@ -100,6 +100,7 @@ def _is_extension(found: object) -> bool:
 APPLICATIONS: ExtensionPoint[type[ApplicationExtension]] = ExtensionPoint(
     "penstock.applications", _is_extension, "a subclass of penstock.extensions.ApplicationExtension"
 )
+"""The extensions of applications: subclasses of `ApplicationExtension`."""
 
 
 class ApplicationExtensions:

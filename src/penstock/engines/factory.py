@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.spark.continuous.stream_threads import StreamThreads
-from penstock.spark.driver.micro_batches import MicroBatches
+from penstock.engines.batches.micro_batches import MicroBatches
+from penstock.engines.threads.hosting.stream_threads import StreamThreads
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.spark.batch.progress import BatchProgress
-    from penstock.spark.engine import Engine
+    from penstock.engines.engine import Engine
+    from penstock.engines.spark.progress import BatchProgress
 
 __all__ = ["engine_of"]
 

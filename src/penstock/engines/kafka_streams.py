@@ -142,14 +142,8 @@ class KafkaStreams:
         """
         self._lifecycle.require_created("start")
         _require_pyspark()
-        if self.config.without_effect:
-            _log.warning(
-                "settings without effect here, accepted so that a config can be shared with Kafka Streams: %s",
-                ", ".join(sorted(self.config.without_effect)),
-            )
-        if others := self.config.of_other_mode:
-            mode = self.config["processing.mode"]
-            _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
+        for sentence in self.config.ineffective():
+            _log.warning("%s", sentence)
         from penstock.engines.running import Run
 
         self._extensions.load(self._handle())
@@ -390,16 +384,13 @@ class KafkaStreams:
         """Describe the plan: stages, tasks, stores, and the operators that run by column. Does not start anything."""
         from penstock.topology.plan.explain import explain_text
 
-        return explain_text(*self._explained(), **self._mode())
+        return explain_text(*self._explained(), self.config)
 
     def explain_json(self) -> dict[str, Any]:
         """Return the plan of `explain` as plain data."""
         from penstock.topology.plan.explain import explain_json
 
-        return explain_json(*self._explained(), **self._mode())
-
-    def _mode(self) -> dict[str, Any]:
-        return {"mode": self.config["processing.mode"]}
+        return explain_json(*self._explained(), self.config)
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
         from penstock.engines.application.app_log import open_app_log

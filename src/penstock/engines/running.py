@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.app_metrics import AppMetrics
     from penstock.engines.spark.progress import BatchProgress
-    from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.log.base import TopicLog
     from penstock.log.embedded.coordination import Lease
     from penstock.state.restores.listener import StateRestoreListener

@@ -6,11 +6,11 @@ import pytest
 
 from penstock import StreamsConfig
 from penstock.config.kinds import PROCESSING_MODE
+from penstock.engines.batches.micro_batches import MicroBatches
+from penstock.engines.engine import Engine
+from penstock.engines.factory import engine_of
+from penstock.engines.threads.hosting.stream_threads import StreamThreads
 from penstock.errors import PenstockError
-from penstock.spark.continuous.stream_threads import StreamThreads
-from penstock.spark.driver.factory import engine_of
-from penstock.spark.driver.micro_batches import MicroBatches
-from penstock.spark.engine import Engine
 
 MODES = {"micro_batch": MicroBatches, "continuous": StreamThreads}
 
@@ -41,5 +41,5 @@ def test_an_engine_that_has_not_started_can_be_asked_and_ended(mode):
 
 @pytest.mark.parametrize("kind", MODES.values())
 def test_the_engines_have_the_same_public_names(kind):
-    asked = {name for name in vars(Engine) if not name.startswith("_")} | {"mode"}
+    asked = {name for name in (*vars(Engine), *Engine.__annotations__) if not name.startswith("_")}
     assert {name for name in vars(kind) if not name.startswith("_")} == asked

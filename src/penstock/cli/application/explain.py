@@ -28,8 +28,7 @@ def explained(
     sources = {topic for node in topology.sources if not node.internal for topic in node.topics}
     plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **known})
     sliced = {sub.id: _sliced(topology, plan, sub, settings) for sub in plan.subtopologies}
-    facts: dict[str, Any] = {"mode": settings["processing.mode"]}
-    return explain_text(plan, topology, sliced, **facts), explain_json(plan, topology, sliced, **facts)
+    return explain_text(plan, topology, sliced, settings), explain_json(plan, topology, sliced, settings)
 
 
 def _sliced(topology: Topology, plan: PhysicalPlan, sub: PlannedSubTopology, settings: StreamsConfig) -> str | None:

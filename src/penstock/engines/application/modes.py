@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError
 from penstock.state.documents import delete_document, read_document, write_document
 
-__all__ = ["checkpoint_mode", "require_mode", "set_mode"]
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+
+__all__ = ["checkpoint_mode", "mode_of_state", "require_mode", "set_mode"]
 
 _MODE = "mode.json"
 
@@ -18,6 +22,13 @@ def checkpoint_mode(checkpoint: str) -> str | None:
     if noted:
         return str(json.loads(noted)["mode"])
     return "micro_batch" if read_document(checkpoint, "plan.json") else None
+
+
+def mode_of_state(config: StreamsConfig, checkpoint: str) -> str:
+    """Return the mode in which an application keeps its state: by its settings, else by its checkpoint."""
+    if "processing.mode" in config.given:
+        return str(config["processing.mode"])
+    return checkpoint_mode(checkpoint) or str(config["processing.mode"])
 
 
 def set_mode(checkpoint: str, mode: str) -> None:

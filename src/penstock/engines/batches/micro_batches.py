@@ -8,27 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.log_lines import own_logger
+from penstock.engines.batches.engine import BatchQuery
+from penstock.engines.batches.launch import prepare_job
+from penstock.engines.batches.takeovers import note_changelog_ends
+from penstock.engines.dataframes.into_topic import dataframe_queries
+from penstock.engines.offsets.group_resets import MARK
+from penstock.engines.spark import faults
+from penstock.engines.spark.session import dataframe_query_settings
 from penstock.errors import LogError, PenstockError, UnknownTopicError
-from penstock.log_lines import own_logger
-from penstock.spark import faults
-from penstock.spark.checkpoint.takeovers import note_changelog_ends
-from penstock.spark.dataframes.into_topic import dataframe_queries
-from penstock.spark.driver.engine import BatchQuery
-from penstock.spark.driver.launch import prepare_job
-from penstock.spark.offsets.group_resets import MARK
-from penstock.spark.session.session import dataframe_query_settings
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.engine import Start
+    from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
-    from penstock.plan.plan import PhysicalPlan
-    from penstock.plan.stored import StoredPlan
-    from penstock.spark.batch.progress import BatchProgress
-    from penstock.spark.engine import Start
     from penstock.state.restores.restore import Restore
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.plan.stored import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["MicroBatches"]

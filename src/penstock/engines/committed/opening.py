@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.changelog_topics import read_application
 from penstock.engines.application.locations import Locations
+from penstock.engines.application.modes import mode_of_state
 from penstock.engines.application.planning import plan_for
 from penstock.engines.batches.worker.global_stores import GlobalStores
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
@@ -21,7 +21,6 @@ from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.base import TopicPartition
 from penstock.query.lag import ReplicaLagWatch
 from penstock.state.checkpoint import read_plan
-from penstock.state.documents import read_document
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import with_serdes
 from penstock.topology.plan.changelog_topics import changelogs_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["lag_of", "open_committed"]
 
 
-_CONTINUOUS = "continuous"
+_Opener = Callable[["Topology", "StreamsConfig", "float | None"], "CommittedStores"]
 _PATIENCE_MS = 5_000  # for a log that does not answer, as a query waits
 
 
@@ -49,8 +48,11 @@ def open_committed(topology: Topology, config: StreamsConfig, *, refresh_s: floa
         config: Its settings; ``state.dir`` and ``penstock.checkpoint.location`` say where the state is.
         refresh_s: The greatest age of the knowledge of the newest commit, in seconds.
     """
-    if _is_continuous(config):
-        return _replicated(topology, config, refresh_s)
+    mode = mode_of_state(config, Locations.of(config).checkpoint)
+    return _OPENED_BY[mode](topology, config, refresh_s)
+
+
+def _of_segments(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> CommittedState:
     typed = with_serdes(topology, config)
     places = Locations.of(config)
     reader = _GlobalReader(typed, config) if typed.global_stores else None
@@ -59,15 +61,7 @@ def open_committed(topology: Topology, config: StreamsConfig, *, refresh_s: floa
     return CommittedState(places.checkpoint, config["application.id"], stores, replicas, refresh_s=refresh_s)
 
 
-def _is_continuous(config: StreamsConfig) -> bool:
-    """Return whether the application runs in continuous mode, by its settings, else by the note in its checkpoint."""
-    if "processing.mode" in config.given:
-        return bool(config["processing.mode"] == _CONTINUOUS)
-    noted = read_document(Locations.of(config).checkpoint, "mode.json")
-    return bool(noted) and json.loads(noted or "{}").get("mode") == _CONTINUOUS
-
-
-def _replicated(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> ReplicatedState:
+def _of_changelogs(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> ReplicatedState:
     typed = with_settings(topology, config)
     given = int(config["task.timeout.ms"])
     log = open_app_log(config.with_settings({"task.timeout.ms": min(given, _PATIENCE_MS)}))
@@ -78,6 +72,12 @@ def _replicated(topology: Topology, config: StreamsConfig, refresh_s: float | No
     )
     planner = _Planner(typed, config, log, places)
     return ReplicatedState(stores, planner.planned, log, refresh_s)
+
+
+_OPENED_BY: Mapping[str, _Opener] = {
+    "micro_batch": _of_segments,
+    "continuous": _of_changelogs,
+}
 
 
 class _Planner:

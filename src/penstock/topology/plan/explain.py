@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.base.terminal.words import counted
+from penstock.config import StreamsConfig
 from penstock.topology.configured.value_fields import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.asynchronous import MapAsync
@@ -23,8 +24,7 @@ def explain_json(
     plan: PhysicalPlan,
     topology: Topology,
     sliced: Mapping[int, str | None],
-    *,
-    mode: str = "micro_batch",
+    config: StreamsConfig | None = None,
 ) -> dict[str, Any]:
     """Return the plan as plain data.
 
@@ -32,12 +32,12 @@ def explain_json(
         plan: The physical plan.
         topology: The plan's topology.
         sliced: Sub-topology -> the reason why its records go one by one; None: whole batches by column.
-        mode: ``processing.mode``.
+        config: The application's settings; None: their defaults.
     """
     refusal = continuous_refusal(topology)
     return {
         "application_id": plan.application_id,
-        "mode": mode,
+        "mode": (config or StreamsConfig())["processing.mode"],
         "continuous": {"possible": refusal is None, "reason": refusal},
         "stages": [
             {
@@ -126,11 +126,11 @@ def explain_text(
     plan: PhysicalPlan,
     topology: Topology,
     sliced: Mapping[int, str | None],
-    *,
-    mode: str = "micro_batch",
+    config: StreamsConfig | None = None,
 ) -> str:
     """Return the plan as text; arguments as in `explain_json`."""
-    facts = explain_json(plan, topology, sliced, mode=mode)
+    facts = explain_json(plan, topology, sliced, config)
+    mode = facts["mode"]
     lines = [f"Application {facts['application_id']}"]
     lines.append(_mode_line(mode, facts["continuous"]["reason"]))
     for stage in facts["stages"]:

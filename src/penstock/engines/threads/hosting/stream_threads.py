@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.engines.threads.hosting.engine import ThreadQuery
+from penstock.engines.threads.hosting.epoch_plans import THREAD_SETTINGS, EpochPlans
+from penstock.engines.threads.hosting.restore_watch import RestoreWatch
+from penstock.engines.threads.hosting.start import require_continuous
+from penstock.engines.threads.hosting.unread import UnreadPatience
 from penstock.query.placement import PlacementNote
-from penstock.spark.continuous.engine import ThreadQuery
-from penstock.spark.continuous.epoch_plans import THREAD_SETTINGS, EpochPlans
-from penstock.spark.continuous.restore_watch import RestoreWatch
-from penstock.spark.continuous.start import require_continuous
-from penstock.spark.continuous.unread import UnreadPatience
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.engine import Start
+    from penstock.engines.spark.progress import BatchProgress
+    from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.errors import PenstockError
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
-    from penstock.plan.plan import PhysicalPlan
-    from penstock.plan.stored import StoredPlan
-    from penstock.spark.batch.progress import BatchProgress
-    from penstock.spark.continuous.job import ContinuousJob
-    from penstock.spark.engine import Start
     from penstock.state.restores.restore import Restore
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.plan.stored import StoredPlan
     from penstock.topology.topology import Topology
 
 __all__ = ["StreamThreads"]
