@@ -43,7 +43,7 @@ __all__ = ["KafkaStreams", "State", "StateListener"]
 
 S = TypeVar("S")
 
-_log = own_logger(__name__)
+_log = own_logger("penstock.app")
 _check_called = partial(Function.wrap, expression=False)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from penstock import StreamsConfig
 from penstock.config.kinds import PROCESSING_MODE
+from penstock.engines import figures, kafka_streams, lifecycle
 from penstock.engines.batches.micro_batches import MicroBatches
 from penstock.engines.engine import Engine
 from penstock.engines.factory import engine_of
@@ -43,3 +44,8 @@ def test_an_engine_that_has_not_started_can_be_asked_and_ended(mode):
 def test_the_engines_have_the_same_public_names(kind):
     asked = {name for name in (*vars(Engine), *Engine.__annotations__) if not name.startswith("_")}
     assert {name for name in vars(kind) if not name.startswith("_")} == asked
+
+
+def test_what_a_terminal_shows_comes_from_one_logger():
+    """`KafkaStreams.run` shows the lines of one logger: changes of state, figures, warnings of the start."""
+    assert {module._log.name for module in (kafka_streams, lifecycle, figures)} == {"penstock.app"}
