@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from penstock.api.languages import LANGUAGES, Language
+    from penstock.api.builder import LANGUAGES, Language
     from penstock.base.extension_points import ExtensionPoint
     from penstock.engines.extensions import APPLICATIONS, ApplicationExtension, ApplicationHandle
     from penstock.serving import Beside
@@ -36,7 +36,7 @@ __getattr__ = lazy_names(
         "ApplicationHandle": "engines.extensions",
         "Beside": "serving",
         "ExtensionPoint": "base.extension_points",
-        "LANGUAGES": "api.languages",
-        "Language": "api.languages",
+        "LANGUAGES": "api.builder",
+        "Language": "api.builder",
     },
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
-from penstock.api.languages import LANGUAGES
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
 from penstock.api.processing.build import processor_operation
@@ -19,6 +18,7 @@ from penstock.api.table import GlobalKTable, KTable
 from penstock.api.topology import Topology
 from penstock.api.type_variables import KeyOrAny, ValueOrAny
 from penstock.base.argument_checks import check_mapping
+from penstock.base.extension_points import ExtensionPoint
 from penstock.base.java_names import with_java_names
 from penstock.errors import ConfigError, TopologyError
 from penstock.topology.building.builder import GraphBuilder
@@ -32,9 +32,31 @@ from penstock.topology.tables import SourceTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["StreamsBuilder"]
+__all__ = ["LANGUAGES", "Language", "StreamsBuilder"]
 
 Name = str | Named | None
+
+
+class Language(Protocol):
+    """A function that adds what a text says to a topology: Penstock SQL is one, behind `StreamsBuilder.sql`."""
+
+    def __call__(
+        self, builder: StreamsBuilder, text: str, session: Any = None
+    ) -> KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]:
+        """Add the steps of a text; return its result.
+
+        Args:
+            builder: The builder of the topology.
+            text: The text.
+            session: Names that were declared before, in the language's own form.
+        """
+        ...
+
+
+LANGUAGES: ExtensionPoint[Language] = ExtensionPoint(
+    "penstock.languages", callable, "a function of a StreamsBuilder, a text and a session"
+)
+"""The languages of topologies, by name; ``sql`` is the one of `StreamsBuilder.sql`."""
 
 
 @with_java_names
