@@ -111,7 +111,8 @@ def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
     silent_ms = now_ms - ended_ms
     if silent_ms <= allowed_ms:
         return []
-    after = f"batch {last.number:,} ended" if last else "the start"
+    newest = "the last commit" if picture.is_continuous else f"batch {last.number:,} ended" if last else ""
+    after = newest if last else "the start"
     phase = f": {picture.get('phase')}" if picture.get("phase") else ""
     worst = max(picture.partitions, key=lambda each: each.lag)
     where = f"all in {worst.name}" if worst.lag == picture.lag else f"{worst.lag:,} of them in {worst.name}"
@@ -121,8 +122,9 @@ def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
             "",
             f"{picture.lag:,} records wait ({where}), and nothing was committed for {duration(silent_ms / 1000)}, "
             f"since {after}{phase}",
-            "Look at the application's log and at Spark's page for a task that runs long; in continuous mode for a "
-            "transaction that stays open.",
+            "Look at the application's log, for a thread that is in one step for long or a transaction that stays open."
+            if picture.is_continuous
+            else "Look at the application's log and at Spark's page for a task that runs long.",
             "error",
         )
     ]
@@ -185,7 +187,7 @@ def _lag_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - 
             worst.name,
             f"{picture.lag:,} records wait, the oldest since {duration(behind)}; "
             f"{picture.trend.per_second:,.0f} more each second",
-            "Give it more cores or partitions, or look where the time of a batch goes.",
+            "Give it more cores or partitions, or look where the time goes: the overview says so.",
         )
     ]
 
@@ -219,12 +221,13 @@ def _skew(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the f
     last = picture.lines[-_BATCHES:]
     if len(last) < _BATCHES or min(line.skew for line in last) <= _SKEW:
         return []
+    looks, page = ("looks", "threads") if picture.is_continuous else ("batches", "batches")
     return [
         Alert(
             "skew",
             "",
-            f"the slowest task took {picture.skew:.1f} times as long as the median one, for {_BATCHES} batches",
-            "Look whether a few keys have most of the records: the batches' page names the task.",
+            f"the slowest task took {picture.skew:.1f} times as long as the median one, for {_BATCHES} {looks}",
+            f"Look whether a few keys have most of the records: the page of {page} names the task.",
         )
     ]
 

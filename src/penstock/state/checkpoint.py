@@ -26,7 +26,17 @@ from penstock.state.segments.object_storage import object_store
 __all__ = ["DOCUMENTS", "PLAN", "foreign_files", "mark_removed", "own_part", "read_plan", "remove_checkpoint"]
 
 PLAN = "plan.json"
-DOCUMENTS = (PLAN, "moves.json", "changelogs.json", "mode.json", "log.json", "standing.json", "positions.json")
+DOCUMENTS = (
+    PLAN,
+    "moves.json",
+    "changelogs.json",
+    "mode.json",
+    "log.json",
+    "standing.json",
+    "positions.json",
+    "continuous.json",
+    "placement.json",
+)
 _FOLDERS = ("state", "spark", "realtime", "dataframes", "instances", "console")
 _OF_SPARK = r"(\.?metadata(\.crc)?|(commits|offsets|sources|state)/.*)"
 _DOCUMENT = "|".join(map(re.escape, DOCUMENTS))

@@ -94,7 +94,8 @@ def test_pages_of_stream_threads_speak_of_threads_and_show_no_time_without_a_beg
         {"task": "0_3", "thread": "t-2", **of_thread, "busy_s": 0.0},
     ]
     shown = {"level": 0, "host": "t", "records": 10, "written": 1, "dropped": 0, "rows": 0}
-    lines = [[7, now, 0.4, 40, 4, 0, 0, 1.0, 0, {"read": 0.6, "process": 0.3, "write": 0.1}]]
+    steps = {"read": 0.6, "process": 0.3, "write": 0.1}
+    lines = [[number, now - 1000 * (7 - number), 0.4, 40, 4, 0, 0, 1.0, 0, steps] for number in (5, 6, 7)]
     facts = {
         "state": "RUNNING",
         "written_ms": now,
@@ -110,6 +111,7 @@ def test_pages_of_stream_threads_speak_of_threads_and_show_no_time_without_a_beg
         assert " d " not in body  # days: a span since 1970
         assert "00000 times the median" not in body
         assert ">Threads</a>" in page
+        assert "<title>Batches" not in page
     assert "2 stream threads" in threads
     assert "40.0%" in threads.replace(" ", "") or "40%" in threads.replace(" ", "")
     assert "of 2 stream threads" in overview

@@ -25,6 +25,7 @@ class Driver:
 
     def __init__(self, threads: int, tasks: int, before: StateHolders | None = None, **settings: Any) -> None:
         self.now = 100.0
+        self.launched = 0
         self.sent: dict[str, list[dict[str, Any]]] = {}
         job = ContinuousJob(plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, threads, "", **settings)
         self.epoch = Epoch(job, self._send, before or StateHolders(), lambda: self.now)
@@ -40,7 +41,7 @@ class Driver:
 
     def look(self, seconds: float = 0.0) -> None:
         self.now += seconds
-        self.epoch.look(15.0, 45.0)
+        self.epoch.look(15.0, 45.0, lambda: self.launched)
 
     def wanted(self, name: str) -> dict[str, Any]:
         return next(each["assign"] for each in reversed(self.sent[name]) if "assign" in each)

@@ -252,3 +252,33 @@ def test_threads_with_the_same_tasks_follow_a_plan_with_more_topics_too() -> Non
         assert not driver.epoch.is_running  # not before each of them reads the new topic
         driver.done(name)
     assert driver.epoch.is_running
+
+
+def test_an_epoch_that_gets_no_core_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(2, 4)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            driver.look(9.0)  # 36 s
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split(":")[0] for text in said] == [
+        "Spark has started none of 2 stream threads in 18 s",
+        "Spark has started none of 2 stream threads in 36 s",
+    ]
+    assert "num.stream.threads" in said[0]
+    assert "processing.mode=micro_batch" in said[0]
+    driver.hello("thread-0", "a")
+    assert len(driver.tasks("thread-0")[0]) == 4
+
+
+def test_threads_that_spark_has_started_are_waited_for_on_a_busy_machine(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(2, 4)
+    driver.launched = 2
+    driver.hello("thread-0", "a")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            driver.look(9.0)  # 45 s
+        assert "thread-0" not in driver.sent
+        assert not caplog.records
+        driver.hello("thread-1", "a", pid=2)
+    assert len(driver.tasks("thread-0")[0]) == len(driver.tasks("thread-1")[0]) == 2
+    assert not caplog.records

@@ -69,21 +69,22 @@ class Renderer:
     def whole(self, page: Page, visit: Visit) -> str:
         """Render a page with its frame."""
         body = self.body(page, visit)
-        return self._render("frame", visit, {"page": page, "body": body, **self._frame(visit)})
+        return self._render("frame", visit, {"page": page, "body": body, **self._frame(page, visit)})
 
     def problem(self, visit: Visit, error: PenstockError) -> str:
         """Render a page that says what is wrong."""
         body = self._render("problem", visit, {"error": error})
         page = Page("problem", "Not found", lambda _: {})
-        return self._render("frame", visit, {"page": page, "body": body, **self._frame(visit)})
+        return self._render("frame", visit, {"page": page, "body": body, **self._frame(page, visit)})
 
-    def _frame(self, visit: Visit) -> dict[str, Any]:
+    def _frame(self, page: Page, visit: Visit) -> dict[str, Any]:
         names = visit.site.applications.names()
         chosen = visit.application_name
         is_continuous = bool(chosen in names and visit.site.applications.get(chosen).picture().is_continuous)
         return {
             "names": names,
             "chosen": chosen,
+            "title": "Threads" if is_continuous and page.name == "batches" else page.title,
             "menu": (
                 *(
                     (path, "Threads" if is_continuous and path == "/batches" else title, key)

@@ -21,6 +21,7 @@ __all__ = [
 
 _QUOTED = 2000  # characters of the message beside the sealed error, for readers of Spark's own log
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
 _CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
 _UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
@@ -82,12 +83,17 @@ def spark_error_reason(text: str) -> str:
         'ended with exception:  SQLSTATE: XXKST: java.io.EOFException'
         >>> spark_error_reason("An error occurred while calling o42.load.\n: java.io.IOException: No such host\n\tat g")
         'java.io.IOException: No such host'
+        >>> spark_error_reason("An exception was thrown from the Python worker:\nTraceback:\nOSError: no place\n")
+        'An exception was thrown from the Python worker: OSError: no place'
     """
     text = _CALLED.sub("", text)
     found = _ABORTED.search(text)
     if found is not None:
         return found.group(0)
     first, causes = text.splitlines()[0], _CAUSE.findall(text)
+    raised = _RAISED.findall(text) if first.endswith("Python worker:") else []
+    if raised:
+        return f"{first} {raised[-1]}"
     return f"{first}: {causes[-1]}" if causes and _UNNAMED.search(first) else first
 
 

@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.engines.threads.backing import continuous_replicas
+from penstock.engines.threads.backing import continuous_replicas, global_folder
 from penstock.state.own_folder import own_folder
 from penstock.topology.plan.plan import TaskId
 
@@ -50,5 +50,6 @@ def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[
     """List the tasks whose replicas are in a folder."""
     if root is None:
         return []
+    shared = global_folder(root, application_id, identity)
     found = continuous_replicas(Path(root), application_id, identity)
-    return [TaskId.parse(each.name.split("-")[1]) for each in found]
+    return [TaskId.parse(each.name.split("-")[1]) for each in found if each != shared]

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.threads.backing import continuous_place, continuous_replicas
+from penstock.engines.threads.backing import continuous_place, continuous_replicas, global_folder
+from penstock.engines.threads.place import tasks_on_disk
+from penstock.topology.plan.plan import TaskId
 
 
 def test_only_the_replicas_of_an_application_and_log_are_its_own(tmp_path: Path) -> None:
@@ -20,3 +22,11 @@ def test_only_the_replicas_of_an_application_and_log_are_its_own(tmp_path: Path)
 
 def test_there_may_be_no_folder_of_replicas(tmp_path: Path) -> None:
     assert list(continuous_replicas(tmp_path / "none", "app", "log")) == []
+
+
+def test_the_copy_of_global_tables_is_no_task(tmp_path: Path) -> None:
+    shared = global_folder(tmp_path, "app", "log")
+    for folder in (continuous_place(tmp_path, "app", "log", "1_12")[1], shared):
+        folder.mkdir()
+    assert shared in continuous_replicas(tmp_path, "app", "log")
+    assert tasks_on_disk(str(tmp_path), "app", "log") == [TaskId(1, 12)]

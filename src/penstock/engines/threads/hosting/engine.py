@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,7 @@ class ThreadQuery:
         """Run the threads of a job next; the epoch before has ended."""
         assert self._server is not None  # noqa: S101 - start() comes first
         job = replace(job, control=self._control)
+        self._counter.note_lost(job.lost)
         with self._changed:
             self._epoch = Epoch(job, self._server.send, self._holders)
             if self._membership is not None:
@@ -226,6 +228,7 @@ class ThreadQuery:
     def extend(self, job: ContinuousJob) -> None:
         """Go on with a plan that has more tasks or topics, within the present epoch."""
         assert self._epoch is not None  # noqa: S101 - it runs
+        self._counter.note_lost(job.lost)
         self._epoch.extend(replace(job, control=self._control, error_key=self._epoch.job.error_key))
 
     def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
@@ -260,7 +263,7 @@ class ThreadQuery:
             self._has_gone = False
         if epoch is None:
             return True
-        epoch.look(_START_S, self._session_s)
+        epoch.look(_START_S, self._session_s, partial(self._launched, epoch))
         self._lost.replace(epoch)
         now = time.monotonic()
         if now - self._reported >= _REPORT_S:
@@ -281,6 +284,20 @@ class ThreadQuery:
             self._has_reached_end = True
             self.stop()
         return self._has_reached_end
+
+    def _launched(self, epoch: Epoch) -> int:
+        """Return how many threads of an epoch Spark has started; 0 if it does not say."""
+        try:
+            with silence_py4j():
+                context = self._session.sparkContext
+                tracker = context.statusTracker()
+                numbers = context._jsc.sc().statusTracker().getJobIdsForTag(_tag(epoch.job))  # noqa: SLF001 - PySpark's lacks it
+                jobs = [tracker.getJobInfo(number) for number in numbers]
+                stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+        except Exception as error:  # noqa: BLE001 - whatever Py4J raises when its JVM is gone
+            _log.debug("what Spark has started is not known: %s", error)
+            return 0
+        return max((each.numActiveTasks for each in stages if each is not None), default=0)
 
     def stop(self) -> None:
         """End the epoch and the query, with everything committed."""
@@ -379,7 +396,7 @@ class ThreadQuery:
             return
         epoch.on_message(member, message)
         if "hello" in message:
-            epoch.look(_START_S, self._session_s)
+            epoch.look(_START_S, self._session_s, partial(self._launched, epoch))
         if epoch.error is not None and "error" in message:
             _of_thread(epoch.error, member.thread)
         if epoch.error is not None or "gone" in message or epoch.has_ended:

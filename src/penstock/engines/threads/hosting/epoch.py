@@ -24,6 +24,7 @@ __all__ = ["Epoch"]
 
 _log = own_logger(__name__)
 _GONE_S = 0.3  # without a connection, before a thread is taken for lost: one that broke is made again within
+_BUSY_TIMES = 4
 _SILENT_S = 3.0  # a thread reports once a second
 Send = Callable[[Member, Mapping[str, Any]], bool]
 
@@ -62,6 +63,8 @@ class Epoch:
         self._probed = clock()
         self._has_grown = False
         self._warned = 0
+        self._times_waited = 0
+        self._asked_s, self._are_launched = 0.0, False
         self._starting: set[str] = set()  # that have come to a running epoch, and cannot take over tasks yet
         self._fencing: dict[
             str, Mapping[str, Any] | None
@@ -109,17 +112,28 @@ class Epoch:
             for name in self.threads:
                 self._send(Member(name, self.job.epoch), {"stop": True})
 
-    def look(self, start_s: float, session_s: float) -> None:
+    def look(self, start_s: float, session_s: float, launched: Callable[[], int] = lambda: 0) -> None:
         """Assign the tasks once the threads are there, move warmed ones; fail the epoch if a thread stays silent.
 
         Args:
             start_s: The longest time to wait for Spark to start all threads.
             session_s: The longest time that a thread may be silent.
+            launched: Returns the number of threads that Spark has started, whose processes may not have come yet: on a
+                busy machine they are waited for four times as long.
         """
         with self._lock:
             now = self._clock()
             waited = now - self._began
             missing = self.job.threads - len(self.threads)
+            if not self.is_assigned and missing and waited > start_s:
+                start_s = self._patience_s(start_s, waited, launched)
+            if not self.threads and waited > start_s * (1 + self._times_waited):
+                self._times_waited += 1
+                _log.warning(
+                    "Spark has started none of %d stream threads in %.0f s: other work uses its cores. Give Spark "
+                    "more, or let others have fewer (num.stream.threads), or set processing.mode=micro_batch",
+                    self.job.threads, waited,
+                )  # fmt: skip
             if not self.is_assigned and self.threads and (not missing or waited > start_s):
                 if missing:
                     _log.warning(
@@ -137,6 +151,12 @@ class Epoch:
             late = [name for name in late if self.threads[name].state != "ended"]
         if late and not self._is_stopping:
             self.fail(_silent(late[0], self.threads[late[0]].host, session_s))
+
+    def _patience_s(self, start_s: float, waited: float, launched: Callable[[], int]) -> float:
+        """Return for how long to wait for threads that have not come; Spark is asked once a second."""
+        if waited - self._asked_s >= 1.0:
+            self._asked_s, self._are_launched = waited, launched() >= self.job.threads
+        return start_s * _BUSY_TIMES if self._are_launched else start_s
 
     def lost(self, is_dead: Callable[[ThreadState], bool] = lambda _: False) -> list[str]:
         """Return the threads whose processes are gone, while others run: they are to be fenced, and then `fenced`.

@@ -29,6 +29,12 @@ class ProgressCounter:
         self._restored: dict[tuple[int, str], dict[tuple[str, int], tuple[int, bool]]] = {}
         self._globally: dict[tuple[int, str], TaskCounts] = {}
         self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
+        self._lost: dict[str, int] = {}
+
+    def note_lost(self, lost: Mapping[str, int]) -> None:
+        """Have the next progress say how many records were gone before they were read, by ``topic-partition``."""
+        for name, count in lost.items():
+            self._lost[name] = self._lost.get(name, 0) + count
 
     @property
     def commits(self) -> int:
@@ -67,12 +73,13 @@ class ProgressCounter:
         if tasks:
             self._add_global_task(epoch, threads, tasks[-1])
         sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
-        if not (moved or any(sums.values())):
+        if not (moved or any(sums.values()) or (tasks and self._lost)):
             for counted, had in zip(self._counted(), before, strict=True):  # for the next look that has more to say
                 counted.clear()
                 counted.update(had)
             return None
         self._looks += 1
+        lost, self._lost = self._lost, {}
         return BatchProgress(
             self._looks - 1,
             sums["records_read"],
@@ -82,6 +89,7 @@ class ProgressCounter:
             lag=lag,
             tasks=tuple(tasks),
             seconds=seconds,
+            lost=lost,
         )
 
     def _counted(self) -> tuple[dict[Any, Any], ...]:

@@ -52,6 +52,7 @@ class ContinuousJob:
         warmups: ``max.warmup.replicas``.
         acceptable_lag: ``acceptable.recovery.lag``.
         probing_s: ``probing.rebalance.interval.ms``, in seconds.
+        lost: The numbers of records that were gone before it could read them, by ``topic-partition``.
     """
 
     plan: PhysicalPlan
@@ -73,6 +74,7 @@ class ContinuousJob:
     warmups: int = 2
     acceptable_lag: int = 10_000
     probing_s: float = 10.0
+    lost: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def thread_names(self) -> tuple[str, ...]:

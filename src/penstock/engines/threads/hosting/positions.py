@@ -62,7 +62,7 @@ def commit_start_positions(
     reading: ReadSettings,
     recreated: Collection[str],
     epoch: int,
-) -> None:
+) -> dict[str, int]:
     """Commit start positions of partitions that have none, or whose records are gone.
 
     Args:
@@ -70,6 +70,9 @@ def commit_start_positions(
         reading: The settings of reading.
         recreated: Topics that were made again since the last start.
         epoch: The epoch of the lease.
+
+    Returns:
+        The numbers of records that were gone before they were read, by ``topic-partition``.
 
     Raises:
         OffsetOutOfRangeError: Unread records are gone, or a topic was made again, and ``penstock.data.loss`` is "fail".
@@ -86,10 +89,12 @@ def commit_start_positions(
     new = [tp for tp in bounds if tp not in at and tp not in starts]
     starts |= added_positions([tp for tp in new if tp.topic in known], bounds, {})
     starts |= first_positions(reading, [tp for tp in new if tp.topic not in known], bounds, {}, log)
-    for tp, count in lost_offsets(at, bounds).items():
+    lost = lost_offsets(at, bounds)
+    for tp, count in lost.items():
         if app.loss_fails:
             raise lost_records_error(tp, at[tp], *bounds[tp])
         _log.warning("%s-%d: records were gone before they were read (%d offsets)", tp.topic, tp.partition, count)
         starts[tp] = bounds[tp][1] if at[tp] > bounds[tp][1] else bounds[tp][0]
     if starts:
         log.commit_offsets(app.application, starts, epoch_note("stream-driver", epoch))
+    return {f"{tp.topic}-{tp.partition}": count for tp, count in lost.items()}

@@ -173,7 +173,7 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         numbers = numbers_topic(app.application)
         epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
         restore_positions(app, epoch.known.offsets, recreated, epoch.lease.epoch)
-    commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
+    lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
     job = ContinuousJob(
         plan=plan,
         pickled_app=pickled,
@@ -189,6 +189,7 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         bounds=epoch.bounds,
         exactly_once=config["processing.guarantee"] == "exactly_once_v2",
         **placement_settings(config),
+        lost=lost,
     )
     typed = with_settings(app.topology, config)
     write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
