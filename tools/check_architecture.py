@@ -29,7 +29,7 @@ from pathlib import Path
 
 from import_circles import file_circles, imported_files, room_circles, upward_imports
 
-__all__ = ["check_circles", "check_file", "check_places", "check_test_names", "check_tree", "main"]
+__all__ = ["check_circles", "check_file", "check_picture", "check_places", "check_test_names", "check_tree", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
@@ -342,6 +342,13 @@ def check_places(root: Path = SOURCES) -> list[str]:
     return findings
 
 
+def check_picture() -> list[str]:
+    """Whether the picture of the packages shows the imports as they are."""
+    script = ROOT / "tools" / "package_map.py"
+    drawn = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    return (drawn.stdout + drawn.stderr[-500:]).splitlines()
+
+
 def check_test_names(root: Path = ROOT / "tests") -> list[str]:
     """Test files that share a basename."""
     seen: dict[str, Path] = {}
@@ -364,7 +371,14 @@ def check_light_import() -> list[str]:
 
 def main() -> int:
     """Prints the findings; the exit code says whether there were any."""
-    findings = [*check_tree(), *check_circles(), *check_places(), *check_test_names(), *check_light_import()]
+    findings = [
+        *check_tree(),
+        *check_circles(),
+        *check_places(),
+        *check_test_names(),
+        *check_light_import(),
+        *check_picture(),
+    ]
     for finding in findings:
         print(finding)
     print(f"architecture: {len(findings) or 'no'} finding{'s' if len(findings) != 1 else ''}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-__all__ = ["file_circles", "imported_files", "room_circles", "upward_imports"]
+__all__ = ["file_circles", "imported_files", "imported_modules", "room_circles", "upward_imports"]
 
 Imports = Mapping[str, set[str]]
 
@@ -20,6 +20,23 @@ def imported_files(root: Path) -> dict[str, set[str]]:
     """Read which files import which, as dotted names with the package's own in front; packages are left out."""
     files = {_module(path, root): path for path in root.rglob("*.py") if path.name != "__init__.py"}
     return {module: {found for found in _imports(path, files) if found != module} for module, path in files.items()}
+
+
+def imported_modules(root: Path) -> dict[str, set[str]]:
+    """Read which modules import which, packages too: ``from penstock.log import X`` imports ``penstock.log``."""
+    modules = {_module(path, root).removesuffix(".__init__"): path for path in root.rglob("*.py")}
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = set(_imports(path, modules))
+        parents = {name.rpartition(".")[0] for name in names}  # from penstock.log import base: base alone is meant
+        imports[module] = {
+            name for name in names if name != module and not (name in parents and _is_package(modules[name]))
+        }
+    return imports
+
+
+def _is_package(path: Path) -> bool:
+    return path.name == "__init__.py"
 
 
 def _module(path: Path, root: Path) -> str:

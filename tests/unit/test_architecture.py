@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -190,3 +192,54 @@ def test_upward_imports_of_sub_packages_are_found(script, tmp_path):
 def test_sub_packages_have_a_place(script, tmp_path):
     (found,) = script.check_circles(tree(tmp_path, state__new__a="x = 1"))
     assert "penstock.state.new has no place" in found
+
+
+def test_the_picture_of_the_packages_is_current(script):
+    assert script.check_picture() == []
+
+
+def test_a_picture_that_is_not_current_is_found(script, tmp_path, monkeypatch):
+    for folder in ("tools", "src"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    (tmp_path / "docs" / "pictures").mkdir(parents=True)
+    (tmp_path / "docs" / "pictures" / "packages.svg").write_text("<svg/>")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    (finding,) = script.check_picture()
+    assert finding == "docs/pictures/packages.svg is not current: run tools/package_map.py"
+
+
+def test_the_shape_of_the_tree(tmp_path):
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from shape import Shape
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    root = tree(
+        tmp_path,
+        app="from penstock.log.a import A\nif A == 'continuous':\n    found = 1\n",
+        log__a="class A: ...\n" + "x = 1\n" * 100,
+        log__b="from penstock.log import a\nimport penstock.base.c\n",
+        base__c="class A: ...\n",
+    )
+    numbers = Shape(root).numbers()
+    assert {name: numbers[name] for name in ("entries of the root", "floors of the root", "arrows at the root")} == {
+        "entries of the root": 3,
+        "floors of the root": 3,
+        "arrows at the root": 2,
+    }
+    assert (numbers["lines of imports"], numbers["files that ask for the mode"], numbers["bindings of `found`"]) == (
+        3,
+        1,
+        1,
+    )
+    assert (numbers["modules with one importer"], numbers["of those, under 80 lines"]) == (1, 1)
+    assert numbers["class names with several classes"] == 1
+
+
+def test_the_files_that_a_record_crosses():
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "shape.py", "--json"], capture_output=True, text=True, check=True
+    )
+    crossed = json.loads(done.stdout)["crossed"]
+    assert {"engines/threads/thread.py", "runtime/task.py", "log/embedded/transaction.py"} <= set(crossed)
+    assert not any(name.startswith(("api/", "cli/")) for name in crossed)

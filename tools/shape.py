@@ -1,0 +1,237 @@
+"""Prints the shape of the tree in numbers: how large it is, how its parts hang together, and what a record crosses.
+
+    python tools/shape.py [--json]
+
+The numbers say nothing by themselves; two of them, before and after a change of the layout, do. Nothing checks them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path += [str(ROOT / "tools"), str(ROOT / "tests")]
+from check_architecture import imports  # noqa: E402
+from import_circles import imported_modules  # noqa: E402
+
+__all__ = ["Shape", "crossed_files", "floors_of"]
+
+SOURCES = ROOT / "src" / "penstock"
+SHORT = 80  # lines of a module that is hardly worth a file of its own
+VAGUE = ("found", "place", "known", "made", "given", "wanted")
+MODES = {"processing.mode", "continuous", "micro_batch"}
+
+
+class Shape:
+    """The sources as they are read.
+
+    Args:
+        root: The folder of the package.
+    """
+
+    def __init__(self, root: Path = SOURCES) -> None:
+        self._root = root
+        self._texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
+
+    @cached_property
+    def trees(self) -> dict[Path, ast.Module]:
+        """File -> its syntax tree."""
+        return {path: ast.parse(text) for path, text in self._texts.items()}
+
+    @cached_property
+    def imports(self) -> Mapping[str, set[str]]:
+        """Module -> the modules and packages of ours that it imports, also in functions and for type checkers."""
+        return imported_modules(self._root)
+
+    @cached_property
+    def arrows(self) -> set[tuple[str, str]]:
+        """Pairs of entries of the root of which the first imports the second, imports for type checkers left out."""
+        entries = {_entry(module) for module in self.imports} - {"", "__main__"}
+        pairs = {
+            (_entry(_module(path, self._root)), _entry(name))
+            for path, tree in self.trees.items()
+            for _, name in imports(tree)
+            if name.startswith("penstock.")
+        }
+        return {(one, other) for one, other in pairs if one != other and {one, other} <= entries}
+
+    def numbers(self) -> dict[str, int | float]:
+        """All numbers but `crossed_files`, by what they count."""
+        lines = sum(text.count("\n") for text in self._texts.values())
+        importers: dict[str, set[str]] = defaultdict(set)
+        for module, names in self.imports.items():
+            for name in names:
+                importers[name].add(module)
+        lengths = {_module(path, self._root): text.count("\n") for path, text in self._texts.items()}
+        alone = [
+            name for name, by in importers.items() if len(by) == 1 and name in lengths and _is_file(name, self._root)
+        ]
+        classes = Counter(node.name for node in self._nodes() if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+        bound = Counter(_bindings(self._nodes()))
+        entries = {_entry(module) for module in self.imports} - {"", "__main__"}
+        return {
+            "files": len(self._texts),
+            "lines": lines,
+            "lines of imports": (imported := sum(map(_import_lines, self.trees.values()))),
+            "lines of imports, %": round(100 * imported / lines, 1),
+            "entries of the root": len(entries),
+            "floors of the root": max(floors_of(self.arrows).values(), default=0),
+            "arrows at the root": len(self.arrows),
+            "modules with one importer": len(alone),
+            f"of those, under {SHORT} lines": sum(lengths[name] < SHORT for name in alone),
+            "files that ask for the mode": sum(map(_asks_for_the_mode, self.trees.values())),
+            "class names with several classes": sum(count > 1 for count in classes.values()),
+            **{f"bindings of `{name}`": bound[name] for name in VAGUE},
+        }
+
+    def _nodes(self) -> Iterable[ast.AST]:
+        for tree in self.trees.values():
+            yield from ast.walk(tree)
+
+
+def _module(path: Path, root: Path) -> str:
+    return ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _is_file(name: str, root: Path) -> bool:
+    return root.parent.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+def _entry(module: str) -> str:
+    """``penstock.log.base`` -> ``log``."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def _import_lines(tree: ast.Module) -> int:
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in nodes)
+
+
+def _asks_for_the_mode(tree: ast.Module) -> bool:
+    """Whether code compares or looks up the mode: texts of messages and documentation do not count."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            parts = [node.slice]
+        elif isinstance(node, ast.Call):
+            named = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if named == "isinstance" and "ContinuousEngine" in ast.dump(node):
+                return True
+            parts = list(node.args) if named == "get" else []
+        if any(isinstance(part, ast.Constant) and part.value in MODES for part in parts):
+            return True
+    return False
+
+
+def _bindings(nodes: Iterable[ast.AST]) -> Iterable[str]:
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def floors_of(arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Entry -> its floor, the longest way down from it; entries that import each other share one.
+
+    Example:
+        >>> floors_of([("cli", "log"), ("log", "base"), ("log", "errors"), ("errors", "base"), ("base", "errors")])
+        {'base': 1, 'cli': 3, 'errors': 1, 'log': 2}
+    """
+    below: dict[str, set[str]] = defaultdict(set)
+    for one, other in arrows:
+        below[one].add(other)
+    entries = sorted({*below, *(name for names in below.values() for name in names)})
+    reached = {entry: _reached(entry, below) for entry in entries}
+    together = {entry: {entry, *(other for other in reached[entry] if entry in reached[other])} for entry in entries}
+    floors: dict[str, int] = {}
+
+    def floor(entry: str) -> int:
+        if entry not in floors:
+            under = {name for one in together[entry] for name in below[one]} - together[entry]
+            floors[entry] = 1 + max(map(floor, sorted(under)), default=0)
+        return floors[entry]
+
+    return {entry: floor(entry) for entry in entries}
+
+
+def _reached(entry: str, below: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [entry]
+    while waiting:
+        new = below.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def crossed_files() -> list[str]:
+    """Files with code that runs for one record of a stream thread, from the fetch to the committed output.
+
+    The topology counts the records of a topic by key. A first record goes the same way before, so that what is only
+    set up does not count.
+    """
+    from penstock import Consumed, Produced, StreamsBuilder
+    from penstock.log.open import open_log
+    from threads import append, new_thread, settle, thread_app  # of tests/
+
+    log: Any = open_log("memory://shape")
+    for topic in ("lines", "counts"):
+        log.create_topic(topic, 1)
+    builder = StreamsBuilder()
+    stream = builder.stream("lines", Consumed(key_serde="string", value_serde="string"))
+    counts = stream.filter(lambda _, line: bool(line)).group_by_key().count()
+    counts.to_stream().to("counts", Produced(key_serde="string", value_serde="long"))
+    thread = new_thread(thread_app(builder.build(), {"processing.guarantee": "exactly_once_v2"}, log), log)
+    thread.start()
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    for each in (None, note):
+        append(log, "lines", [("k", "v", 1_000)])
+        sys.setprofile(each)
+        settle(thread)
+        sys.setprofile(None)
+    thread.close(commit=True)
+    log.close()
+    here = {Path(name) for name in files if name.startswith(str(SOURCES))}
+    return sorted(str(path.relative_to(SOURCES)) for path in here)
+
+
+def main() -> int:
+    """Print the numbers, or all of them and the crossed files as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--json", action="store_true", help="as JSON, with the names of the files that a record crosses"
+    )
+    args = parser.parse_args()
+    crossed = crossed_files()
+    numbers = {
+        **Shape().numbers(),
+        "files that a record crosses": len(crossed),
+        "of those, in engines": sum(name.startswith("engines/") for name in crossed),
+    }
+    if args.json:
+        print(json.dumps({**numbers, "crossed": crossed}, indent=2))
+        return 0
+    for name, number in numbers.items():
+        print(f"{number:>10,}  {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
