@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock.errors import TopicExistsError, UnknownTopicError
+from penstock.errors import AuthorizationError, TopicExistsError, UnknownTopicError
 from penstock.log.base import TopicLog
 
 __all__ = ["ensure_topic"]
@@ -21,7 +21,7 @@ def ensure_topic(log: TopicLog, topic: str, partitions: int = 1, config: Mapping
         config: Its settings, if it is created; a topic that exists keeps its own.
 
     Raises:
-        AuthorizationError: The topic is hidden from this user, who may not describe it, or may not be created.
+        AuthorizationError: The user may not create the topic; or it exists, and the user may not describe it.
 
     Example:
         >>> from penstock.log.open import open_log
@@ -29,7 +29,7 @@ def ensure_topic(log: TopicLog, topic: str, partitions: int = 1, config: Mapping
         >>> ensure_topic(log, "orders", 3), ensure_topic(log, "orders", 8)
         (3, 3)
     """
-    with suppress(UnknownTopicError):
+    with suppress(UnknownTopicError, AuthorizationError):  # a topic that is not there may be hidden like one that is
         return log.partitions(topic)
     with suppress(TopicExistsError):  # another process was faster
         log.create_topic(topic, partitions, config)
