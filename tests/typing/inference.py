@@ -66,7 +66,7 @@ assert_type(builder.stream("named", Consumed(key_serde=bytes, value_serde="strin
 assert_type(builder.stream("named", Consumed(key_serde=str, value_serde="json")), KStream[str, Any])
 assert_type(builder.stream("named", Consumed("node", value_serde="float", offset_reset="latest")), KStream[Any, float])
 assert_type(builder.stream("named", Consumed(key_serde="string")), KStream[str, Any])
-assert_type(builder.stream("named", Consumed("node", timestamp_extractor=lambda record: 5)), KStream[Any, Any])
+assert_type(builder.stream("named", Consumed("other", timestamp_extractor=lambda record: 5)), KStream[Any, Any])
 assert_type(builder.table("named", Consumed(key_serde="string", value_serde="double")), KTable[str, float])
 assert_type(builder.global_table("named", Consumed(key_serde="string", value_serde="long")), GlobalKTable[str, int])
 assert_type(builder.table("users", Consumed(key_serde=str, value_serde=float)), KTable[str, float])
