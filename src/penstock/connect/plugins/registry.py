@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.base.nearest_name import question
 from penstock.connect.api import Connector, SinkConnector
 from penstock.connect.config import NO_MODEL, ConfigDef, Model, java_class
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
@@ -93,7 +92,8 @@ class Plugin:
             SettingError: It is of another, or an interface.
         """
         if self.stands_for is not None:
-            raise SettingError(f"This class is abstract and cannot be created. {question(*self.stands_for)}".rstrip())
+            meant = f" Did you mean {', '.join(self.stands_for)}?" if self.stands_for else ""  # Kafka Connect's words
+            raise SettingError(f"This class is abstract and cannot be created.{meant}")
         if kind not in self.kinds:
             raise SettingError(f"Class class {self.java_class} does not implement the {INTERFACES[kind]} interface")
         return self
