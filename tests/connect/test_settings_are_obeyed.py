@@ -133,7 +133,7 @@ def test_a_json_schema_is_open_or_closed_as_it_is_set(registry):
 
 def test_the_wait_before_a_restart_has_a_limit():
     policy = RestartPolicy.of({"restart.policy": "on-failure", "restart.delay.ms": "10", "restart.delay.max.ms": "25"})
-    assert [policy.delay(attempt) for attempt in (1, 2, 3, 9)] == [0.01, 0.02, 0.025, 0.025]
+    assert [policy.backoff.pause_s(attempt) for attempt in (1, 2, 3, 9)] == [0.01, 0.02, 0.025, 0.025]
 
 
 @pytest.mark.parametrize("kind", ["topic", "dead letters", "storage"])

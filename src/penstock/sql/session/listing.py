@@ -84,7 +84,7 @@ def _topics(work: Workspace, *, internal: bool, extended: bool) -> Table:
 
 def _queries(work: Workspace, *, extended: bool) -> Table:
     more = ("Behind", "Errors") if extended else ()
-    columns = ("SessionQuery", "State", "Writes", "Topic", *more, "Statement")
+    columns = ("Query", "State", "Writes", "Topic", *more, "Statement")
     return columns, [_query(query, work, extended=extended) for query in work.queries.values()]
 
 
