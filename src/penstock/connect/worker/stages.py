@@ -29,8 +29,8 @@ class Stages:
         >>> stages.summary()
         ''
         >>> with stages.of("reading to the end of the config topic"):
-        ...     stages.summary()[:91]
-        'The worker is currently reading to the end of the config topic, which began at '
+        ...     stages.summary().partition(", which began at ")[0]
+        'The worker is currently reading to the end of the config topic'
     """
 
     def __init__(self) -> None:
