@@ -184,7 +184,7 @@ class KafkaStreams:
         return ended
 
     def wait(self, timeout_ms: int | None = None) -> bool:
-        """Wait until the application has stopped.
+        """Wait until the application has stopped, and has released everything: the same application can start again.
 
         Args:
             timeout_ms: The time to wait; by default without limit.
@@ -195,10 +195,7 @@ class KafkaStreams:
         Raises:
             PenstockError: The error that made the application fail.
         """
-        ended = self._lifecycle.await_end(None if timeout_ms is None else timeout_ms / 1000)
-        if self.error is not None:
-            raise self.error
-        return ended
+        return self._lifecycle.wait(None if timeout_ms is None else timeout_ms / 1000)
 
     def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
         """Start, and block until a signal, ``close`` or an error, which is raised, stops the application.

@@ -93,3 +93,21 @@ class Lifecycle:
         """Wait until the application has ended; return whether it has, within that time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._has_ended, timeout_s)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait as `await_end`, and raise the error that ended the application, once it has released everything.
+
+        Example:
+            >>> lifecycle = Lifecycle("word-count")
+            >>> lifecycle.fail(PenstockError("no broker answers"))
+            >>> lifecycle.wait(0)  # its lease is still held
+            False
+            >>> lifecycle.become(State.ERROR)
+            >>> lifecycle.wait(0)
+            Traceback (most recent call last):
+            penstock.errors.PenstockError: no broker answers
+        """
+        ended = self.await_end(timeout_s)
+        if ended and self.error is not None:
+            raise self.error
+        return ended
