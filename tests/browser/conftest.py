@@ -47,7 +47,7 @@ class Seen:
     def __init__(self, browser: Any, url: str, scheme: str = "light", width: int = 1280) -> None:
         self.context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         self.page = self.context.new_page()
-        self.page.set_default_timeout(8000)
+        self.page.set_default_timeout(60_000)  # a busy machine
         self.url = url
         self.problems: list[str] = []
         self.foreign: list[str] = []

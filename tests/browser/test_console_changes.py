@@ -175,10 +175,9 @@ def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callab
     page.wait_for_function("() => document.querySelector('#words li')?.textContent.startsWith('CLICKS')")
     page.keyboard.press("Enter")
     page.keyboard.type(";")
-    assert field.input_value() == "select user, ms FROM CLICKS;"
+    page.wait_for_function("() => document.querySelector('#sql').value === 'select user, ms FROM CLICKS;'")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector("#results tbody tr", timeout=20_000)
-    assert page.locator("#results tbody tr").count() == 30
+    page.wait_for_function("() => document.querySelectorAll('#results tbody tr').length === 30", timeout=90_000)
     page.locator("#results button", has_text="Chart").click()
     page.wait_for_selector("#results canvas")
     page.locator("[data-example='SHOW STREAMS;']").click()
