@@ -92,7 +92,11 @@ class ExtensionPoint(Generic[T]):
 
     def all(self) -> dict[str, T]:
         """Return all extensions by name; raises as `get`."""
-        return {name: self.get(name) for name in self.names()}
+        installed = self._entry_points()  # looked for once: that reads the metadata of all distributions
+        return {
+            name: self._registered[name] if name in self._registered else self._load(installed[name])
+            for name in sorted({*self._registered, *installed})
+        }
 
     def _entry_points(self) -> dict[str, EntryPoint]:
         from importlib.metadata import EntryPoint, entry_points  # here: `import penstock` does without them

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.console.recorder import Watched
-from penstock.engines.application.planning import sliced_reasons
 from penstock.errors import PenstockError
+from penstock.runtime.task import sliced_reasons
 from penstock.topology.description.charts import chart_of
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.plan.explain import explain_json, how_it_runs

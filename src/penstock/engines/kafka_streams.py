@@ -391,7 +391,8 @@ class KafkaStreams:
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
         from penstock.engines.application.app_log import open_app_log
-        from penstock.engines.application.planning import plan_for, sliced_reasons
+        from penstock.engines.application.planning import plan_for
+        from penstock.runtime.task import sliced_reasons
 
         with open_app_log(self.config) as log:
             plan = plan_for(self.topology, self.config, log)

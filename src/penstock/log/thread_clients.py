@@ -12,10 +12,13 @@ from penstock.log.membership import GroupMembership
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
+__all__ = ["CHANGELOG_WRITER", "Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
 
 Part = tuple[str, int, "pa.RecordBatch"]
 """Topic, partition, and records for it (``RECORD_SCHEMA``; the ``offset`` column may be absent and is ignored)."""
+
+
+CHANGELOG_WRITER = "changelogs"  # the `Writer.thread` of what conversions write into changelogs
 
 
 def _no_membership() -> GroupMembership | None:

@@ -25,6 +25,7 @@ from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
 from penstock.runtime.slicing import slicing_reason
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.serde.binding import TopicSerdes
+from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde
     from penstock.state.base import TaskState
     from penstock.topology.nodes import SinkNode, SourceNode
+    from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["OUTPUT_SCHEMA", "StreamTask", "TaskOutput", "TaskPart", "TopicBatch"]
+__all__ = ["OUTPUT_SCHEMA", "StreamTask", "TaskOutput", "TaskPart", "TopicBatch", "sliced_reasons"]
 
 
 @dataclass(frozen=True)
@@ -279,3 +281,17 @@ class StreamTask:
 
 
 _NO_ROWS = Rows.empty()
+
+
+def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
+    """Return by sub-topology the reason why its records are processed one by one; None if whole batches are.
+
+    Makes a task of each sub-topology to find out.
+    """
+    reasons: dict[int, str | None] = {}
+    for sub in plan.subtopologies:
+        state = MemoryTaskState([topology.stores[name] for name in (*sub.stores, *sorted(topology.global_stores))])
+        task = StreamTask(topology, config, TaskPart(f"{sub.id}_0", plan.partitions, sub.nodes), state)
+        reasons[sub.id] = task.sliced_reason
+        task.close()
+    return reasons

@@ -17,7 +17,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.log.leases import refuse_newer
-from penstock.log.thread_clients import Writer
+from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.state.changelog.numbers import APPLICATION
 from penstock.state.documents import read_document, write_document
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
@@ -45,7 +45,6 @@ __all__ = [
 
 _log = own_logger(__name__)
 _NOTES = "changelogs.json"
-_WRITER = "changelogs"
 
 
 def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collection[str] = ()) -> None:
@@ -96,7 +95,7 @@ def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int
     Raises:
         FencedError: A newer instance has the lease; nothing is written after that.
     """
-    writer, written = Writer(lease.application, _WRITER, lease.epoch), set()
+    writer, written = Writer(lease.application, CHANGELOG_WRITER, lease.epoch), set()
     with closing(cast("ThreadClients", log).thread_producer(writer)) as producer:
 
         def write(topic: str, partition: int, records: pa.RecordBatch) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.topology.topology import Topology
 
-__all__ = ["create_missing", "create_sources", "plan_for", "sliced_reasons"]
+__all__ = ["create_missing", "create_sources", "plan_for"]
 
 _log = own_logger(__name__)
 
@@ -74,20 +74,6 @@ def create_sources(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
     for topic in wanted:
         if topic not in existing and topic not in fed:
             ensure_topic(log, topic, partitions)
-
-
-def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
-    """Return by sub-topology the reason why its records are processed one by one; None if whole batches are."""
-    from penstock.runtime.task import StreamTask, TaskPart
-    from penstock.state.memory import MemoryTaskState
-
-    reasons: dict[int, str | None] = {}
-    for sub in plan.subtopologies:
-        state = MemoryTaskState([topology.stores[name] for name in (*sub.stores, *sorted(topology.global_stores))])
-        task = StreamTask(topology, config, TaskPart(f"{sub.id}_0", plan.partitions, sub.nodes), state)
-        reasons[sub.id] = task.sliced_reason
-        task.close()
-    return reasons
 
 
 def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -187,13 +186,13 @@ def persist(
         LogError: It failed for good.
     """
     began = time.monotonic()
-    warned = began + _WARN_AFTER_S - _WARN_EVERY_S
-    for failures in itertools.count(1):
-        pause = _BACKOFF.pause_s(failures)
+    warned, failures = began + _WARN_AFTER_S - _WARN_EVERY_S, 0
+    while True:
         try:
             return action()
         except KafkaException as error:
-            now = time.monotonic()
+            failures += 1
+            now, pause = time.monotonic(), _BACKOFF.pause_s(failures)
             refused = access.refused_since(began) if access is not None else None
             if refused is not None or not may_pass(error) or now - began + pause > patience_for(error, patience_s):
                 raise failure(refused or error, doing, access, **facts) from error
@@ -204,4 +203,3 @@ def persist(
         time.sleep(pause)
         if before_retry is not None:
             before_retry()
-    raise AssertionError  # pragma: no cover

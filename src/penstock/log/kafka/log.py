@@ -350,7 +350,7 @@ class KafkaLog(KafkaCore):
         self._end_presence()
         known = self._topics.counts()
         counts = {topic: known.get(topic, 0) for topic in topics}
-        holds = lambda: self._leases.is_newest(lease)  # noqa: E731
+        holds = partial(self._leases.is_newest, lease)
         self._presence = Presence(self.clients, lease.application, counts, holds, committed)
 
     def membership(self, timeout_s: float = 0.0) -> GroupMembership | None:

@@ -19,22 +19,22 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.log.fenced_record import WRITERS
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.thread_clients import CHANGELOG_WRITER
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients
     from penstock.log.kafka.timeouts import TransactionTimeouts
     from penstock.log.kafka.transactions.ledger import LedgerRecord
 
-__all__ = ["CHANGELOGS", "PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
+__all__ = ["PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
 
 RESET = "reset"
-CHANGELOGS = "changelogs"  # what conversions write into changelogs
 PLANNER = WRITERS[3]
 _RECORDS = "|".join(WRITERS)
 _TASK, _THREAD = r"\d+_\d+(/\d+)?", r"thread-\d+"
 # The end of ids of an application "app-dataframe".
-_OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{CHANGELOGS}|{_TASK}|{_THREAD}|dataframe-.*)"
-_OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|{CHANGELOGS}|dataframe-(?!{_OTHER}$).+")
+_OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{CHANGELOG_WRITER}|{_TASK}|{_THREAD}|dataframe-.*)"
+_OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|{CHANGELOG_WRITER}|dataframe-(?!{_OTHER}$).+")
 
 
 def is_own_id(application: str, transactional_id: str) -> bool:

@@ -10,10 +10,11 @@ from confluent_kafka import KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.errors import LogUnavailableError
 from penstock.log.kafka.failures import error_of
-from penstock.log.kafka.transactions.fenced_producers import CHANGELOGS, PLANNER, is_own_id
+from penstock.log.kafka.transactions.fenced_producers import PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
+from penstock.log.thread_clients import CHANGELOG_WRITER
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease
@@ -51,7 +52,9 @@ class KafkaLeases(Leases):
         lease = super().acquire(application, owner, ttl_ms, force=force, replacing=replacing)
         is_taken_over = replacing is None and before is not None and not before.released
         # What the one before had on its way may come later than anything that is read from now on.
-        self._fence(lease, tuple(f"{application}-{each}" for each in (CHANGELOGS, PLANNER)) if is_taken_over else ())
+        self._fence(
+            lease, tuple(f"{application}-{each}" for each in (CHANGELOG_WRITER, PLANNER)) if is_taken_over else ()
+        )
         self._note(application)
         return lease
 
