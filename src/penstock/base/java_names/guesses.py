@@ -27,6 +27,12 @@ _FOLDS = {
     "nunique": "n_unique", "sum": "sum",
 }  # fmt: skip
 _LISTS = ("collect_list", "collect_set", "topk")
+_SINKS = ("add_sink", "insert_into", "output", "produce", "send", "sink", "sink_to", "to_topic", "write", "write_to")
+_NEW_KEYS = ("key_by", "key_on", "keyby", "set_key", "with_key")
+_UNNESTED = ("explode", "flatten")
+_UNIONS = ("combine", "concat", "union", "union_all")
+_DISTINCT = ("deduplicate", "distinct", "drop_duplicates", "unique")
+_SORTED = ("limit", "order_by", "orderby", "sort", "sort_by", "sort_values", "tail", "take")
 _WINDOWS = {
     "hopping": 'windowed_by(TimeWindows.of("1 minute", advance="10 seconds"))',
     "session": 'windowed_by(SessionWindows.of("1 minute"))',
@@ -77,14 +83,11 @@ _STREAM_NAMES = {
     "branch": "; split first: .split().branch(...).default_branch()",
     **_each(_READS, "; tables have rows: .to_table(\"name\"), which app.store(\"name\").{}(...) reads"),
     "to_stream": "the stream itself",
-    **_each(("explode", "flatten"), "flat_map_values(...)"),
-    **_each(("combine", "concat", "union", "union_all"), "merge(...)"),
-    **_each(("key_by", "key_on", "keyby", "set_key", "with_key"), "select_key(...)"),
+    **_each(_UNNESTED, "flat_map_values(...)"),
+    **_each(_UNIONS, "merge(...)"),
+    **_each(_NEW_KEYS, "select_key(...)"),
     "partition_by": "select_key(...); the next grouping or join repartitions",
-    **_each(
-        ("add_sink", "insert_into", "output", "produce", "send", "sink", "sink_to", "to_topic", "write", "write_to"),
-        "to(...)",
-    ),
+    **_each(_SINKS, "to(...)"),
     "write_stream": "to(...), or to_dataframe(...) for Spark",
     "foreach_batch": "foreach(...), or to_dataframe(...) for Spark",
     **_each(("for_each", "subscribe"), "foreach(...)"),
@@ -96,15 +99,12 @@ _STREAM_NAMES = {
     "process_function": "process(...)",
     **_each(("async_map", "map_parallel"), "map_values_async(...)"),
     **_each(
-        ("deduplicate", "distinct", "drop_duplicates", "unique"),
+        _DISTINCT,
         "group_by_key().reduce(lambda first, later: first), or process(...) with a store",
     ),
     "interval_join": "join(other, joiner, JoinWindows.of(...))",
     "with_watermark": "grace= of the windows",
-    **_each(
-        ("limit", "order_by", "orderby", "sort", "sort_by", "sort_values", "tail", "take"),
-        f"{NOTHING}a stream has no end; a window, or the rows of a table, can be sorted",
-    ),
+    **_each(_SORTED, f"{NOTHING}a stream has no end; a window, or the rows of a table, can be sorted"),
     **_each(("cache", "persist"), f"{NOTHING}all verbs of a stream read it once"),
     **_each(("run", "start"), _START),
 }  # fmt: skip
@@ -114,23 +114,16 @@ _IN_STREAM = "; streams have it: .to_stream().{}(...)"
 _TABLE_NAMES = {
     **{name: verb for name, verb in _STREAM_NAMES.items() if name not in {*_TABLE, *_READS}},
     **_each(_STREAM, _IN_STREAM),
-    **_each(("cogroup", "windowed_by"), "; grouped streams have it: .to_stream().group_by_key().{}(...)"),
-    **_each(("explode", "flatten", "key_by", "key_on", "keyby", "partition_by", "set_key", "with_key"), _IN_STREAM),
-    "explode": "; streams have it: .to_stream().flat_map_values(...)",
-    "flatten": "; streams have it: .to_stream().flat_map_values(...)",
-    **_each(
-        ("key_by", "key_on", "keyby", "partition_by", "set_key", "with_key"), "; streams have it: .to_stream(new_key)"
-    ),
-    **_each(
-        ("add_sink", "insert_into", "output", "produce", "send", "sink", "sink_to", "to_topic", "write", "write_to"),
-        "; streams have it: .to_stream().to(...)",
-    ),
+    "windowed_by": "; grouped streams have it: .to_stream().group_by_key().windowed_by(...)",
+    **_each(_UNNESTED, "; streams have it: .to_stream().flat_map_values(...)"),
+    **_each((*_NEW_KEYS, "partition_by"), "; streams have it: .to_stream(new_key)"),
+    **_each(_SINKS, "; streams have it: .to_stream().to(...)"),
     "write_stream": "; streams have it: .to_stream().to(...), or .to_stream().to_dataframe(...) for Spark",
     "foreach_batch": "; streams have it: .to_stream().foreach(...)",
     **_each(("for_each", "subscribe"), "; streams have it: .to_stream().foreach(...)"),
     **_each(("inspect", "tap"), "; streams have it: .to_stream().peek(...)"),
     **_each(("head", "show"), "; streams have it: .to_stream().peek(print)"),
-    **_each(("combine", "concat", "union", "union_all"), "outer_join(...), or .to_stream().merge(...)"),
+    **_each(_UNIONS, "outer_join(...), or .to_stream().merge(...)"),
     **_each(("events", "process_function"), "; streams have it: .to_stream().process(...)"),
     "items": "; streams have it: .to_stream().map(lambda key, value: ...)",
     **_each(("async_map", "map_parallel"), "; streams have it: .to_stream().map_values_async(...)"),
@@ -138,7 +131,7 @@ _TABLE_NAMES = {
     "collect": 'app.store("name").all(), for a table with a named store',
     "to_pandas": 'app.store("name").all(), for a table with a named store',
     **_each(_READS, '; a running application reads it, if its store has a name: app.store("name").{}(...)'),
-    **_each(("agg", "aggregate", "cogroup", "count", "fold", "reduce", "scan"), f"; group first: {_NEW_KEY}.{{}}(...)"),
+    **_each(("aggregate", "cogroup", "reduce"), f"; group first: {_NEW_KEY}.{{}}(...)"),
     **_each(("agg", "fold", "scan"), f"; group first: {_NEW_KEY}.aggregate(...)"),
     "count": f"; group first: {_NEW_KEY}.count()",
     "group_by_key": "group_by(lambda key, value: (new_key, value)), or to_stream().group_by_key()",
@@ -149,11 +142,8 @@ _TABLE_NAMES = {
     "branch": "; streams have it: .to_stream().split().branch(...).default_branch()",
     "to_table": "the table itself",
     "to_dataframe": "; streams have it: .to_stream().to_dataframe(...), or app.to_dataframe(topic) of its topic",
-    **_each(("deduplicate", "distinct", "drop_duplicates", "unique"), "the table itself: it has one row for each key"),
-    **_each(
-        ("limit", "order_by", "orderby", "sort", "sort_by", "sort_values", "tail", "take"),
-        f'{NOTHING}a table changes; sort the rows of app.store("name").all()',
-    ),
+    **_each(_DISTINCT, "the table itself: it has one row for each key"),
+    **_each(_SORTED, f'{NOTHING}a table changes; sort the rows of app.store("name").all()'),
 }  # fmt: skip
 
 _GROUPED_ALREADY = "; the records are grouped already; each further grouping begins at the stream or table"
