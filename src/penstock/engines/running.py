@@ -222,11 +222,15 @@ class Run:
             if step := self.engine.step():
                 self._meter.doing(step)
             return False
-        self._meter.doing("")
+        self.note_tasks_ran()
         if not self._has_run:
             self._has_run = True
             make_in_background()
         return True
+
+    def note_tasks_ran(self) -> None:
+        """Log that tasks have run, also of a query that ended before anybody looked; says nothing twice."""
+        self._meter.doing("")
 
     def new_plan(self) -> PhysicalPlan | None:
         """Return the plan to go on with if topics appeared or grew, or executors came; checked at intervals."""

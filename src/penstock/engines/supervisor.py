@@ -82,6 +82,7 @@ class Supervisor:
                 self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
                 return
         if lifecycle.state is State.REBALANCING and not lifecycle.stop.is_set():
+            run.note_tasks_ran()
             lifecycle.become(State.RUNNING)  # the query has ended by itself: its tasks have run
         lifecycle.become(State.PENDING_SHUTDOWN)
         self._close_port()

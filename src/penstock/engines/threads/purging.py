@@ -44,13 +44,20 @@ class Purger:
         self._last_s = clock_s()
         self._behind: dict[TopicPartition, int] = {}  # records below these offsets are not needed any more
         self._failed: Mapping[TopicPartition, int] = {}  # those of the last deletion, if it failed
+        self._said = ""  # about that failure
         self._working: threading.Thread | None = None
         self._is_closed = False
 
     def note(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Note committed positions, and begin to delete behind all that have been noted if it is time."""
+        """Note committed positions; `begin_if_due` deletes what is behind them."""
         self._behind |= {place: offset for place, offset in committed.items() if place.topic in self._topics}
-        if not self._behind or self._clock_s() - self._last_s < self._interval_s:
+
+    def begin_if_due(self) -> None:
+        """Begin to delete behind all that has been noted, and what a deletion before could not, if it is time.
+
+        A thread without new records calls it too: what its last commit left behind is deleted as well.
+        """
+        if not (self._behind or self._failed) or self._clock_s() - self._last_s < self._interval_s:
             return
         if self._working is not None and self._working.is_alive():
             return
@@ -72,6 +79,9 @@ class Purger:
             if self._is_closed:
                 return
             self._failed = behind
+            if str(error) == self._said:
+                return
+            self._said = str(error)
             passes = isinstance(error, LogUnavailableError)
             _log.log(
                 logging.INFO if passes else logging.WARNING,
@@ -79,3 +89,5 @@ class Purger:
                 ", ".join(sorted({place.topic for place in behind})),
                 error,
             )
+        else:
+            self._said = ""

@@ -162,6 +162,7 @@ class StreamThread:
         self._pause()
         self._looked_s = time.monotonic()
         self._worked_s = self._looked_s - began
+        self._purger.begin_if_due()
         if self._is_commit_due():
             self.commit()
             return True
@@ -198,6 +199,7 @@ class StreamThread:
         self._commits += 1
         self._committed_ms = self._hooks.clock()
         self._purger.note(offsets)
+        self._purger.begin_if_due()
 
     def close(self, *, commit: bool) -> None:
         """End the thread.
