@@ -4,7 +4,7 @@ python bench/compare.py [--quick] [--n 1000000] [--workloads w1 w5] [--peers pen
 python bench/compare.py --workloads w5 --peers faust --merge --name kafka   # one run again; the others' stay as they are
 
 Every peer runs in processes of its own with two threads or processes. Its answer is read back and compared with one that
-Polars computes; a run with a wrong answer is no result. A first run warms the broker up and does not count. Rates are
+Polars computes; a run with a wrong answer is not a result. A first run warms the broker up and does not count. Rates are
 records of the input topic a second:
 
   steady   all records, from the first record processed until the last is (peers that do not tell: until their last output)
@@ -13,7 +13,7 @@ records of the input topic a second:
   whole    all records, from the start of the process until the last output: start-up included
 
 The slow peers get a part of the records (peer_setup.py), and a run that is not over after --timeout seconds is ended: it
-is no result, and the row says how far it came, and how fast. Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
+is not a result, and the row says how far it came, and how fast. Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
 all others run at least once, and Penstock also exactly once, to show what that costs; Penstock in both modes. The results
 and the ratios Penstock / peer, in micro-batches and in continuous mode, go to bench/results/compare-NAME.json.
 """

@@ -3,7 +3,7 @@
 
 CREATE STREAM access_log (line VARCHAR) WITH (kafka_topic='access_log', value_format='KAFKA', partitions=1);
 
--- A line becomes a user agent and the time in the line; what is no line of nginx has none, and is left out below.
+-- A line becomes a user agent and the time in the line; what is not a line of nginx has none, and is left out below.
 CREATE STREAM hits WITH (kafka_topic='access_log-hits', value_format='JSON', timestamp='at') AS
   SELECT
     REGEXP_EXTRACT('^\S+ \S+ \S+ \[[^\]]+\] "[A-Z]+ \S+ [^"]*" \d{3} (?:\d+|-) "[^"]*" "([^"]*)"$', line, 1) AS agent,

@@ -357,13 +357,13 @@ class SqlError(PenstockError, ValueError):
 
     Cause: A statement that names what is not there, has types that do not fit, or asks for what cannot be done.
 
-    Remedy: Correct the statement; the message names the place. The statements before it have run, unless the text is no
-    SQL at all: then nothing of it has.
+    Remedy: Correct the statement; the message names the place. The statements before it have run, unless the text
+    is not SQL at all: then nothing of it has.
     """
 
 
 class SqlSyntaxError(SqlError):
-    """A text that is no statement of Penstock SQL. Facts: ``line``, ``column``, ``offset``, ``found``, ``expected``.
+    """A text that is not a statement of Penstock SQL. Facts: ``line``, ``column``, ``offset``, ``found``, ``expected``.
 
     Cause: A misspelled keyword, a clause in another order, a bracket or quote without its other half, a reserved
     word as a name.

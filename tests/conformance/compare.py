@@ -12,7 +12,7 @@ __all__ = ["LeftOut", "by_topic", "comparable", "first_difference", "is_of_the_d
 Row = dict[str, Any]
 
 
-class LeftOut(Exception):  # noqa: N818 - it is no error
+class LeftOut(Exception):  # noqa: N818 - it is not an error
     """The case cannot be compared with this engine."""
 
 

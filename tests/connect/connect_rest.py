@@ -183,7 +183,7 @@ class Scenario:
         try:
             body = json.loads(content)
         except ValueError:
-            return [*found, f"no JSON: {content[:200]!r}"]
+            return [*found, f"not JSON: {content[:200]!r}"]
         if step.get("loose_message") or loose(step):
             same = isinstance(body, dict) and body.get("error_code") == response["body"]["error_code"]
             return found if same else [*found, f"error {body}"]

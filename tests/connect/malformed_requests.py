@@ -44,13 +44,13 @@ class Wrong(NamedTuple):
 
 
 def of_bodies():
-    """What is no JSON, or JSON of another form."""
+    """What is not JSON, or JSON of another form."""
     no_json = [
         (b"{", "line 1 column 2"), (b"[", "line 1 column 2"), (b'"', "Unterminated"), (b"nul", "line 1 column 1"),
         (b"{'a':1}", "line 1 column 2"), (b'{"a":}', "line 1 column 6"), (b'{"a":1,}', "line 1 column 8"),
         (b"\xff\xfe", "Cannot deserialize"), (b"\x00", "Cannot deserialize"), (b"{} {}", "Extra data"),
-        (DEEP, "200 levels"), (b'{"a":' * 5000, "200 levels"), (b"NaN", "NaN is no number"),
-        (b'{"a":-Infinity}', "-Infinity is no number"), (b'{"a":1e999}', "too large"), (b"1" * 5000, "5000 digits"),
+        (DEEP, "200 levels"), (b'{"a":' * 5000, "200 levels"), (b"NaN", "NaN is not a number"),
+        (b'{"a":-Infinity}', "-Infinity is not a number"), (b'{"a":1e999}', "too large"), (b"1" * 5000, "5000 digits"),
     ]  # fmt: skip
     for body, message in no_json:
         for method, path in (("POST", CONNECTORS), ("PUT", CONFIG), ("PATCH", CONFIG), ("PATCH", OFFSETS)):
@@ -146,7 +146,7 @@ def of_connectors():
     changes = {"topic.prefix": "p", "database.hostname": "h", "database.dbname": "d"}
     found = {
         "JdbcSource": [
-            ({}, '"connection.url"'), ({**tables, "connection.url": "x", "mode": "bulk"}, "no URL of a database"),
+            ({}, '"connection.url"'), ({**tables, "connection.url": "x", "mode": "bulk"}, "not a URL of a database"),
             ({**tables, "mode": "x"}, "mode: String must be one of"), (tables, '"mode"'),
             ({**tables, "mode": "incrementing"}, "incrementing.column.name"),
             ({**tables, "mode": "timestamp"}, "timestamp.column.name"),
@@ -174,7 +174,7 @@ def of_connectors():
             ({**changes, "plugin.name": "x"}, "plugin.name"),
         ],
         "ElasticsearchSink": [
-            ({"topics": "t"}, '"connection.url"'), ({"topics": "t", "connection.url": "localhost:9200"}, "no URL of HTTP"),
+            ({"topics": "t"}, '"connection.url"'), ({"topics": "t", "connection.url": "localhost:9200"}, "not an HTTP URL"),
             ({"topics": "t", "connection.url": ""}, "connection.url"),
             ({"topics": "t", "connection.url": "http://h", "batch.size": "0"}, "batch.size"),
         ],
@@ -184,13 +184,13 @@ def of_connectors():
         ],
         "SparkSink": [({"topics": "t"}, '"spark.format"')],
         "HttpSource": [
-            ({"topic": "t"}, '"url"'), ({"url": "ftp://x", "topic": "t"}, "no URL of HTTP"),
-            ({"url": "http://h:99999", "topic": "t"}, "no URL of HTTP"), ({"url": "http://h", "topic": "t", "headers": "x"}, "headers"),
+            ({"topic": "t"}, '"url"'), ({"url": "ftp://x", "topic": "t"}, "not an HTTP URL"),
+            ({"url": "http://h:99999", "topic": "t"}, "not an HTTP URL"), ({"url": "http://h", "topic": "t", "headers": "x"}, "headers"),
             ({"url": "http://h", "topic": "t", "interval.ms": "0"}, "interval.ms"),
             ({"url": "http://h", "topic": "t", "pagination": "x"}, "pagination"),
         ],
         "WebhookSink": [
-            ({"topics": "t"}, '"url"'), ({"topics": "t", "url": "x"}, "no URL of HTTP"),
+            ({"topics": "t"}, '"url"'), ({"topics": "t", "url": "x"}, "not an HTTP URL"),
             ({"topics": "t", "url": "http://h", "method": "GET"}, "method"),
             ({"topics": "t", "url": "http://h", "batch.size": "0"}, "batch.size"),
         ],

@@ -299,7 +299,7 @@ def test_bytes_that_are_none_of_its_own_are_an_error_of_the_record(registry, dat
 def test_settings_are_checked_and_the_class_is_found_by_its_name(registry):
     with pytest.raises(SettingError, match=r"schema\.registry\.url"):
         AvroConverter().configure({})
-    with pytest.raises(SettingError, match="no converter of headers"):
+    with pytest.raises(SettingError, match="not a converter of headers"):
         converter(registry, "header")
     assert installed_plugins().find("AvroConverter").java_class == "io.confluent.connect.avro.AvroConverter"
     made = to_avro(Schema(Type.STRING, name="n", version=2), metadata=False)

@@ -130,7 +130,7 @@ def test_a_config_provider_that_is_not_there_is_named(tmp_path):
     ("change", "message"),
     [
         ({"group.id": None}, 'Missing required configuration "group.id"'),
-        ({"listeners": "ftp://here"}, "is no listener"),
+        ({"listeners": "ftp://here"}, "is not a listener"),
         ({"offset.flush.interval.ms": "soon"}, "Not a number of type LONG"),
     ],
 )

@@ -111,7 +111,7 @@ def test_a_workers_converters_are_looked_at_too():
     given |= {"value.converter": given["key.converter"], "value.converter.schemas.enabel": "false"}
     (note,) = WorkerConfig.of(given, "standalone").notes(PLUGINS)
     assert note == (
-        "value.converter.schemas.enabel is no setting of org.apache.kafka.connect.json.JsonConverter, and has no effect. "
+        "value.converter.schemas.enabel is not a setting of org.apache.kafka.connect.json.JsonConverter, and has no effect. "
         "Did you mean schemas.enable?"
     )
 

@@ -374,7 +374,7 @@ def test_messages_do_not_show_what_is_masked():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"column.mask.with.x.chars": "a"}, r"column\.mask\.with\.x\.chars is no setting"),
+        ({"column.mask.with.x.chars": "a"}, r"column\.mask\.with\.x\.chars is not a setting"),
         ({"column.mask.hash.SHA-999.with.salt.pepper": "a"}, r"there is no hash SHA-999"),
         ({"column.mask.with.3.chars": "a("}, "Invalid regex"),
         ({"column.include.list": "a", "column.exclude.list": "b"}, "cannot be used together with column.include.list"),
@@ -604,5 +604,5 @@ def test_values_have_the_form_of_the_settings(kind, mode, text, value):
 
 def test_types_without_a_form_are_left_out_and_wrong_texts_are_named():
     assert column_form(PgType(0, "tsquery"), -1, Handling(), nullable=True) is None
-    with pytest.raises(DataError, match="'soon' is no value of the type"):
+    with pytest.raises(DataError, match="'soon' is not a value of the type"):
         column_form(PgType(0, "timestamp"), -1, Handling(), nullable=True).value("soon")

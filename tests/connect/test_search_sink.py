@@ -81,7 +81,7 @@ def test_wrong_records_and_addresses_say_what_to_do(cluster):
     assert "key.ignore=true" in caught.value.hint
     driver = sink(cluster)
     driver.produce("Hits", "text", key="a")
-    with pytest.raises(DataError, match="is no document"):
+    with pytest.raises(DataError, match="is not a document"):
         driver.put()
     far = sink(cluster, connection_url="http://127.0.0.1:9")
     far.produce("Hits", {"n": 1}, key="a")

@@ -62,7 +62,7 @@ def test_a_setting_that_changes_nothing_is_noted_with_its_reason(plugins):
 @pytest.mark.parametrize(
     ("more", "note"),
     [
-        ({"batch.sise": "5"}, "batch.sise is no setting of org.apache.kafka.connect.file.FileStreamSourceConnector, and has"),
+        ({"batch.sise": "5"}, "batch.sise is not a setting of org.apache.kafka.connect.file.FileStreamSourceConnector, and has"),
         ({"batch.sise": "5"}, "no effect. Did you mean batch.size?"),
         ({"Topic": "u"}, "Did you mean topic?"),
         ({"batch_size": "5"}, "Did you mean batch.size?"),
@@ -72,7 +72,7 @@ def test_a_setting_that_changes_nothing_is_noted_with_its_reason(plugins):
         ({"predicates.p.type": "RecordIsTombstone"}, "predicates does not name 'p'"),
         ({"producer.override.lingr.ms": "5"}, "Did you mean producer.linger.ms?"),
         ({"topic.creation.logs.partitions": "3"}, "topic.creation.groups of a source does not name 'logs'"),
-        ({"topics": "t"}, "topics is no setting of"),
+        ({"topics": "t"}, "topics is not a setting of"),
         ({"offsets.storage.topic": "own"}, "offsets.storage.topic has no effect: "),
     ],
 )  # fmt: skip
@@ -138,7 +138,7 @@ def test_a_worker_logs_the_notes_when_the_connector_starts(tmp_path, caplog):
     finally:
         worker.stop()
     assert len(lines) == 1
-    assert lines[0].startswith("connector f: batch.sise is no setting of ")
+    assert lines[0].startswith("connector f: batch.sise is not a setting of ")
 
 
 def test_a_model_knows_families_of_names():

@@ -213,7 +213,7 @@ def test_a_deletion_where_no_table_is_has_nothing_to_do(url):
         ({"pk_mode": "record_key"}, "k", {"v": 1}, "Need exactly one PK column defined"),
         ({"pk_mode": "record_value", "pk_fields": "id,no"}, None, {"id": 1}, "does not contain field: no"),
         ({"pk_mode": "none"}, None, None, "a record without value"),
-        ({"pk_mode": "none"}, None, [1], "is no struct or map of columns, but list"),
+        ({"pk_mode": "none"}, None, [1], "is not a struct or map of columns, but list"),
     ],
 )
 def test_records_without_what_the_key_needs_are_named(tmp_path, more, key, value, message):

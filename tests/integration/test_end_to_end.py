@@ -247,7 +247,7 @@ def test_metrics_of_an_application_are_those_of_its_topics(bench: Bench) -> None
     assert metrics.total("store-written-rows-total") == 5  # of each word, by one task of the count
     assert metrics.total("store-calls-total", call="put") == 5
     assert metrics.find("store-bytes")
-    assert metrics.total("node-rows-in-total", processor_node_id="KSTREAM-SOURCE-0000000000") == 0  # it is no operator
+    assert metrics.total("node-rows-in-total", processor_node_id="KSTREAM-SOURCE-0000000000") == 0  # no operator
     assert metrics.value("lag-records", topic="words", partition="1") == 0
     assert metrics.total("records-lead", topic="words") == 200
     (batch,) = app.batches

@@ -71,12 +71,15 @@ def test_what_holds_passes(tmp_path, statements):
         ("ASSERT VALUES slo (id) VALUES (1);", "SLO does not exist.\n  ASSERT VALUES slo"),
         ("ASSERT VALUES slow (idd) VALUES (1);", "SLOW has no column IDD."),
         ("ASSERT VALUES slow (id) VALUES (1, 2);", "There are 1 columns and 2 values."),
-        ("ASSERT NULL VALUES slow (id) KEY (1);", "is no tombstone, but ROWTIME = 10, ID = 1, PAGE = /, TWICE = 3.0."),
+        (
+            "ASSERT NULL VALUES slow (id) KEY (1);",
+            "is not a tombstone, but ROWTIME = 10, ID = 1, PAGE = /, TWICE = 3.0.",
+        ),
         ("ASSERT STREAM slow (id INT KEY);", "SLOW has the columns `ID` INTEGER KEY, `PAGE` STRING, `TWICE` DOUBLE."),
         ("ASSERT TABLE slow;", "SLOW is a STREAM, not a TABLE."),
         ("ASSERT STREAM slow WITH (kafka_topic='s', value_format='JSON');", "has KAFKA_TOPIC SLOW, not s."),
         ("ASSERT TOPIC nothing;", "Topic nothing does not exist."),
-        ("ASSERT SCHEMA SUBJECT 'x';", "ASSERT SCHEMA is no part of tests."),
+        ("ASSERT SCHEMA SUBJECT 'x';", "ASSERT SCHEMA is not part of tests."),
         ("SELECT * FROM clicks;", "SELECT by itself"),
         ("CREATE STREAM x AS SELECT nothing FROM clicks;", "SELECT names the column 'NOTHING'"),
         ("ASSERT VALUE slow", "syntax error"),
@@ -112,7 +115,7 @@ def test_a_file_has_several_tests_of_which_each_begins_anew(tmp_path):
 --@test: no refusal
 --@expected.error: any
 {SOURCE}
---@test: a failed assertion is no refusal
+--@test: a failed assertion is not a refusal
 --@expected.error: any
 {SOURCE}ASSERT TABLE clicks;
 """
@@ -123,7 +126,7 @@ def test_a_file_has_several_tests_of_which_each_begins_anew(tmp_path):
     assert outcomes["a refusal"] == ""
     assert outcomes["another refusal"].startswith("the message does not have 'something else':\nline 1")
     assert outcomes["no refusal"] == "no statement was refused"
-    assert "CLICKS is a STREAM, not a TABLE." in outcomes["a failed assertion is no refusal"]
+    assert "CLICKS is a STREAM, not a TABLE." in outcomes["a failed assertion is not a refusal"]
 
 
 def test_a_script_in_another_file(tmp_path):
@@ -192,7 +195,7 @@ def test_cases_of_ksqldb_and_files_of_its_runner(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "has no list 'tests'"),
         ('{"tests": [{}]}', "test 1 has no name"),
         ('{"tests": [{"name": "x", "statements": "y"}]}', "has no list of statements"),

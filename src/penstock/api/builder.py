@@ -174,7 +174,7 @@ class StreamsBuilder:
             A `KTable` if the query groups or reads a table, else a `KStream`; values are dictionaries by column.
 
         Raises:
-            SqlError: A statement is refused, or the last one is no SELECT.
+            SqlError: A statement is refused, or the last one is not a SELECT.
         """
         return LANGUAGES.get("sql")(self, text, session)
 

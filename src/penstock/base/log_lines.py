@@ -255,7 +255,7 @@ class LogStream:
         """Do nothing: a part of a line waits for the rest."""
 
     def isatty(self) -> bool:
-        """Return that it is no terminal."""
+        """Return that it is not a terminal."""
         return False
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 __all__ = ["did_you_mean", "mistyped", "nearest_names", "question"]
 
 _LEAST_ALIKE = 0.65  # of difflib's ratio: "aa" and "a" have 0.67, SELECT and LEFT 0.6
-_MOST_LETTERS = 100  # longer names are no slips of the pen, and comparing them takes long
+_MOST_LETTERS = 100  # longer names are not slips of the pen, and comparing them takes long
 _MOST_EDITS = 2
 _SHORTEST = 5  # of shorter names, many are two edits apart
 
@@ -53,7 +53,7 @@ def question(*names: str) -> str:
 def mistyped(name: str, known: Iterable[str]) -> str:
     """Return the known name that is at most two edits away; empty if there is none, or if the name is known.
 
-    An edit adds, drops or replaces a letter, or swaps two neighbours. Capitals and underscores for dots are no edits,
+    An edit adds, drops or replaces a letter, or swaps two neighbours. Capitals and underscores for dots are not edits,
     nor is a last part that is missing if only one known name goes on there.
 
     >>> mistyped("bootstrap.server", ["bootstrap.servers", "group.id"]), mistyped("GROUP_ID", ["group.id"])

@@ -117,7 +117,7 @@ def read_command_config(file: Path | None) -> dict[str, str]:
     """Read client settings from a Java ``.properties`` file, as Kafka's own tools do; none without a file.
 
     Raises:
-        ConfigError: The file cannot be read, or a name in it is no setting of Kafka's clients.
+        ConfigError: The file cannot be read, or a name in it is not a setting of Kafka's clients.
     """
     from penstock.config.client_names import check_client_name
 

@@ -10,7 +10,7 @@ __all__ = ["Trend", "trend_of"]
 
 _TREND_S = 60.0
 _LEAST = 3  # points
-_STEADY = 0.01  # of the lag a minute: less is no trend
+_STEADY = 0.01  # of the lag a minute: less is not a trend
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,5 +53,5 @@ def _ticks(pid: int) -> str:
 @cache
 def _place() -> str:
     with suppress(OSError):
-        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is no path
+        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is not a path
     return f"{uuid.getnode():x}"

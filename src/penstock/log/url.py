@@ -38,7 +38,7 @@ class LogUrl:
 
 
 def kafka_servers(url: str) -> str | None:
-    """Return the servers of a Kafka cluster's URL in the form of ``bootstrap.servers``; None if it is no Kafka URL.
+    """Return the servers of a Kafka cluster's URL in the form of ``bootstrap.servers``; None if it is not a Kafka URL.
 
     Example:
         >>> kafka_servers("localhost:9092"), kafka_servers("kafka://a:9092,b:9092"), kafka_servers("logs.db")

@@ -41,7 +41,7 @@ class RecordingLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """The group, name and tags of a metric: Kafka's ``MetricName``. The description is no part of the identity.
+    """The group, name and tags of a metric: Kafka's ``MetricName``. The description is not part of the identity.
 
     Attributes:
         name: Its name, such as ``process-total``.

@@ -23,7 +23,7 @@ def snapshot(metrics: Mapping[MetricName, Metric], matching: str = "") -> list[d
         matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
 
     Returns:
-        Dicts with ``group``, ``name``, ``tags``, ``description`` and ``value``. What is no number yet (the mean of
+        Dicts with ``group``, ``name``, ``tags``, ``description`` and ``value``. What is not a number yet (the mean of
         nothing) has the value None.
 
     Raises:

@@ -216,7 +216,7 @@ class TaskContext:
         found = self._tables.get(node)
         if found is None:
             raise TopologyError(
-                f"{node} is no table of task {self.task_id}", hint="Join with a table of the same task."
+                f"{node} is not a table of task {self.task_id}", hint="Join with a table of the same task."
             )
         return found
 

@@ -91,7 +91,7 @@ class MissingFields:
 
     def _warn(self, node: str, name: str, one: _Pending) -> None:
         where = f"{one.function.file}:{one.function.line}"
-        hint = fields_hint(name, one.seen) if one.seen else "The values are no dicts or structs."
+        hint = fields_hint(name, one.seen) if one.seen else "The values are not dicts or structs."
         _LOG.warning(
             "task %s: %s looks for the field %r (%s), and none of %s has it, so it counts as null. %s",
             self._task_id,

@@ -13,6 +13,7 @@ from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord,
 from penstock.base.durations import duration_ms
 from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import with_article
 from penstock.errors import TopologyError
 from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator
@@ -83,8 +84,9 @@ class NodeContext:
                 node=self._node.name,
             )
         if not isinstance(record, self._operator.record_type):
+            wanted = with_article(self._operator.record_type.__name__)
             raise TopologyError(
-                f"{self._node.name} forwards {record!r}, which is no {self._operator.record_type.__name__}",
+                f"{self._node.name} forwards {record!r}, which is not {wanted}",
                 hint="Forward the record of process(), or one made by its with_ methods; Processors may make any.",
                 node=self._node.name,
             )

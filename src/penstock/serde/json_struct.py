@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from penstock.base.terminal.words import with_article
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import bytes_column, large_binary, series_of
 from penstock.serde.column import Column
@@ -69,7 +70,7 @@ class StructSerde(BaseSerde):
     """JSON objects with fixed fields, a struct column: missing fields are null, unknown ones are left out.
 
     A value that its field cannot hold without a loss is refused, never rounded or made null: a number with a fraction
-    or out of range in an integer, a boolean in a number, a text that is no date. Numbers as text are numbers, and
+    or out of range in an integer, a boolean in a number, a text that is not a date. Numbers as text are numbers, and
     numbers and booleans in a text field are text.
     """
 
@@ -210,7 +211,7 @@ def _may_vanish(leaf: Any) -> bool:
 
 
 def _check_nothing_vanished(series: pl.Series, texts: pl.Series) -> None:
-    """Raise ValueError where there was a text and is no value."""
+    """Raise ValueError where there was a text and is not a value."""
     if isinstance(series.dtype, pl.Struct):
         for field in series.dtype.fields:
             _check_nothing_vanished(series.struct.field(field.name), texts.struct.field(field.name))
@@ -219,7 +220,7 @@ def _check_nothing_vanished(series: pl.Series, texts: pl.Series) -> None:
     elif series.dtype == pl.Float32 and series.is_infinite().any():
         raise ValueError("a number is too large for a float of 4 bytes")
     elif series.null_count() != texts.null_count():
-        raise ValueError(f"a value is no {series.dtype}")
+        raise ValueError(f"a value is not {with_article(str(series.dtype))}")
 
 
 def _check_whole(values: Iterable[Any], dtype: Any) -> None:
@@ -234,7 +235,7 @@ def _check_whole(values: Iterable[Any], dtype: Any) -> None:
     elif _is_integer(dtype):
         for value in values:
             if isinstance(value, float) and not value.is_integer():
-                raise ValueError(f"{value} is no integer")
+                raise ValueError(f"{value} is not an integer")
 
 
 def _is_integer(leaf: Any) -> bool:
@@ -242,7 +243,7 @@ def _is_integer(leaf: Any) -> bool:
 
 
 def _exact(column: pl.Expr, have: Any, wanted: Any) -> pl.Expr:
-    """Return the column as another type; refuse a float that is no integer where one is wanted.
+    """Return the column as another type; refuse a float that is not an integer where one is wanted.
 
     Raises:
         ValueError: The rows have to be looked at one by one.

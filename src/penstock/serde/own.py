@@ -25,7 +25,7 @@ def own_serde(serde: Any) -> Serde[Any]:
     """Return the serde of a user's object, which may lack a name and the column methods.
 
     Raises:
-        ConfigError: One of its two methods is missing or takes other arguments, or its name is no text.
+        ConfigError: One of its two methods is missing or takes other arguments, or its name is not a text.
     """
     kind = type(serde).__name__
     missing = [name for name in _NEEDED if not callable(getattr(serde, name, None))]

@@ -18,7 +18,7 @@ from penstock.serde.column import Column
 
 __all__ = ["UNDECODABLE", "BaseSerde", "as_exception", "qualified_name", "show"]
 
-# A user's serde may raise anything; a panic in Rust is no Exception.
+# A user's serde may raise anything; a panic in Rust is not an Exception.
 UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
 
 

@@ -109,7 +109,7 @@ class Serdes:
             schema: JSON text, a dict, or the path of an ``.avsc`` file; without one, values are read with the schema
                 they were written with.
             framing: Where the id of the schema in the registry goes: "prefix" (the default) or "header"; "none": there
-                is no registry, the bytes are bare.
+                is not a registry, the bytes are bare.
             registry: The registry's URL, or settings by Kafka's names; the application's config adds the rest.
         """
         from penstock.serde.schemas.avro import AvroSerde
@@ -325,7 +325,7 @@ class Serdes:
         elif _looks_like_serde(serde):
             return own_serde(serde)
         raise ConfigError(
-            f"{serde!r} is no serde",
+            f"{serde!r} is not a serde",
             hint='Give Serdes.string(), a name such as "long", an object with serialize() and deserialize(), best '
             "derived from penstock.serde.BaseSerde, or a type: str, int, float, bool, bytes, UUID, dict or list.",
         )

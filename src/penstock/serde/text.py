@@ -19,7 +19,7 @@ _FEW = 24  # texts that are encoded one by one: work by column takes longer to b
 
 
 class StringSerde(BaseSerde):
-    """UTF-8. Unlike Java's, bytes that are no UTF-8 are an error and not replaced silently."""
+    """UTF-8. Unlike Java's, bytes that are not UTF-8 are an error and not replaced silently."""
 
     @property
     def name(self) -> str:

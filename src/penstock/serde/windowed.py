@@ -61,7 +61,7 @@ class WindowedColumn(Column):
         """Return the column itself if it is windowed, else one made of its `Windowed` items.
 
         Raises:
-            SerializationError: An item is no `Windowed`.
+            SerializationError: An item is not a `Windowed`.
         """
         if isinstance(column, WindowedColumn):
             return column

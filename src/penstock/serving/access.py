@@ -43,7 +43,7 @@ class AccessRules:
         hosts: Host names besides IP addresses, ``localhost`` and the machine's own names.
         users: Passwords by user name; None serves requests without a password.
         realm: The name that a browser shows when it asks for a password.
-        bodies: Content types of bodies besides JSON, in lower case, for clients that are no browsers; "" is none.
+        bodies: Content types of bodies besides JSON, in lower case, for clients that are not browsers; "" is none.
             A browser names the page's site with each request that has a body.
         methods: The methods that are served.
         mark: A header that requests which change something must have, besides an ``Origin`` of this server, so that no

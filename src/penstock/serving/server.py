@@ -87,7 +87,7 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None if writes_json() else uvicorn.config.LOGGING_CONFIG,
-            log_level="error",  # a request that is no HTTP is answered with 400, not noted
+            log_level="error",  # a request that is not HTTP is answered with 400, not noted
             access_log=False,
             server_header=False,
             proxy_headers=False,

@@ -50,7 +50,7 @@ def stream(
         name; keys are tuples of the key's columns, within `Windowed` if there are windows.
 
     Raises:
-        SqlError: A statement is refused, or the last one is no SELECT.
+        SqlError: A statement is refused, or the last one is not a SELECT.
 
     >>> from penstock import Produced, StreamsBuilder, TopologyTestDriver
     >>> builder = StreamsBuilder()

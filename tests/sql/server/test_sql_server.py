@@ -244,7 +244,7 @@ def test_inserted_decimals_are_exact_and_a_bad_value_names_its_column(client: Cl
     ]
     assert [ack["status"] for ack in acks] == ["ok", "error"]
     assert acks[1]["error_code"] == 40000
-    assert "the value of column ID is no INTEGER" in acks[1]["message"]
+    assert "the value of column ID is not an INTEGER" in acks[1]["message"]
     assert number in client.http.post("/query", json={"ksql": "SELECT sum FROM paid;"}).text
 
 

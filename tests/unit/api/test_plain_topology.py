@@ -162,7 +162,7 @@ def base() -> Topology:
         (lambda t: t.add_sink("o", "no/topic", "p"), "'no/topic' is not allowed"),
         (lambda t: t.add_state_store("counts"), "takes a StoreSpec"),
         (lambda t: t.add_state_store(Stores.key_value("s"), "nobody"), "'nobody', which is not there"),
-        (lambda t: t.add_state_store(Stores.key_value("s"), "out"), "'out', which is no processor"),
+        (lambda t: t.add_state_store(Stores.key_value("s"), "out"), "'out', which is not a processor"),
         (lambda t: t.connect_processor_and_state_stores("p", "s"), "uses store 's', which is not there"),
         (lambda t: t.connect_processor_and_state_stores("p"), "connected to no store"),
     ],
@@ -231,5 +231,5 @@ def test_a_fixed_key_processor_keeps_the_key(plain: bool) -> None:
         words = driver.input_topic("words")
         with pytest.raises(ProcessingError, match="keeps the key"):
             words.pipe("key", key="k", timestamp=0)
-        with pytest.raises(ProcessingError, match="which is no FixedKeyRecord"):
+        with pytest.raises(ProcessingError, match="which is not a FixedKeyRecord"):
             words.pipe("new", key="k", timestamp=0)

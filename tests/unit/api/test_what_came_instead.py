@@ -51,7 +51,7 @@ WRONG: dict[str, Call] = {
     r"Consumed\('json'\) would name the node 'json', which is a serde": lambda b: Consumed("json"),
     r"Produced\(.*would name the node": lambda b: Produced(Serdes.string()),
     r"Grouped\(.*would name the node": lambda b: Grouped(str),
-    r"is no serde": lambda b: Consumed(value_serde=object),
+    r"is not a serde": lambda b: Consumed(value_serde=object),
     r"the initializer of aggregate\(\) is called without arguments": lambda b: keyed(b).aggregate(
         lambda k: 0, lambda k, v, a: a
     ),

@@ -280,7 +280,7 @@ def test_what_is_drawn_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
         text = written.getvalue()
         text.encode()
         assert_visible(text)
-        assert "[bold red]x[/] :smile:" in text, "brackets are no markup"
+        assert "[bold red]x[/] :smile:" in text, "brackets are not markup"
 
 
 def test_results_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_a_batch_that_another_instance_has_planned_is_not_planned_again(tmp_path
     with pytest.raises(FencedError, match="batch 0 is planned"):
         second.plan(0, "ours")
     assert read_document(checkpoint, "spark/offsets/0") == "theirs"
-    Driver(tmp_path / "third", checkpoint).journal.push()  # the same is no other
+    Driver(tmp_path / "third", checkpoint).journal.push()  # the same is not another
 
 
 def test_old_batches_are_forgotten(tmp_path: Path, checkpoint: str) -> None:

@@ -146,4 +146,4 @@ def test_the_command_shows_what_an_application_answers():
 def test_another_server_is_no_application():
     with served(lambda path, body: b"") as url:
         shown = CliRunner().invoke(app, ["metrics", url])
-    assert "is no address of an application's metrics" in str(shown.exception)
+    assert "is not an address of an application's metrics" in str(shown.exception)

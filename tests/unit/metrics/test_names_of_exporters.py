@@ -80,7 +80,7 @@ def test_every_series_that_confluents_rules_make_is_ours(registry, series):
     made = 0
     for name, metric in registry.items():
         value = metric.metric_value()
-        # Rates of nothing are NaN, which are left out; what is no number is a label or is nothing to the exporter.
+        # Rates of nothing are NaN, which are left out; what is not a number is a label or is nothing to the exporter.
         is_info = name.group == "app-info" or (name.group == "stream-metrics" and re.fullmatch(INFO, name.name))
         if name.group in OURS or value != value or (isinstance(value, str) and not is_info):  # noqa: PLR0124 - NaN
             continue

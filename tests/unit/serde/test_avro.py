@@ -1,4 +1,4 @@
-"""Avro: random schemas and values by the row and by the column, evolution, and bytes that are no Avro."""
+"""Avro: random schemas and values by the row and by the column, evolution, and bytes that are not Avro."""
 
 from __future__ import annotations
 

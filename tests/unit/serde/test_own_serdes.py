@@ -88,7 +88,7 @@ REFUSED = {
     Async: "is async",
     NamedBy7: "name of serde NamedBy7 is int 7",
     WithArguments: "without arguments",
-    object: "is no serde",
+    object: "is not a serde",
 }
 CONFIG = {"default.key.serde": "string", "default.value.serde": "string"}
 

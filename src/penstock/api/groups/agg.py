@@ -6,8 +6,8 @@ Each is an ordinary aggregator (``fn(key, value, aggregate)``), so it works wher
     orders.group_by_key().aggregate(agg.struct(orders=agg.count(), spent=agg.sum("amount"), mean=agg.mean("amount")))
 
 ``field`` names a field of a struct or dict; without it the value itself is aggregated. Nulls are skipped. A sum and a
-mean refuse what is no number, record by record. So do the smallest and the largest where a key has numbers; a value of
-another kind that came before them gives way.
+mean refuse what is not a number, record by record. So do the smallest and the largest where a key has numbers; a value
+of another kind that came before them gives way.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def parse_integer(text: str, bits: int) -> int:
     """A whole number from text, as Java's ``Integer.parseInt`` and its kin read it: no blanks, no fraction.
 
     Raises:
-        JavaTextError: The text is no number, or does not fit the bits.
+        JavaTextError: The text is not a number, or does not fit the bits.
     """
     if len(text) <= LONGEST and WHOLE.fullmatch(text) and len(text.lstrip("+-0")) <= 20:
         value = int(text)

@@ -16,8 +16,8 @@ __all__ = ["Screen"]
 class Screen(Console):
     """Rich's console, for texts that others have written.
 
-    Square brackets are no markup and colons no emoji, unless a call asks for it; control characters, marks of direction
-    and halves of characters are drawn as escapes, while rich's own control sequences pass.
+    Square brackets are not markup and colons are not emoji, unless a call asks for it; control characters, marks of
+    direction and halves of characters are drawn as escapes, while rich's own control sequences pass.
 
     Args:
         options: Those of rich's ``Console``.

@@ -120,7 +120,7 @@ def read_connector(file: Path) -> dict[str, str]:
     Nested settings are joined with dots; ``transforms`` and ``predicates`` may be mappings in their order.
 
     Raises:
-        ConfigError: The file cannot be read, or is no config.
+        ConfigError: The file cannot be read, or is not a config.
     """
     document = _document(file)
     if isinstance(document.get("config"), dict):

@@ -14,7 +14,7 @@ def unechoed(stream: TextIO) -> Iterator[None]:
     """Switch off the echo of a terminal, whose place a spinner has; what is typed stays for the next reader.
 
     Args:
-        stream: The input; nothing happens if it is no terminal, or one without such a switch.
+        stream: The input; nothing happens if it is not a terminal, or one without such a switch.
     """
     before = _switched_off(stream)
     try:

@@ -21,7 +21,7 @@ class WebUrl:
     >>> WebUrl()("url", "localhost:9200")
     Traceback (most recent call last):
     ...
-    penstock.connect.data.errors.SettingError: Invalid value localhost:9200 for configuration url: no URL of HTTP
+    penstock.connect.data.errors.SettingError: Invalid value localhost:9200 for configuration url: not an HTTP URL
     """
 
     def __call__(self, name: str, value: Any) -> None:
@@ -29,7 +29,7 @@ class WebUrl:
             return  # it is missing, which is said anyhow
         for text in (value or [""]) if isinstance(value, list) else [value]:
             if not _is_web_url(str(text)):
-                raise SettingError.invalid(name, text, "no URL of HTTP")
+                raise SettingError.invalid(name, text, "not an HTTP URL")
 
     def __str__(self) -> str:
         return "URL of HTTP"
@@ -41,7 +41,7 @@ class DatabaseUrl:
 
     def __call__(self, name: str, value: Any) -> None:
         if value is not None and not _DATABASE.fullmatch(str(value)):
-            reason = "no URL of a database, such as postgresql+psycopg://host/db or sqlite:///file.db"
+            reason = "not a URL of a database, such as postgresql+psycopg://host/db or sqlite:///file.db"
             raise SettingError.invalid(name, _shown_url(str(value)), reason)
 
     def __str__(self) -> str:

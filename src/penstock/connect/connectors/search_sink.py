@@ -37,7 +37,7 @@ def index_name(text: str) -> str:
 def _problem_of_index(index: str) -> str | None:
     """Why the cluster would not take a name; None: it would."""
     if index in ("", ".", ".."):
-        return "is no name"
+        return "is not a name"
     found = _NOT_IN_INDEX.search(index)
     if found is not None:
         return f"has {found[0]!r}, which indices cannot have"
@@ -166,7 +166,7 @@ class SearchSinkTask(SinkTask):
             raise DataError(f"the value at {_place(record)}: {error.message}") from error
         if not isinstance(document, dict):
             raise DataError(
-                f"the value at {_place(record)} is no document, but {type(record.value).__name__}",
+                f"the value at {_place(record)} is not a document, but {type(record.value).__name__}",
                 hint="Put it into a field, for example by the transformation HoistField.",
             )
         if parsed["write.method"] == "upsert":

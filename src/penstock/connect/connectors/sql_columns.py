@@ -102,7 +102,7 @@ class SqlColumn:
         schema: The schema of its values.
         kind: Its type, as the database calls it.
         read: Makes a value of Connect of one that is not null.
-        micros: Makes the microseconds since 1970 of a value of a timestamp's column; None: it is no timestamp.
+        micros: Makes the microseconds since 1970 of a value of a timestamp's column; None: it is not a timestamp.
         zoned: Whether its timestamps have a time zone in the database.
     """
 
@@ -258,7 +258,7 @@ def _whole(bits: int) -> Callable[[Any], int]:
         number = Decimal(value) if isinstance(value, str | float) else value
         whole = int(number)
         if whole != number or not -most <= whole < most:
-            raise ValueError(f"it is no whole number of {bits} bits")
+            raise ValueError(f"it is not a {bits}-bit integer")
         return whole
 
     return read

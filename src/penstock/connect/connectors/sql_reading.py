@@ -62,7 +62,7 @@ class TableName:
         """A name as settings have it: ``users``, ``shop.users``, ``db.shop.users``, parts with dots in quotes.
 
         Raises:
-            ConnectError: It is no name.
+            ConnectError: It is not a name.
 
         >>> TableName.parse('shop."my.users"')
         TableName(schema='shop', name='my.users', kind='TABLE', catalog=None)
@@ -73,7 +73,7 @@ class TableName:
             found = _PART.match(text, at)
             if found is None:
                 raise ConnectError(
-                    f"{text} is no name of a table", hint='Write it as schema.table, or "a schema".table.'
+                    f"{text} is not a name of a table", hint='Write it as schema.table, or "a schema".table.'
                 )
             double, back, square, plain = found.groups()
             parts.append(
@@ -85,7 +85,7 @@ class TableName:
             at = found.end()
             if at < len(text) and text[at] != ".":
                 raise ConnectError(
-                    f"{text} is no name of a table", hint='Write it as schema.table, or "a schema".table.'
+                    f"{text} is not a name of a table", hint='Write it as schema.table, or "a schema".table.'
                 )
             at += 1
         parts = parts[-3:]
@@ -423,7 +423,7 @@ def _affinity(value: Any) -> str:
 
 
 def _micros_or_null(value: Any) -> int | None:
-    """Of a text that is no time nothing is known: the row is never read, as one without time."""
+    """Of a text that is not a time nothing is known: the row is never read, as one without time."""
     try:
         return None if value is None else sqlite_micros(value)
     except (ValueError, OverflowError):

@@ -463,7 +463,7 @@ def _cells(value: Any, schema: Schema | None, where: str, *, with_default: bool 
         return {part.name: (part.schema, value.get(part, with_default=with_default)) for part in value.schema.fields}
     if isinstance(value, dict) and schema is None:
         return {str(name): (None, each) for name, each in value.items()}
-    raise DataError(f"the record at {where} is no struct or map of columns, but {type(value).__name__}")
+    raise DataError(f"the record at {where} is not a struct or map of columns, but {type(value).__name__}")
 
 
 def _same(table: Table, key: Mapping[str, Any]) -> list[Any]:

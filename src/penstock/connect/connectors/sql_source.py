@@ -261,7 +261,7 @@ class SqlSourceTask(SourceTask):
             if each.micros is None:
                 raise ConnectError(
                     f"the timestamp column {each.name} of {relation.label} has the type {each.kind}, "
-                    f"which is no timestamp",
+                    f"which is not a timestamp",
                     hint="Choose a column of type TIMESTAMP, or convert it in a query.",
                 )
         if number is not None and not _counts(number.schema):
@@ -391,7 +391,7 @@ def _number(column: SqlColumn, value: Any) -> int:
     whole = int(value)
     if whole != value or abs(whole) > LONGEST:
         raise ConnectError(
-            f"Invalid value for incrementing column {column.name}: it is no whole number of 64 bits",
+            f"Invalid value for incrementing column {column.name}: it is not a 64-bit integer",
             hint="Choose a column of whole numbers.",
         )
     return whole

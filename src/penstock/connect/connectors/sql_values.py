@@ -36,7 +36,7 @@ def database_url(parsed: Mapping[str, Any]) -> URL:
         url = make_url(text)
     except ArgumentError as error:
         hint = "For example postgresql+psycopg://host/db, or sqlite:///file.db."
-        raise SettingError("connection.url is no URL of a database", hint=hint) from error
+        raise SettingError("connection.url is not a URL of a database", hint=hint) from error
     if url.drivername == "postgresql":
         url = _postgres_url(url, is_jdbc=given.startswith("jdbc:"))
     if parsed["connection.user"]:

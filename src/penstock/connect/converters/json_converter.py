@@ -115,7 +115,7 @@ class JsonConverter(Converter):
 
         Raises:
             SettingError: One is wrong.
-            DataError: ``schema.content`` is no schema.
+            DataError: ``schema.content`` is not a schema.
         """
         parsed = self.parsed(settings, role)
         self._options = JsonOptions(

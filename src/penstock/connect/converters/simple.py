@@ -260,7 +260,7 @@ class BooleanConverter(Converter):
         """One byte.
 
         Raises:
-            DataError: The value is no boolean.
+            DataError: The value is not a boolean.
         """
         if schema is not None and schema.type is not Type.BOOLEAN:
             raise DataError(f"Invalid schema type for BooleanConverter: {schema.type}")

@@ -46,7 +46,7 @@ def scale_of(schema: Schema) -> int:
     """The scale that a Decimal's schema gives.
 
     Raises:
-        DataError: There is none, or it is no number.
+        DataError: There is none, or it is not a number.
     """
     text = (schema.parameters or {}).get("scale")
     if text is None:

@@ -167,7 +167,7 @@ class _Reader:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise BytesError(f"{self.what} holds bytes that are no text") from error
+            raise BytesError(f"{self.what} holds bytes that are not text") from error
 
     def place(self) -> TopicPartition:
         return TopicPartition(self.text(), int.from_bytes(self.take(4), "big", signed=True))

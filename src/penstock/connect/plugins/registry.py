@@ -103,7 +103,7 @@ class Plugins:
     """Plugins by name: the whole one, the name without package, or that without ``Connector`` and the like.
 
     Attributes:
-        references: Finds what is not registered by its name, such as ``file.py:name``; None if it is no reference.
+        references: Finds what is not registered by its name, such as ``file.py:name``; None if it is not a reference.
 
     Example:
         >>> plugins = standard_plugins()

@@ -68,7 +68,7 @@ def check_names(config: Mapping[str, str | None], plugins: Plugins, worker: Work
             found.notes.append(note)
         elif name not in known and not plugin.model.has(name) and not _is_read(name, config, plugin):
             near = question(mistyped(name, [*known, *_names(plugin.model)]))
-            unknown = f"{name} is no setting of {plugin.java_class}, and has no effect. {near}".rstrip()
+            unknown = f"{name} is not a setting of {plugin.java_class}, and has no effect. {near}".rstrip()
             found.notes.append(_of_framework(name, config) or unknown)
     for prefix, part, own, what in _parts(config, plugins):
         _check_part(found, behind_prefix(config, prefix), (prefix, part, own, what))
@@ -110,7 +110,9 @@ def _check_part(found: NameCheck, given: Mapping[str, Any], where: tuple[str, Pl
             found.notes.append(f"{prefix}{note}")
         elif name not in known and not part.model.has(name):
             near = question(mistyped(name, [*known, *_names(part.model)]))
-            found.notes.append(f"{prefix}{name} is no setting of {part.java_class}, and has no effect. {near}".rstrip())
+            found.notes.append(
+                f"{prefix}{name} is not a setting of {part.java_class}, and has no effect. {near}".rstrip()
+            )
 
 
 def _parts(config: Mapping[str, str | None], plugins: Plugins) -> Iterator[tuple[str, Plugin, tuple[str, ...], str]]:
@@ -159,7 +161,7 @@ def _is_read(name: str, config: Mapping[str, str | None], plugin: Plugin) -> boo
 
 
 def _of_client(name: str) -> str | None:
-    """What is wrong with a setting of one of the connector's clients; empty: nothing; None: it is no such setting."""
+    """What is wrong with a setting of one of the connector's clients; empty: nothing; None: it sets no client."""
     for client in CLIENTS:
         prefix = f"{client}.override."
         if name.startswith(prefix):

@@ -172,7 +172,7 @@ def _plain(schema: Schema, value: Any, field: Any) -> Any:
     if field.enum_type is not None and isinstance(value, str):
         number = (schema.parameters or {}).get(f"{ENUM}.{value}")
         if number is None:
-            raise DataError(f"{value!r} is no symbol of the enum {field.enum_type.name}")
+            raise DataError(f"{value!r} is not a symbol of the enum {field.enum_type.name}")
         return int(number)
     bits = {4: 64, 6: 64, 7: 32, 13: 32}.get(field.type)
     return value % (1 << bits) if bits and isinstance(value, int) else value

@@ -85,7 +85,9 @@ class RegistryConverter(Converter):
         self.options = self.parsed(settings, role)
         self.role: Role = role
         if role == "header":
-            raise SettingError(f"{type(self).__name__} is no converter of headers", hint="Use it for keys or values.")
+            raise SettingError(
+                f"{type(self).__name__} is not a converter of headers", hint="Use it for keys or values."
+            )
         given = {name: value for name, value in settings.items() if name not in _OF_CONVERTERS}
         given["schema.registry.url"] = self.options["schema.registry.url"][0]
         known = {name: value for name, value in given.items() if _is_known(name)}

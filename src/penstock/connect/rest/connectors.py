@@ -222,14 +222,14 @@ def _signature_of(given: str, algorithm: str) -> bytes:
     """Read a signature.
 
     Raises:
-        RequestError: It is no base64, or Java has no such algorithm (400).
+        RequestError: It is not base64, or Java has no such algorithm (400).
     """
     if not _HMAC.fullmatch(algorithm):
         raise RequestError(400, f"Algorithm {algorithm} not available")
     try:
         return base64.b64decode(given, validate=True)
     except ValueError as error:  # no base64, or no ASCII
-        raise RequestError(400, f"{SIGNATURE} is no base64: {error}") from error
+        raise RequestError(400, f"{SIGNATURE} is not base64: {error}") from error
 
 
 def _check_name(name: str, config: dict[str, str | None]) -> None:

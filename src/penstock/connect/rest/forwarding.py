@@ -41,7 +41,7 @@ def trust_of(config: WorkerConfig) -> ssl.SSLContext | None:
         if file := config[name]:
             try:
                 context.load_verify_locations(file)
-            except OSError as error:  # also what is no certificate
+            except OSError as error:  # also what is not a certificate
                 raise ConfigError(
                     f"{name}={file} cannot be read: {error.strerror or error}",
                     hint="Give a file of certificates in PEM.",

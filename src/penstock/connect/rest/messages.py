@@ -93,7 +93,7 @@ def json_of(body: bytes) -> Any:
     """Read a body.
 
     Raises:
-        RequestError: It is no JSON (500, as Kafka Connect answers), or has a text that is no Unicode (400).
+        RequestError: It is not JSON (500, as Kafka Connect answers), or has a text that is not Unicode (400).
     """
     if not body.strip():
         return None
@@ -141,7 +141,7 @@ def _fraction(text: str) -> float:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def fields_of(document: Any, known: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def config_of(document: Any, what: str = "a config") -> dict[str, str | None]:
     """A config of a body: numbers and booleans become texts.
 
     Raises:
-        RequestError: It is no object, or a value is a list or an object (500).
+        RequestError: It is not an object, or a value is a list or an object (500).
     """
     if not isinstance(document, dict):
         raise RequestError(500, f"Cannot deserialize {what} from {_shown(document)}")

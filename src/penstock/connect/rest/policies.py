@@ -39,7 +39,8 @@ class ExtraHeaders:
             match = _RULE.fullmatch(part)
             if match is None:
                 raise ConfigError(
-                    f"response.http.headers.config: {part!r} is no rule", hint="For example: set X-Frame-Options: DENY"
+                    f"response.http.headers.config: {part!r} is not a rule",
+                    hint="For example: set X-Frame-Options: DENY",
                 )
             rules.append((match[1], match[2], match[3].strip()))
         return cls(tuple(rules))

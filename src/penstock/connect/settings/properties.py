@@ -36,7 +36,7 @@ def read_properties(path: Path) -> dict[str, str]:
     """Read a file of settings.
 
     Raises:
-        ConfigError: The file cannot be read, or is no such file.
+        ConfigError: The file cannot be read, or is not such a file.
     """
     try:
         data = path.read_bytes()[: _MOST_BYTES + 1]

@@ -62,7 +62,7 @@ def config_providers(settings: Mapping[str, str]) -> Providers:
         make = _KINDS.get(java_class.removeprefix(_PACKAGE))
         if make is None:
             raise ConfigError(
-                f"{prefix}class is {java_class!r}, which is no config provider that this worker has",
+                f"{prefix}class is {java_class!r}, which is not a config provider that this worker has",
                 hint=f"It has {', '.join(_PACKAGE + kind for kind in _KINDS)}.",
             )
         lookups[name] = make(behind_prefix(settings, prefix))

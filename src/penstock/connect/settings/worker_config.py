@@ -257,7 +257,7 @@ class WorkerConfig:
         except ValueError:
             port = None
         if parts.scheme.lower() not in ("http", "https") or port is None:
-            raise ConfigError(f"listeners={listeners[0]!r} is no listener", hint="For example http://0.0.0.0:8083")
+            raise ConfigError(f"listeners={listeners[0]!r} is not a listener", hint="For example http://0.0.0.0:8083")
         return parts.hostname or "", port
 
     @property

@@ -24,7 +24,7 @@ Config = Mapping[str, str | None]
 class Hiding:
     """Hides the values of settings that are passwords by their definition, or secrets by their name.
 
-    References to config providers are shown: they are no secrets.
+    References to config providers are shown: they are not secrets.
 
     Args:
         plugins: The plugins that there are.

@@ -171,7 +171,7 @@ def _check_values(part: Mapping[str, Any] | None) -> None:
     """Refuse what cannot be stored in a source partition or offset.
 
     Raises:
-        RequestError: A value is no text, number or boolean (500).
+        RequestError: A value is not a text, number or boolean (500).
     """
     for name, value in (part or {}).items():
         kind = "MAP" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else None

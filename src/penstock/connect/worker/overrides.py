@@ -99,7 +99,7 @@ def _policy_name(given: str) -> str:
     name = given.rpartition(".")[2].removesuffix(_ENDING)
     if name not in _POLICIES:
         raise ConfigError(
-            f"connector.client.config.override.policy={given!r} is no policy", hint=f"One of {', '.join(_POLICIES)}."
+            f"connector.client.config.override.policy={given!r} is not a policy", hint=f"One of {', '.join(_POLICIES)}."
         )
     return name
 

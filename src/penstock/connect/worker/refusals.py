@@ -20,7 +20,7 @@ class RequestError(PenstockError):
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.message = message  # as it is: names of connectors are no addresses with passwords
+        self.message = message  # as it is: names of connectors are not addresses with passwords
         self.status = status
 
     @classmethod

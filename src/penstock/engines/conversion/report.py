@@ -48,7 +48,7 @@ def refusal(application: str, after: str, why: str, hint: str) -> CheckpointMism
 def require_unchanged(app: PlannedApp, stored: StoredPlan, before: str, after: str) -> None:
     """Raise CheckpointMismatchError if the topology has changed since the application ran in the earlier mode.
 
-    Topics that have grown are no change: their new partitions have neither state nor positions.
+    Topics that have grown are not a change: their new partitions have neither state nor positions.
     """
     change = compare(stored, app.document)
     moving = stored.moving({sub.id: sub.stores for sub in app.plan.subtopologies})

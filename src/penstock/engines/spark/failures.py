@@ -45,7 +45,7 @@ def to_worker_error(error: Exception, key: bytes) -> WorkerError:
     """Make the exception that a worker raises so that the driver can raise ``error``.
 
     Args:
-        error: Any exception; one that is no PenstockError becomes an AppFailedError.
+        error: Any exception; one that is not a PenstockError becomes an AppFailedError.
         key: The job's ``error_key``.
     """
     if not isinstance(error, PenstockError):

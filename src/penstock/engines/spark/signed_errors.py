@@ -67,5 +67,5 @@ def _plain(value: object, depth: int) -> object:
 
 
 def _cut(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()  # a lone surrogate is no JSON
+    text = text.encode("utf-8", "replace").decode()  # a lone surrogate is not JSON
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}... ({len(text):,} characters)"

@@ -141,7 +141,7 @@ class RemoteClient:
         found = self._ask("/metrics/json", {"matching": matching})
         if not isinstance(found, dict) or "metrics" not in found:
             raise StateError(
-                f"{self._client.base_url} is no address of an application's metrics",
+                f"{self._client.base_url} is not an address of an application's metrics",
                 hint="Give the host and the penstock.http.port of a running application.",
             )
         return found

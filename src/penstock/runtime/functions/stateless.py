@@ -166,7 +166,7 @@ class _MapPairs(_Unpacking):
         return replace(rows, keys=Column.of_items([p[0] for p in pairs]), values=Column.of_items([p[1] for p in pairs]))
 
     def _unpack_results(self, rows: Rows, results: list[Any]) -> tuple[Rows, list[Any]]:
-        """Unpack results of an expression that are no structs {key, value}: each row fails by itself."""
+        """Unpack results of an expression that are not structs {key, value}: each row fails by itself."""
         kept: list[int] = []
         pairs: list[Any] = []
         for row, result in enumerate(results):

@@ -31,7 +31,7 @@ class AvroSchema:
         """Parse a schema text and the texts that it refers to.
 
         Raises:
-            ValueError: The text is no Avro schema.
+            ValueError: The text is not an Avro schema.
         """
         from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
@@ -49,7 +49,7 @@ class AvroSchema:
         """The named types of schema texts, each of which may refer to those before it.
 
         Raises:
-            ValueError: A text is no Avro schema.
+            ValueError: A text is not an Avro schema.
         """
         return cls.of('"null"', texts).names
 

@@ -24,7 +24,7 @@ def parsed(schema: StoredSchema, resolve: Resolve) -> Any:
     """Parse a schema into the form that the rules of its kind compare.
 
     Raises:
-        SchemaRegistryError: 42201, the text is no schema of this kind.
+        SchemaRegistryError: 42201, the text is not a schema of this kind.
     """
     try:
         if schema.kind == "AVRO":

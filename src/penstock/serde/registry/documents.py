@@ -13,7 +13,7 @@ MAX_DEPTH = 100
 
 
 class BadDocumentError(ValueError):
-    """The text is no valid JSON, or nested too deeply."""
+    """The text is not valid JSON, or nested too deeply."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -23,7 +23,7 @@ def parse_json(text: bytes | str) -> Any:
     {'a': [1]}
 
     Raises:
-        BadDocumentError: The text is no JSON in UTF-8, contains NaN, an infinite number or lone surrogates, or is
+        BadDocumentError: The text is not JSON in UTF-8, contains NaN, an infinite number or lone surrogates, or is
             nested more deeply than `MAX_DEPTH`.
     """
     try:
@@ -37,7 +37,7 @@ def parse_json(text: bytes | str) -> Any:
     except UnicodeError as error:
         raise BadDocumentError("the text has characters that UTF-8 cannot encode") from error
     except ValueError as error:
-        raise BadDocumentError(f"no JSON: {str(error)[:200]}") from error
+        raise BadDocumentError(f"not JSON: {str(error)[:200]}") from error
     return found
 
 
@@ -45,7 +45,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse the body of a request as a JSON object; an empty body is an empty object.
 
     Raises:
-        BadDocumentError: The body is no JSON object; see `parse_json`.
+        BadDocumentError: The body is not a JSON object; see `parse_json`.
     """
     found = parse_json(body) if body.strip() else {}
     if not isinstance(found, dict):

@@ -97,7 +97,7 @@ class Registry:
         """Make a schema the subject's newest version; return the existing version if the subject has it already.
 
         Raises:
-            SchemaRegistryError: 42201, the text is no schema; 409, it is not compatible; 42205, the mode forbids it.
+            SchemaRegistryError: 42201, the text is not a schema; 409, it is not compatible; 42205, the mode forbids it.
         """
         mode = self.mode(subject)
         check_new(schema, self._resolve)

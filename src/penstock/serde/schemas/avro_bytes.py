@@ -30,7 +30,7 @@ def plain_bytes(value: Any, schema: Any) -> bytes:
     sign, digits, exponent = value.as_tuple()
     scale, precision = schema.get("scale", 0), schema["precision"]
     zeros = scale + exponent if isinstance(exponent, int) else -1
-    wrong = f"{value} is no decimal of {precision} digits, {scale} of them behind the point"
+    wrong = f"{value} is not a decimal of {precision} digits, {scale} of them after the point"
     if not 0 <= zeros <= precision + scale:
         raise ValueError(wrong)
     number = int("".join(map(str, digits))) * 10**zeros * (-1 if sign else 1)

@@ -146,7 +146,7 @@ def text(cursor: AvroCursor) -> pl.Series:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise bad("text that is no UTF-8") from error
+        raise bad("text that is not UTF-8") from error
     return series(texts)
 
 

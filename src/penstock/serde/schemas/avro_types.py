@@ -54,7 +54,7 @@ def parse(text: SchemaText) -> ParsedSchema:
     """Return the schema of a text, parsed once per process.
 
     Raises:
-        ValueError: It is no Avro schema.
+        ValueError: It is not an Avro schema.
     """
     return _parsed(text, lambda schema: schema)
 

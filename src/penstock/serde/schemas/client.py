@@ -116,7 +116,7 @@ class RegistryClient:
     def _unknown(self, schema_id: int | str) -> SerializationError:
         return SerializationError(
             f"the registry {self.url} has no schema {schema_id}",
-            hint="The record was written with another registry, or the bytes are no registry framing at all.",
+            hint="The record was written with another registry, or the bytes are not registry framing at all.",
             schema_id=schema_id,
         )
 

@@ -129,7 +129,7 @@ class JsonSchemaSerde(SchemaSerde):
             texts = series_of(cut(data, skip, 0).cast(pa.large_string()))
             return decode_json(texts, kind)
         except (pl.exceptions.PolarsError, pa.ArrowException) as error:
-            raise SerializationError(f"a row is no JSON object of the schema: {error}", serde=self.name) from error
+            raise SerializationError(f"a row is not a JSON object of the schema: {error}", serde=self.name) from error
 
 
 @lru_cache(maxsize=256)

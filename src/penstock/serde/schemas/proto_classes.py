@@ -30,7 +30,7 @@ def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple
     """The class of a message of a schema, by its full name or the first one, and the parameters of fields.
 
     Raises:
-        ValueError: The text is no Protobuf file, or has no such message.
+        ValueError: The text is not a Protobuf file, or has no such message.
     """
     from google.protobuf import descriptor_pool, message_factory
 
@@ -60,7 +60,7 @@ def message_at(schema: SchemaText, indexes: list[int]) -> str:
     'a.C.D'
 
     Raises:
-        ValueError: The text is no Protobuf file, or has no such message.
+        ValueError: The text is not a Protobuf file, or has no such message.
     """
     file = _parsed(schema.text, "schema.proto").descriptor
     names, messages = [file.package] if file.package else [], file.message_type

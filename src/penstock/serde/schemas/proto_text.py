@@ -57,7 +57,7 @@ def parse_proto(text: str, name: str) -> ProtoFile:
     'Hit'
 
     Raises:
-        ValueError: The text is no such file.
+        ValueError: The text is not such a file.
     """
     return _Parser(text, name).file()
 

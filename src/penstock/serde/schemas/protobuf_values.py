@@ -270,4 +270,4 @@ def _fill_one(target: Any, value: Any) -> None:
     elif value is True and not target.DESCRIPTOR.fields:
         target.SetInParent()
     else:
-        raise TypeError(f"{with_article(name)} is no {type(value).__name__}")
+        raise TypeError(f"{with_article(name)} is not {with_article(type(value).__name__)}")

@@ -18,7 +18,7 @@ from penstock.sql.types import SqlType
 
 __all__ = ["Field", "FieldRole", "ClauseScope", "qualified"]
 
-# The functions whose first argument is a unit of time, where its words are no columns.
+# The functions whose first argument is a unit of time, where its words are not columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})
 FieldRole = Literal["KEY", "VALUE", "HEADER", "PSEUDO", "BOUND", "COMPUTED"]
 
@@ -130,6 +130,6 @@ def _unit(node: Any, names: ClauseScope, bound: frozenset[str]) -> Any:
         return node
     if all(field.name != node.name for field in names.fields):
         raise refusal(
-            node.at, f"'{node.name}' is no unit of time", f"Units are {named([f'{unit}S' for unit in UNITS])}."
+            node.at, f"'{node.name}' is not a unit of time", f"Units are {named([f'{unit}S' for unit in UNITS])}."
         )
     return qualified(node, names, bound)

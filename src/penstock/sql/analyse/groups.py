@@ -151,8 +151,8 @@ def check_states(step: Aggregate, reads: Sequence[Read], query: q.Query) -> None
     if wrong and delimited:
         raise refusal(
             query.at,
-            f"The state of {named(wrong)} is no single value, which the value format DELIMITED of {named(delimited)} "
-            "cannot hold.",
+            f"The state of {named(wrong)} is not a single value, so the value format DELIMITED of {named(delimited)} "
+            "cannot hold it.",
             "CREATE STREAM ... WITH (VALUE_FORMAT='JSON') AS SELECT * writes a copy in a format that can.",
         )
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import with_article
 from penstock.errors import SqlError
 from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.refusals import refusal
@@ -122,7 +123,7 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: FunctionRegistry) 
         made = cast_function(typed.type, kind)(value)
     except (ValueError, TypeError, ArithmeticError, SqlError) as error:
         shown = repr(value) if isinstance(value, str) else str(value)
-        raise refusal(node.at, f"{shown} is no {kind} for field {name}: {error}") from error
+        raise refusal(node.at, f"{shown} is not {with_article(str(kind))} for field {name}: {error}") from error
     if not _kept(value, made):
         raise refusal(
             node.at,

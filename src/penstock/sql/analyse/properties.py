@@ -199,7 +199,7 @@ class Properties:
         if len(text) != 1:
             raise refusal(
                 self.at(name),
-                f"{reason}'{text}' is no delimiter value.",
+                f"{reason}'{text}' is not a delimiter value.",
                 "A delimiter is a single character, TAB or SPACE.",
             )
         return text
@@ -264,5 +264,5 @@ def duration_text_ms(text: str) -> int:
     found = _DURATION.fullmatch(text)
     unit = found.group(2).upper().removesuffix("S") if found else ""
     if not found or unit not in UNIT_MS:
-        raise ValueError(f"{text!r} is no duration such as '10 SECONDS'")
+        raise ValueError(f"{text!r} is not a duration such as '10 SECONDS'")
     return int(found.group(1)) * UNIT_MS[unit]

@@ -115,14 +115,14 @@ def _literal(item: Constant, wanted: SqlType) -> Constant | None:
     try:
         found = _parsed(item.value, wanted)
     except SqlValueError as error:
-        raise refused(f'the text "{item.value}" is no value of type {wanted}.', item.at) from error
+        raise refused(f'the text "{item.value}" is not a value of type {wanted}.', item.at) from error
     return found and Constant(*found, at=item.at)
 
 
 def _parsed(text: str, wanted: SqlType) -> tuple[SqlType, Any] | None:
     if wanted == BOOLEAN:
         if not text or not any(word.startswith(text.strip().lower()) for word in BOOLEANS):
-            raise SqlValueError(f"{text!r} is no boolean")
+            raise SqlValueError(f"{text!r} is not a boolean")
         return BOOLEAN, parse_boolean(text)
     if is_numeric(wanted):
         return _number(text)

@@ -307,7 +307,7 @@ class _Typer:
         return n.Parameter(kind, name, self._numbered)
 
     def unit_places(self, name: str) -> frozenset[int]:
-        """The places among a function's arguments where words such as DAYS are no columns."""
+        """The places among a function's arguments where words such as DAYS are not columns."""
         function = self._functions.get(name)
         signatures = () if function is None else function.signatures
         pairs = (pair for signature in signatures for pair in enumerate(signature.parameters))

@@ -110,7 +110,7 @@ def parsed_avro(schema: SchemaText) -> ParsedSchema:
     """A schema with all references by full name, and its named types.
 
     Raises:
-        ValueError: It is no Avro schema.
+        ValueError: It is not an Avro schema.
     """
     for _, text in (*schema.referred, ("", schema.text)):
         schema_document(text)
@@ -126,7 +126,7 @@ def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns
     Fields of types that SQL lacks are left out.
 
     Raises:
-        ValueError: It is no Avro schema, or a type of it holds itself.
+        ValueError: It is not an Avro schema, or a type of it holds itself.
     """
     parsed = parsed_avro(schema)
     root = resolved(parsed.schema, parsed)

@@ -41,7 +41,7 @@ def foreign_reader(kind: SqlType) -> Read:
     >>> foreign_reader(MapType(STRING, DOUBLE))([{"key": "a", "value": 1}])
     {'a': 1.0}
 
-    It raises `SqlValueError` for what is no value of the type.
+    It raises `SqlValueError` for what is not a value of the type.
     """
     read = _reader(kind)
     return lambda value: None if value is None else read(value)

@@ -69,8 +69,8 @@ class FormatProperties:
 class RowSerde(BaseSerde, ABC):
     """A serde of rows: tuples with one Python value for each column, as `penstock.sql.types` has them.
 
-    ``serialize`` takes a tuple, or ``None`` for a tombstone; ``deserialize`` returns one. Bytes that are no row of the
-    columns raise `penstock.errors.SerializationError`.
+    ``serialize`` takes a tuple, or ``None`` for a tombstone; ``deserialize`` returns one. Bytes that are not a row of
+    the columns raise `penstock.errors.SerializationError`.
 
     Attributes:
         format: the format.

@@ -88,7 +88,7 @@ def object_layout(
 
 
 def single_layout(capture: Capture | None) -> Layout | None:
-    """The layout of one value; null is no row."""
+    """The layout of one value; null is not a row."""
     return None if capture is None else Layout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
 
 

@@ -77,7 +77,7 @@ def json_columns(text: str, *, unwrapped: bool, single: str) -> Columns:
     Properties of types that SQL lacks are left out.
 
     Raises:
-        ValueError: It is no JSON, or a type of it holds itself.
+        ValueError: It is not JSON, or a type of it holds itself.
     """
     document = schema_document(text)
     kind = _kind(document, document, SchemaWalk())

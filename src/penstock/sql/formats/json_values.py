@@ -46,7 +46,7 @@ Read = Callable[[Any], Any]
 
 
 def parse_json(text: str) -> Any:
-    """JSON with numbers that are no integers as exact decimals; NaN and Infinity are none."""
+    """JSON with numbers that are not integers as exact decimals; NaN and Infinity are none."""
     return _DECODER.decode(text)
 
 
@@ -63,7 +63,7 @@ def json_reader(kind: SqlType) -> Read:
     >>> json_reader(ArrayType(STRING))([1, Decimal("2.50"), None, True, {"a": [1]}])
     ['1', '2.50', None, 'true', '{"a":[1]}']
 
-    It raises `SqlValueError` for what is no value of the type.
+    It raises `SqlValueError` for what is not a value of the type.
     """
     read = _reader(kind)
     return lambda value: None if value is None else read(value)

@@ -80,7 +80,7 @@ class Layout:
         """The mask of the texts that have the layout, and their rows.
 
         Raises:
-            ValueError, ArithmeticError, PolarsError: A text of a field is no value of its type.
+            ValueError, ArithmeticError, PolarsError: A text of a field is not a value of its type.
         """
         groups = texts.str.extract_groups(self._pattern)
         fields = groups.struct.fields

@@ -57,7 +57,7 @@ def schema_document(text: str) -> Any:
     """The JSON of a schema's text.
 
     Raises:
-        ValueError: It is no JSON, or nested too deep.
+        ValueError: It is not JSON, or nested too deep.
     """
     if depth_of(text.encode("utf-8", "surrogatepass")) > MOST_NESTED:
         raise ValueError(f"its text is nested more than {MOST_NESTED} deep")

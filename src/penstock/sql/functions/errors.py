@@ -15,7 +15,7 @@ LOGGED_EACH = 10  # of one function; all are counted
 
 
 class FunctionFailed(SqlValueError):  # noqa: N818
-    """A function of a user has raised, or returned what is no value of its type."""
+    """A function of a user has raised, or returned what is not a value of its type."""
 
 
 class EvaluationErrors:

@@ -114,7 +114,7 @@ class DatePattern:
         try:
             return _moment(values, where)
         except (ValueError, OverflowError) as error:
-            raise SqlValueError(f"the text {text!r} is no date by the pattern {self.text!r}: {error}") from error
+            raise SqlValueError(f"the text {text!r} is not a date by the pattern {self.text!r}: {error}") from error
 
 
 @lru_cache(maxsize=512)

@@ -40,7 +40,7 @@ def parse_json(text: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _exact(text: str) -> Decimal:
@@ -76,7 +76,7 @@ def _below(value: Any, name: str) -> Any:
 def write_json(
     value: Any, plain: Callable[[Any], str] | None = None, decimal: Callable[[Decimal], str] = decimal_text
 ) -> str:
-    """A value as compact JSON; ``plain`` writes what is no JSON value, such as dates, ``decimal`` decimals."""
+    """A value as compact JSON; ``plain`` writes what is not a JSON value, such as dates, ``decimal`` decimals."""
     match value:
         case None:
             return "null"

@@ -182,7 +182,7 @@ class _Reader:
             return self._decimal()
         if len(word) == 1 or word in ("ANY", "DECIMAL"):
             return Variable(word)
-        raise ValueError(f"{word} is no type")
+        raise ValueError(f"{word} is not a type")
 
     def _decimal(self) -> DecimalType:
         self._next("(")

@@ -197,7 +197,7 @@ def _delimited(texts: Sequence[str]) -> Recognised | None:
 
 
 def _field_type(texts: Sequence[str]) -> SqlType:
-    """The type of the fields of a column; digits behind a zero are no number, as the zero says something."""
+    """The type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
     given = [text for text in texts if text]
     for kind, form in ((BIGINT, WHOLE), (DOUBLE, NUMBER)):
         if given and all(form.fullmatch(text) for text in given):

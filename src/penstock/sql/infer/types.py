@@ -43,7 +43,7 @@ def type_of(value: Any, depth: int = 0) -> SqlType:
 
 
 def _object(fields: list[tuple[str, SqlType]]) -> SqlType:
-    """A struct; a map where the names are no names or too many."""
+    """A struct; a map where the names are not names or too many."""
     if fields and len(fields) <= MAX_FIELDS and all(NAME.fullmatch(name) for name, _ in fields):
         return StructType.of(fields)
     found: SqlType = NULL

@@ -64,7 +64,7 @@ RESERVED = frozenset(
 )
 # Words that begin an expression of their own, so a column of this name is written in quotes.
 EXPRESSION_WORDS = frozenset({"ARRAY", "MAP", "STRUCT"})
-# Words that begin a clause, so without AS they are no alias.
+# Words that begin a clause, so without AS they are not an alias.
 CLAUSES = frozenset({"EMIT", "OFFSET", "ORDER", "PARTITION"})
 
 

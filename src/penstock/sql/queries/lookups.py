@@ -186,7 +186,7 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
     """The rows of a table that must be read for a condition.
 
     Raises:
-        SqlError: All rows would have to be read, and the settings do not allow it; or a constant is no key.
+        SqlError: All rows would have to be read, and the settings do not allow it; or a constant is not a key.
     """
     reader = _Reader(step, library)
     if not catalog.flag(SCAN, otherwise=True):

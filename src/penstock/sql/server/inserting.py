@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
+from penstock.base.terminal.words import with_article
 from penstock.errors import PenstockError
 from penstock.serde.registry.documents import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
@@ -23,7 +24,7 @@ def split_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
     """The arguments in the first line of a body, and the lines of its rows.
 
     Raises:
-        BadRequestError: The first line is no JSON object.
+        BadRequestError: The first line is not a JSON object.
     """
     first, *rest = [line for line in body.splitlines() if line.strip()] or [b""]
     try:
@@ -74,7 +75,7 @@ def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]
     """The values of a row by column, decimals exact.
 
     Raises:
-        BadRequestError: The line is no object, names a column that there is not, or a value does not fit its column.
+        BadRequestError: The line is not an object, names an unknown column, or a value does not fit its column.
     """
     try:
         parse_object(line)  # within its limits
@@ -90,7 +91,7 @@ def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]
             found[plain] = readers[plain](value)
         except (SqlValueError, ArithmeticError, RecursionError) as error:
             kind = next(column.type for column in source.columns if column.name == plain)
-            raise BadRequestError(f"the value of column {plain} is no {kind}: {error}") from error
+            raise BadRequestError(f"the value of column {plain} is not {with_article(str(kind))}: {error}") from error
     return found
 
 

@@ -19,7 +19,7 @@ SERVER_ERROR = 50000
 class BadRequestError(PenstockError):
     """A request that the server cannot take.
 
-    Cause: A body that is no JSON, lacks a field, or has a value of another type; an id that the server does not know.
+    Cause: A body that is not JSON, lacks a field, or has a value of another type; an id that the server does not know.
 
     Remedy: Send what the message asks for; docs/sql/server.md has an example for each endpoint.
     """

@@ -171,7 +171,7 @@ class SqlSession:
             One result for each statement.
 
         Raises:
-            SqlError: A statement is refused; those before it have run, those behind it have not. If the text is no
+            SqlError: A statement is refused; those before it have run, those behind it have not. If the text is not
                 SQL, nothing has run.
         """
         with self._lock, self._work.scoped(scope):

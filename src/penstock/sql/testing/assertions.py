@@ -40,7 +40,7 @@ class Assertions:
     _taken: dict[str, int] = field(default_factory=dict)
 
     def rule(self, statement: Any) -> Callable[[Any], None] | None:
-        """The check of a statement; None if it is no ASSERT."""
+        """The check of a statement; None if it is not an ASSERT."""
         match statement:
             case c.AssertValues():
                 return self.values
@@ -83,7 +83,9 @@ class Assertions:
         record = self._next(source, statement.at)
         if record.value is not None:
             row = self._row(source, record, statement.at) or {}
-            raise _failed(statement.at, f"The next record of {source.name} is no tombstone, but {_texts(source, row)}.")
+            raise _failed(
+                statement.at, f"The next record of {source.name} is not a tombstone, but {_texts(source, row)}."
+            )
         self._compare(source, wanted, self._key(source, record), statement.at)
 
     def source(self, statement: c.AssertSource) -> None:
@@ -139,7 +141,7 @@ class Assertions:
 
     def schema(self, statement: c.AssertSchema) -> None:
         """Refuse: the registry of a test has what its statements made."""
-        raise refusal(statement.at, "ASSERT SCHEMA is no part of tests.")
+        raise refusal(statement.at, "ASSERT SCHEMA is not part of tests.")
 
     def _known(self, name: str, at: Position) -> Source:
         source = self.catalog.sources.get(name)

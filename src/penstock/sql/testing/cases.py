@@ -43,7 +43,7 @@ def load_cases(path: Path) -> Iterator[Case]:
     """The cases of a file, or of all files of a folder. Numbers with a point keep their text.
 
     Raises:
-        SqlError: A file cannot be read, or is no list of cases.
+        SqlError: A file cannot be read, or is not a list of cases.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     for file in files:
@@ -77,7 +77,7 @@ def _listed(file: Path, key: str) -> list[Any]:
     try:
         found = json.loads(_text(file), parse_float=Decimal)
     except (ValueError, RecursionError) as error:
-        raise SqlError(f"{file} is no JSON: {error}") from error
+        raise SqlError(f"{file} is not JSON: {error}") from error
     listed = found.get(key) if isinstance(found, dict) else None
     if not isinstance(listed, list):
         raise SqlError(f"{file} has no list '{key}'.", hint=f'It begins with {{"{key}": [')

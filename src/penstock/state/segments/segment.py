@@ -75,7 +75,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, text: str) -> SegmentName | None:
-        """Return the name, or None for a file that is no segment."""
+        """Return the name, or None for a file that is not a segment."""
         numbers, _, kind = text.partition(".")
         first, dash, last = numbers.rpartition("-")
         if kind not in _KINDS or not last.isdecimal() or bool(dash) != (kind == "merged"):

@@ -132,7 +132,7 @@ class Assembly:
     def _attach(self, processor: str, store: str) -> None:
         node = self.nodes.get(processor)
         if not isinstance(node, ProcessorNode):
-            what = "is not there" if node is None else "is no processor"
+            what = "is not there" if node is None else "is not a processor"
             raise TopologyError(f"store {store!r} cannot be connected to {processor!r}, which {what}", store=store)
         if store not in node.stores:
             self.nodes[processor] = replace(node, stores=(*node.stores, store))

@@ -18,7 +18,7 @@ def check_name(name: str, what: str = "name") -> str:
         TopologyError: The name is empty, too long, or has a character that a topic name cannot have.
     """
     if not isinstance(name, str):
-        raise TopologyError(f"{what} is {name!r}, which is no text", hint="Give a name as text.")
+        raise TopologyError(f"{what} is {name!r}, which is not text", hint="Give a name as text.")
     if not _LEGAL.fullmatch(name) or name in {".", ".."} or len(name) > 249:
         raise TopologyError(
             f"{what} {name!r} is not allowed",

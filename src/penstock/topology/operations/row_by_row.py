@@ -221,7 +221,7 @@ def _inputs(inside: Any) -> Iterator[str]:
 
 
 def _is_data(part: dict[str, Any]) -> bool:
-    """Return whether this is no expression but an option: a data type, a name."""
+    """Return whether this is not an expression but an option: a data type, a name."""
     known = {*_PASSING, *_NAMES, "Agg", "Eval"}
     return not (len(part) == 1 and next(iter(part)) in known)
 

@@ -131,7 +131,7 @@ class ColumnForm:
             found = self.read(str(cell))
         except (ValueError, InvalidOperation, OverflowError) as error:
             reason = f": {error}" if self.shows else ""
-            raise DataError(f"{shown} is no value of the type {self.schema}{reason}") from None
+            raise DataError(f"{shown} is not a value of the type {self.schema}{reason}") from None
         if found is None and not self.schema.optional:
             raise DataError(
                 f"{shown} has no value in the type {self.schema}, which is never null",
@@ -315,7 +315,7 @@ def _pairs(text: str) -> dict[str, str | None]:
     while at < len(text):
         pair = _PAIR.match(text, at)
         if pair is None:
-            raise ValueError("it is no hstore")
+            raise ValueError("it is not an hstore")
         key, value = pair.groups()
         found[_unquoted(key)] = None if value == "NULL" else _unquoted(value)
         at = pair.end()
@@ -447,7 +447,7 @@ def _parts(text: str) -> list[str]:
     """Years, months, days, hours, minutes and seconds of an interval in ISO's form."""
     found = _INTERVAL.fullmatch(text)
     if found is None:
-        raise ValueError("it is no interval")
+        raise ValueError("it is not an interval")
     return [each or "0" for each in found.groups()]
 
 

@@ -36,7 +36,7 @@ class Patterns:
         """Compile them; a comma with a backslash before it is part of an expression.
 
         Raises:
-            SettingError: One is no regular expression.
+            SettingError: One is not a regular expression.
         """
         made = []
         for text in re.split(r"(?<!\\)\s*,\s*", ",".join(texts)) if texts else ():
@@ -102,7 +102,7 @@ def _changed(column: str, kind: PgType, form: ColumnForm, change: _Change) -> Co
     if form.schema.type is not Type.STRING:
         raise ConnectError(
             f"{change.setting.partition('.with.salt.')[0]} names the column {column}, "
-            f"whose type {kind.domain or kind.name} is no text",
+            f"whose type {kind.domain or kind.name} is not text",
             hint="Leave the column out with column.exclude.list, or match only columns of texts.",
         )
     read, text = form.read, change.text
@@ -146,7 +146,7 @@ def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded:
             changes.append(_Change(name, patterns, _shortened(most), {"truncateLength": cut[1]}))
         else:
             raise SettingError(
-                f"{name.partition('.with.salt.')[0]} is no setting of this connector",
+                f"{name.partition('.with.salt.')[0]} is not a setting of this connector",
                 hint="There are column.mask.with.LENGTH.chars, column.mask.hash.ALGORITHM.with.salt.SALT, "
                 "column.mask.hash.v2.ALGORITHM.with.salt.SALT and column.truncate.to.LENGTH.chars.",
             )

@@ -130,7 +130,7 @@ def parse_message(data: bytes) -> Message | None:
     """Parse a message; None for those that carry no change (types, origins, messages of applications).
 
     Raises:
-        DataError: The bytes are no message of this protocol.
+        DataError: The bytes are not a message of this protocol.
 
     Example:
         >>> parse_message(b"D" + (7).to_bytes(4, "big") + b"K" + bytes([0, 1]) + b"t" + bytes([0, 0, 0, 1]) + b"5")

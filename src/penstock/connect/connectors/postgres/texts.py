@@ -65,14 +65,14 @@ def parse_date(text: str) -> int:
     """The days since 1970 of a date.
 
     Raises:
-        ValueError: The text is no date.
+        ValueError: The text is not a date.
 
     >>> parse_date("2024-02-29"), parse_date("0044-03-15 BC")
     (19782, -735160)
     """
     found = _MOMENT.fullmatch(text)
     if found is None or found["hour"] is not None:
-        raise ValueError(f"{text!r} is no date")
+        raise ValueError(f"{text!r} is not a date")
     return _days(found)
 
 
@@ -80,14 +80,14 @@ def parse_timestamp(text: str) -> int:
     """The microseconds since 1970 of a timestamp; without an offset as if it were in UTC.
 
     Raises:
-        ValueError: The text is no timestamp.
+        ValueError: The text is not a timestamp.
 
     >>> parse_timestamp("1970-01-01 02:00:00.5+02"), parse_timestamp("20000-01-01 00:00:00")
     (500000, 568971820800000000)
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no timestamp")
+        raise ValueError(f"{text!r} is not a timestamp")
     clock = 0 if found["hour"] is None else _clock_us(found) - _offset_us(found["zone"])
     return _days(found) * DAY_US + clock
 
@@ -96,14 +96,14 @@ def parse_time(text: str) -> tuple[int, int]:
     """The microseconds of a time of the day, and its offset from UTC in microseconds.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: The text is not a time.
 
     >>> parse_time("24:00:00"), parse_time("04:05:06.789012-08:30")
     ((86400000000, 0), (14706789012, -30600000000))
     """
     found = _TIME.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no time of the day")
+        raise ValueError(f"{text!r} is not a time of the day")
     return _clock_us(found), _offset_us(found["zone"])
 
 
@@ -159,7 +159,7 @@ def parse_array(text: str, delimiter: str = ",") -> list[Any]:
     r"""The elements of an array as texts, with lists for further dimensions; bounds such as ``[0:1]=`` are left out.
 
     Raises:
-        ValueError: The text is no array.
+        ValueError: The text is not an array.
 
     >>> parse_array('{1,NULL,"a\\"b,c"}'), parse_array("[0:1]={{x,y},{}}")
     (['1', None, 'a"b,c'], [['x', 'y'], []])
@@ -167,7 +167,7 @@ def parse_array(text: str, delimiter: str = ",") -> list[Any]:
     if text.startswith("["):
         text = text.partition("=")[2]
     if not text.startswith("{"):
-        raise ValueError(f"{text[:100]!r} is no array")
+        raise ValueError(f"{text[:100]!r} is not an array")
     open_lists: list[list[Any]] = []
     at, end = 0, len(text)
     while at < end:

@@ -24,7 +24,7 @@ class PgType:
         name: Its name, such as ``int4``.
         kind: ``b`` for base types, ``e`` enums, ``c`` composites, ``r`` and ``m`` ranges, ``p`` pseudo types.
         modifier: Its modifier, such as a length; -1: none.
-        element: The type of an array's elements; None: it is no array.
+        element: The type of an array's elements; None: it is not an array.
         delimiter: What stands between the elements of an array of this type.
         labels: The labels of an enum, with commas between them.
         domain: The name of the domain that the column has; None: it has none.

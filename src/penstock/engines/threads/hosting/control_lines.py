@@ -30,14 +30,14 @@ def decode_line(line: bytes) -> dict[str, Any]:
     """Read the message of a line.
 
     Raises:
-        ValueError: It is no JSON object.
+        ValueError: It is not a JSON object.
     """
     try:
         found = json.loads(line)
     except RecursionError:
         raise ValueError("the message is nested too deeply") from None
     if not isinstance(found, dict):
-        raise ValueError("the message is no JSON object")  # noqa: TRY004 - the contents are wrong
+        raise ValueError("the message is not a JSON object")  # noqa: TRY004 - the contents are wrong
     return found
 
 

@@ -167,5 +167,5 @@ def _json(state: Any) -> Any:
         elif isinstance(item, dict) and all(isinstance(key, str) for key in item):
             waiting += item.values()
         elif not (item is None or isinstance(item, bool | int | float | str)):
-            raise SqlValueError(f"{shown([item])} is no plain JSON; annotate initialise() with the type of the state")
+            raise SqlValueError(f"{shown([item])} is not plain JSON; annotate initialise() with the type of the state")
     return state

@@ -102,7 +102,7 @@ def pattern_of(annotation: Any) -> SqlType:
         upper = dataclasses.is_dataclass(plain)
         hints = typing.get_type_hints(plain, include_extras=True)
         return StructType.of([(name.upper() if upper else name, pattern_of(hint)) for name, hint in hints.items()])
-    raise UnknownType(f"{getattr(plain, '__name__', plain)} is no type of SQL")
+    raise UnknownType(f"{getattr(plain, '__name__', plain)} is not an SQL type")
 
 
 def _annotated(annotation: Any) -> SqlType:

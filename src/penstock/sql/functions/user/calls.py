@@ -56,7 +56,7 @@ class FunctionCall:
         """The result; null where an argument is null that must not be.
 
         Raises:
-            SqlValueError: The function has raised, or returned what is no value of its type.
+            SqlValueError: The function has raised, or returned what is not a value of its type.
         """
         if self.refuses(values):
             return None

@@ -154,7 +154,7 @@ def _function(
 ) -> Any:
     name, about, nulls, returns = rest
     if not callable(function) or inspect.isclass(function):
-        raise wrong(function, "it is no function", "Classes are aggregates: @udaf.")
+        raise wrong(function, "it is not a function", "Classes are aggregates: @udaf.")
     signatures = _parsed(function, texts)
     takes_settings = "settings" in inspect.signature(function).parameters
     known = (signatures[0].name if signatures else name or function.__name__).upper()

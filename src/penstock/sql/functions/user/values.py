@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, get_args, get_origin
 
+from penstock.base.terminal.words import with_article
 from penstock.sql.functions.user.annotations import LISTS, MAPS, without_null
 from penstock.sql.types import (
     BIGINT,
@@ -110,7 +111,7 @@ def _outgoing(kind: SqlType) -> Convert:
 
 def _of(value: Any, types: Any, kind: SqlType, wrong: Any = ()) -> Any:
     if not isinstance(value, types) or isinstance(value, wrong):
-        raise SqlValueError(f"the result {shown([value])} is no {kind}")
+        raise SqlValueError(f"the result {shown([value])} is not {with_article(str(kind))}")
     return value
 
 
