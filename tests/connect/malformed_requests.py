@@ -49,8 +49,8 @@ def of_bodies():
         (b"{", "line 1 column 2"), (b"[", "line 1 column 2"), (b'"', "Unterminated"), (b"nul", "line 1 column 1"),
         (b"{'a':1}", "line 1 column 2"), (b'{"a":}', "line 1 column 6"), (b'{"a":1,}', "line 1 column 8"),
         (b"\xff\xfe", "Cannot deserialize"), (b"\x00", "Cannot deserialize"), (b"{} {}", "Extra data"),
-        (DEEP, "200 levels"), (b'{"a":' * 5000, "200 levels"), (b"NaN", "NaN is not a number"),
-        (b'{"a":-Infinity}', "-Infinity is not a number"), (b'{"a":1e999}', "too large"), (b"1" * 5000, "5000 digits"),
+        (DEEP, "200 levels"), (b'{"a":' * 5000, "200 levels"), (b"NaN", "NaN is not a JSON number"),
+        (b'{"a":-Infinity}', "-Infinity is not a JSON number"), (b'{"a":1e999}', "too large"), (b"1" * 5000, "5000 digits"),
     ]  # fmt: skip
     for body, message in no_json:
         for method, path in (("POST", CONNECTORS), ("PUT", CONFIG), ("PATCH", CONFIG), ("PATCH", OFFSETS)):

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import importlib
+import inspect
+import itertools
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from test_java_names import ours
 
 import penstock
+import penstock.query
+import penstock.testing
 from penstock import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, TopologyTestDriver, agg
+from penstock.base.java_names import JAVA_NAMES
+from penstock.base.java_names.dsl import NOTHING
 from penstock.base.java_names.guesses import GUESSES
 from penstock.errors import NoSuchMethodError, TopologyError
+from penstock.query import stores
 from penstock.testing import TestInputTopic, TestOutputTopic
 
 FLUENT = {
@@ -91,27 +104,133 @@ def test_the_error_is_an_attribute_error_and_one_of_the_topology() -> None:
         stream.count()
 
 
-VERBS = {name for kind in FLUENT for name in own(fluent(kind))}
-VERBS |= {
-    name
-    for kind in ("KafkaStreams", "StreamsBuilder", "Topology", "Serdes", "Stores")
-    for name in own(getattr(penstock, kind))
-}
-VERBS |= {name for kind in (TopologyTestDriver, TestInputTopic, TestOutputTopic) for name in own(kind)}
-VERBS |= own(agg) | {"of", "struct", "col", "cast", "is_not_null", "fill_null", "store", "get", "all", "range", "fetch"}
-VERBS |= {"approximate_num_entries", "try_out"}
+CLASSES: dict[str, Any] = {name: fluent(name) for name in FLUENT}
+for module in (penstock, penstock.query, penstock.testing):
+    CLASSES |= {name: kind for name in module.__all__ if inspect.isclass(kind := getattr(module, name))}
+STORES = [getattr(stores, name) for name in stores.__all__ if name.startswith("ReadOnly") and name != "ReadOnlyStore"]
+ROOTS = {
+    "agg": agg, "app": KafkaStreams, "builder": StreamsBuilder, "penstock": penstock, "pl": pl,
+    "stream": CLASSES["KStream"], "table": CLASSES["KTable"], "topology": penstock.Topology,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", GUESSES)
+def calls(text: str) -> Iterator[tuple[bool, list[str]]]:
+    """The chains of names in a text that call something, arguments included, and whether a chain begins with a point."""
+    position = 0
+    while start := re.compile(r"(?<![\w.])(\.?)([A-Za-z_]\w*)(?=[.(])").search(text, position):
+        names, arguments, position = [start[2]], [], start.end()
+        while True:
+            if text[position : position + 1] == "(":
+                depths = itertools.accumulate((c == "(") - (c == ")") for c in text[position:])
+                end = position + next(at for at, depth in enumerate(depths) if depth == 0)
+                arguments.append(text[position + 1 : end])
+                position = end + 1
+            following = re.compile(r"\.([A-Za-z_]\w*)").match(text, position)
+            if following is None:
+                break
+            names.append(following[1])
+            position = following.end()
+        if arguments:
+            yield bool(start[1]), names
+            for argument in arguments:
+                yield from calls(argument)
+
+
+def has(kind: Any, name: str) -> bool:
+    fields = getattr(kind, "__dataclass_fields__", ())
+    return hasattr(kind, name) or name in fields or (kind is KafkaStreams and name == "config")
+
+
+def returned(kind: Any, name: str) -> list[Any]:
+    """The classes of the project that a method may return; none: it is of another library, or not annotated."""
+    if kind is KafkaStreams and name == "store":
+        return STORES
+    method = inspect.getattr_static(kind, name, None)
+    method = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+    annotation = getattr(method, "__annotations__", {}).get("return", "")
+    if "Self" in annotation:
+        return [kind]
+    if annotation.startswith("dict["):
+        return [dict]
+    return [CLASSES[name] for name in re.findall(r"\w+", annotation) if name in CLASSES]
+
+
+def is_way(kinds: list[Any], names: list[str]) -> bool:
+    """Whether one can go from one of the classes through the names, each a method of what the one before returns."""
+    for name in names:
+        kinds = [kind for kind in kinds if has(kind, name)]
+        if not kinds:
+            return False
+        if inspect.ismodule(kinds[0]):
+            return True
+        kinds = [later for kind in kinds for later in returned(kind, name)]
+        if not kinds:
+            return True
+    return True
+
+
+def is_there(owner: Any, sentence: str, number: int, *, dotted: bool, names: list[str]) -> bool:
+    """Whether what a sentence calls is there; ``number`` counts its calls."""
+    first = names[0]
+    if first in ROOTS:
+        return is_way([ROOTS[first]], names[1:])
+    if first in CLASSES or first == owner.__name__:
+        return is_way([CLASSES.get(first, owner)], names[1:])
+    if dotted:
+        earlier = "before" in sentence or "each stream" in sentence
+        return is_way([owner], names) or (
+            earlier and any(is_way([CLASSES[kind]], names) for kind in ("CogroupedKStream", "KStream", "KTable"))
+        )
+    if number == 0 and not sentence.startswith((";", NOTHING)):
+        return is_way([owner], names) or hasattr(builtins, first)
+    return hasattr(builtins, first) or any(is_way([kind], names) for kind in (owner, *CLASSES.values()))
+
+
+SENTENCES = [
+    (kind, name, sentence)
+    for table in (GUESSES, JAVA_NAMES)
+    for kind, sentences in table.items()
+    for name, sentence in sentences.items()
+]
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in SENTENCES}))
 def test_each_sentence_names_methods_that_are_there(kind: str) -> None:
-    for name, sentence in GUESSES[kind].items():
-        named = set(re.findall(r"\b([a-z][a-z_]*)\(", sentence)) - {"of", "e"}
-        assert named <= VERBS, f"{kind}.{name}: {sentence}"
+    """From the class of the name, or from the class before it; ``.group_by(...).count()`` is followed step by step."""
+    owner = CLASSES.get(kind) or ours(kind)
+    for name, sentence in [(name, sentence) for of, name, sentence in SENTENCES if of == kind]:
+        for number, (dotted, names) in enumerate(calls(sentence)):
+            assert is_there(owner, sentence, number, dotted=dotted, names=names), f"{kind}.{name}: {sentence}"
+
+
+def test_a_way_that_ends_early_is_seen() -> None:
+    table = CLASSES["KTable"]
+    wrong = "; group first: .group_by(lambda key, value: (key, value)).cogroup(...)"
+    ((dotted, names), *_) = calls(wrong)
+    assert names == ["group_by", "cogroup"]
+    assert not is_there(table, wrong, 0, dotted=dotted, names=names)
+
+
+def test_methods_in_hints_of_errors_are_there() -> None:
+    """Each ``name(`` in a hint of the sources is a function, a method or a class of them, of Polars or of Python."""
+    sources = [file.read_text("utf-8") for file in Path(penstock.__file__).parent.rglob("*.py")]
+    there = {name for source in sources for name in re.findall(r"\b(?:def|class) (\w+)", source)}
+    there |= {*dir(builtins), *dir(pl), *dir(pl.Expr), "then", "otherwise", "withColumn"}
+    nodes = [node for source in sources if "hint=" in source for node in ast.walk(ast.parse(source))]
+    hints = [one.value for node in nodes if isinstance(node, ast.Call) for one in node.keywords if one.arg == "hint"]
+    texts = [
+        node.value
+        for hint in hints
+        for node in ast.walk(hint)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert len(texts) > 500
+    called = {name for text in texts for name in re.findall(r"\b([a-z_]\w+)\(", text)}
+    assert "map_values" in called
+    assert called - there == set()
 
 
 def test_what_the_sentences_propose_runs() -> None:
-    import polars as pl
-
     from penstock.testing import try_out
 
     rows = [("k", {"a": 1, "b": 2}), ("k", {"a": 3, "b": 4})]

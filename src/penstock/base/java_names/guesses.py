@@ -131,7 +131,8 @@ _TABLE_NAMES = {
     "collect": 'app.store("name").all(), for a table with a named store',
     "to_pandas": 'app.store("name").all(), for a table with a named store',
     **_each(_READS, '; a running application reads it, if its store has a name: app.store("name").{}(...)'),
-    **_each(("aggregate", "cogroup", "reduce"), f"; group first: {_NEW_KEY}.{{}}(...)"),
+    **_each(("aggregate", "reduce"), f"; group first: {_NEW_KEY}.{{}}(...)"),
+    "cogroup": "; grouped streams have it: .to_stream().group_by_key().cogroup(...)",
     **_each(("agg", "fold", "scan"), f"; group first: {_NEW_KEY}.aggregate(...)"),
     "count": f"; group first: {_NEW_KEY}.count()",
     "group_by_key": "group_by(lambda key, value: (new_key, value)), or to_stream().group_by_key()",
@@ -176,6 +177,20 @@ _GROUPED_NAMES = {
     "grace": "windowed_by(TimeWindows.of(size, grace=...))",
 }
 _BEFORE_COGROUP = "; streams have it: .{}(...) before the grouping, or .aggregate(...).to_stream().{}(...) after it"
+
+
+def _folds_of_cogroups(place: str) -> dict[str, str]:
+    """Return what stands for ``count``, ``sum`` and the like where several streams are aggregated together."""
+    functions = {"count": "agg.count()", "reduce": "function"}
+    for name, ours in _FOLDS.items():
+        has_result = ours in {"mean", "n_unique"}  # one that is not the aggregate itself: refused in a cogroup
+        functions[name] = "lambda key, value, aggregate: ..." if has_result else f'agg.{ours}("field")'
+    return {
+        name: f"; each stream has its function: .cogroup(grouped, {function}){place} and aggregate() at the end"
+        for name, function in functions.items()
+    }
+
+
 _WINDOWED_COGROUPED_NAMES = {
     **_each(_STREAM, _BEFORE_COGROUP),
     **_each(("group_by", "group_by_key"), _GROUPED_ALREADY),
@@ -183,12 +198,7 @@ _WINDOWED_COGROUPED_NAMES = {
     **_each(("suppress", "transform_values"), "; tables have it, so aggregate first: .aggregate(...).{}(...)"),
     "to_stream": "; tables have it, so aggregate first: .aggregate(...).to_stream()",
     **_each(_BRANCHES, "; streams have it: .aggregate(...).to_stream().split().branch(...).{}()"),
-    "count": "; each stream has its function: .cogroup(grouped, agg.count()), and aggregate() at the end",
-    "reduce": "; each stream has its function: .cogroup(grouped, function), and aggregate() at the end",
-    **{
-        name: f'; each stream has its function: .cogroup(grouped, agg.{ours}("field")), and aggregate() at the end'
-        for name, ours in _FOLDS.items()
-    },
+    **_folds_of_cogroups(", before windowed_by(),"),
     **_each(_READS, _READ.replace(".count(", ".aggregate(initializer, ")),
     "emit_strategy": f"{NOTHING}Java has none either; suppress() of the table sends final results",
     "cogroup": "; it stands before windowed_by()",
@@ -196,6 +206,7 @@ _WINDOWED_COGROUPED_NAMES = {
 }  # fmt: skip
 _COGROUPED_NAMES = {
     **{name: verb for name, verb in _WINDOWED_COGROUPED_NAMES.items() if name not in {"cogroup", "windowed_by"}},
+    **_folds_of_cogroups(","),
     **_WINDOWS,
 }
 _GROUPED_TABLE_NAMES = {
