@@ -57,6 +57,25 @@ def test_requests_are_passed_on_over_https(certified, tmp_path):
             server.stop()
 
 
+def test_the_key_of_a_certificate_may_be_in_a_file_of_its_own(tmp_path):
+    authority = trustme.CA()
+    own = authority.issue_cert("127.0.0.1")
+    own.private_key_pem.write_to_path(tmp_path / "key.pem")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")  # without the key
+    given = settings(tmp_path, **{
+        "listeners": "https://127.0.0.1:0", "ssl.certificate.file": str(tmp_path / "cert.pem"),
+        "ssl.key.file": str(tmp_path / "key.pem"), "tasks.in.process": "true",
+    })  # fmt: skip
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    server = WorkerServer(WorkerConfig.of(given, "distributed"))
+    try:
+        server.start()
+        assert asked(server, "GET", "/connectors", context) == (200, [])
+    finally:
+        server.stop()
+
+
 def test_a_file_that_is_no_certificate_is_refused_before_anything_is_bound(certified, tmp_path):
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(ConfigError, match=r"ssl\.ca\.file"):

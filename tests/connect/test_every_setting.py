@@ -22,23 +22,6 @@ PLUGINS = known_plugins()
 ALL = PLUGINS.of_kind(*PluginKind)
 OF_ALL = {"converter.type", *(setting.name for setting in plain_settings())}
 CONNECTORS = PLUGINS.of_kind(PluginKind.SOURCE, PluginKind.SINK)
-# Settings of workers and of some connectors that no test sets by itself yet. It must not grow.
-WITHOUT_TEST = {
-    "MirrorCheckpointConnector": {"refresh.groups.enabled"},
-    "MirrorSourceConnector": {"refresh.topics.enabled", "sync.topic.acls.interval.seconds"},
-    "SparkSinkConnector": {"spark.master"},
-    "SparkSourceConnector": {"spark.master"},
-    "worker": {
-        "delivery.guarantee",
-        "inter.worker.key.ttl.ms",
-        "penstock.users.file",
-        "rest.hide.passwords",
-        "ssl.key.file",
-        "task.shutdown.graceful.timeout.ms",
-        "topic.creation.enable",
-        "topic.tracking.enable",
-    },
-}
 
 
 def is_kafkas(plugin):
@@ -54,7 +37,7 @@ def test_each_setting_of_a_plugin_is_obeyed_or_named_at_the_start(plugin):
         evidence = recorded(setting.name) if is_kafkas(plugin) else []
         if not (evidence or proving_tests(setting.name)):
             unproven.append(setting.name)
-    assert set(unproven) <= WITHOUT_TEST.get(plugin.java_class.rpartition(".")[2], set())
+    assert not unproven
 
 
 @pytest.mark.parametrize("setting", [*COMMON, *SOURCE, *SINK, *RESTARTS], ids=lambda setting: setting.name)
@@ -65,8 +48,7 @@ def test_each_setting_of_all_connectors_is_obeyed_or_named_at_the_start(setting)
 @pytest.mark.parametrize("mode", ["distributed", "standalone"])
 def test_each_setting_of_a_worker_is_obeyed_or_named_at_the_start(mode):
     names = [setting.name for setting in worker_definition(mode)]
-    unproven = {name for name in names if not (WORKER_MODEL.idleness(name) or recorded(name) or proving_tests(name))}
-    assert unproven <= WITHOUT_TEST["worker"]
+    assert not [name for name in names if not (WORKER_MODEL.idleness(name) or recorded(name) or proving_tests(name))]
 
 
 @pytest.mark.parametrize("plugin", CONNECTORS, ids=lambda plugin: plugin.java_class.rpartition(".")[2])

@@ -133,6 +133,38 @@ def test_checkpoints_say_where_a_group_goes_on_and_members_over_there_keep_their
     assert logs["b"].committed_offsets("app") == {TopicPartition("a.t", 0): 10}
 
 
+def copied_groups(log):
+    return {Checkpoint.read(row["key"], row["value"]).group for row in read(log, "a.checkpoints.internal")}
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_new_topics_and_groups_are_looked_for_after_the_start_only_if_that_is_enabled(logs, enabled):
+    made = mirror(logs, refresh_topics_enabled=enabled, refresh_groups_enabled=enabled)
+    for number in range(3):
+        logs["a"].create_topic(f"t{number}")
+        write(logs["a"], f"t{number}", [b"x"])
+        logs["a"].commit_offsets(f"g{number}", {TopicPartition("t0", 0): 1})
+        made.run_once()
+    seen = range(3) if enabled == "true" else range(1)
+    names = {info.name for info in logs["b"].topics()}
+    assert {f"a.t{number}" for number in seen} == {name for name in names if name.startswith("a.t")}
+    assert copied_groups(logs["b"]) == {f"g{number}" for number in seen}
+
+
+def test_offsets_of_groups_are_committed_at_their_own_interval(logs):
+    logs["a"].create_topic("t")
+    write(logs["a"], "t", [b"x"])
+    logs["a"].commit_offsets("app", {TopicPartition("t", 0): 1})
+    far = {"emit_checkpoints_interval_seconds": "3600", "refresh_groups_interval_seconds": "0"}
+    wanted = {"sync_group_offsets_enabled": "true", "sync_group_offsets_interval_seconds": "0"}
+    made = mirror(logs, **far, **wanted)
+    [flow] = [each for each in made.flows if each.source is not None]
+    flow.round(everything=True)
+    logs["b"].commit_offsets("app", {TopicPartition("a.t", 0): 0})  # someone takes the group back
+    flow.round(everything=False)
+    assert logs["b"].committed_offsets("app") == {TopicPartition("a.t", 0): 1}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

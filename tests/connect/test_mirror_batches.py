@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from brokers import running_broker
+from eventually import eventually
 from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.mirror.maker import Mirror
 from penstock.connect.mirror.records import OffsetSync
@@ -260,6 +261,29 @@ def test_rights_to_topics_are_copied_but_nobody_else_may_write(servers):
         with Mirror(properties(servers, servers, "secret", sync_topic_acls_enabled="false")) as mirror:
             mirror.run_once()
         assert not [each for each in log.topic_acls() if each.topic == "a.secret"]
+
+
+def test_rights_that_come_later_are_copied_by_a_connector_at_its_interval(servers):
+    clusters = {f"{side}.cluster.bootstrap.servers": servers for side in ("source", "target")}
+    aliases = {"source.cluster.alias": "a", "target.cluster.alias": "b"}
+    settings = {**clusters, **aliases, "topics": "later", "sync.topic.acls.interval.seconds": "0"}
+    admin = AdminClient({"bootstrap.servers": servers})
+    with open_log(servers) as log:
+        log.create_topic("later")
+        connector = MirrorSourceConnector()
+        connector.start(settings)
+        try:
+            for number in range(3):
+                for future in admin.create_acls([acl("later", f"ann{number}", "READ")]).values():
+                    future.result(10)
+                wanted = f"User:ann{number}"
+                eventually(lambda wanted=wanted: ("a.later", wanted) in rights(log))
+        finally:
+            connector.stop()
+
+
+def rights(log):
+    return {(each.topic, each.principal) for each in log.topic_acls()}
 
 
 def test_two_mirrors_of_one_flow_write_each_record_once(servers):

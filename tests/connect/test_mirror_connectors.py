@@ -1,10 +1,11 @@
 """The mirror's connectors: what they copy and write, how they divide the work, what they refuse."""
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
 
+from eventually import eventually
 from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
 from penstock.connect.connectors.mirror_source import MirrorSourceConnector
@@ -98,6 +99,62 @@ def test_partitions_are_dealt_out_to_the_tasks(config, west, east):
     connector.start({**config, "topics": "none"})
     assert connector.task_configs(2) == []
     connector.stop()
+
+
+class Asked:
+    """The context of a connector outside a worker: it counts the wishes for new configs of tasks."""
+
+    def __init__(self):
+        self.times = 0
+
+    def request_task_reconfiguration(self):
+        self.times += 1
+
+
+@contextmanager
+def looking(connector, config, what, *, enabled):
+    """A connector that looks at the source all the time, or only when it starts."""
+    connector.context = Asked()
+    connector.start({**config, f"refresh.{what}.enabled": enabled, f"refresh.{what}.interval.seconds": "0"})
+    try:
+        yield connector
+    finally:
+        connector.stop()
+
+
+def assigned(connector, name):
+    return {each for config in connector.task_configs(1) for each in config[name].split(",")}
+
+
+def test_new_topics_are_found_while_a_connector_runs_only_if_that_is_enabled(config, west, east):
+    name = "task.assigned.partitions"
+    settings = {**config, "topics": ".*"}
+    with (
+        looking(MirrorSourceConnector(), settings, "topics", enabled="false") as still,
+        looking(MirrorSourceConnector(), settings, "topics", enabled="true") as looks,
+    ):
+        assert assigned(still, name) == assigned(looks, name) == {"orders-0", "orders-1"}
+        for number in range(3):  # if both looked, the first would have found the first topic by the third
+            west.create_topic(f"more{number}")
+            eventually(lambda number=number: f"more{number}-0" in assigned(looks, name))
+        assert assigned(still, name) == {"orders-0", "orders-1"}
+        eventually(lambda: looks.context.times >= 1)
+        assert still.context.times == 0
+
+
+def test_new_groups_are_found_while_a_connector_runs_only_if_that_is_enabled(config, west, east):
+    name = "task.assigned.groups"
+    west.commit_offsets("first", {TopicPartition("orders", 0): 1})
+    with (
+        looking(MirrorCheckpointConnector(), config, "groups", enabled="false") as still,
+        looking(MirrorCheckpointConnector(), config, "groups", enabled="true") as looks,
+    ):
+        assert assigned(still, name) == assigned(looks, name) == {"first"}
+        for number in range(3):
+            west.commit_offsets(f"more{number}", {TopicPartition("orders", 0): 1})
+            eventually(lambda number=number: f"more{number}" in assigned(looks, name))
+        assert assigned(still, name) == {"first"}
+        assert still.context.times == 0
 
 
 def test_checkpoints_are_those_of_groups_that_read_mirrored_topics(config, west, east):

@@ -116,6 +116,16 @@ def test_files_hold_each_record_once_whatever_crashes_and_other_sinks_take_rows(
     assert {row["kafka_topic"] for row in found} == {"orders"}
 
 
+def test_spark_runs_where_the_setting_of_a_source_or_sink_says(tmp_path):
+    where = {"spark.format": "parquet", "spark.option.path": str(tmp_path), "spark.master": "local[nowhere]"}
+    with pytest.raises(ConnectError, match=r"local\[nowhere\]"):
+        ConnectTestDriver(SparkSinkConnector, {**where, "topics": "t"})
+    driver = ConnectTestDriver(SparkSourceConnector, {**where, "topic": "t", "spark.checkpoint": str(tmp_path / "c")})
+    with pytest.raises(ConnectError, match=r"local\[nowhere\]"):
+        polled(driver, 1)
+    driver.stop()
+
+
 @pytest.mark.whole
 def test_what_spark_refuses_is_an_error_with_its_words(tmp_path):
     config = {"topic": "t", "spark.format": "nonesuch", "spark.checkpoint": str(tmp_path / "c")}

@@ -42,6 +42,7 @@ class MirrorCheckpoint:
         ensure_topic(target, self.topic, 1, COMPACTED | flow.copies("checkpoints.topic.replication.factor"))
         settings = COMPACTED | flow.copies("offset-syncs.topic.replication.factor")
         ensure_topic(self._syncs_log, self._syncs_topic, 1, settings)
+        self._groups: list[str] = []
         self._last = self._written()
         self._store = OffsetSyncStore(
             must_read_to_end=False
@@ -50,13 +51,19 @@ class MirrorCheckpoint:
         self._read_syncs()
         self._store.finish_loading()
 
+    def refresh(self) -> None:
+        """Look for the groups whose offsets are translated."""
+        self._groups = mirrored_groups(self._flow, self._source)
+
     def emit(self) -> list[Checkpoint]:
-        """Translate the offsets of all groups; write those that have moved, and return them."""
-        moved = self.moved(mirrored_groups(self._flow, self._source))
+        """Translate the offsets of the groups that were found; write those that have moved, and return them."""
+        moved = self.moved(self._groups)
         append_pairs(self._target, self.topic, [(mark.key(), mark.value()) for mark in moved])
-        if self._flow.setting("sync.group.offsets.enabled"):
-            self.commit({mark.group for mark in self._last.values()})
         return moved
+
+    def commit_all(self) -> None:
+        """Commit in the target what was translated so far, as `commit` does it for some groups."""
+        self.commit({mark.group for mark in self._last.values()})
 
     def moved(self, groups: Iterable[str]) -> list[Checkpoint]:
         """Translate the offsets of groups, and return those that have moved since the last time."""

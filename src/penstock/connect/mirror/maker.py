@@ -139,7 +139,7 @@ class _Running:
         if self.heartbeat is not None and (everything or self._is_due("emit.heartbeats.interval.seconds")):
             self.heartbeat.beat()
         if self.source is not None:
-            if everything or self._is_due("refresh.topics.interval.seconds"):
+            if self._looks_for("topics", everything=everything):
                 self.source.refresh()
             if self.acls is not None and (everything or self._is_due("sync.topic.acls.interval.seconds")):
                 self.acls.sync()
@@ -147,9 +147,25 @@ class _Running:
                 copied += count
                 if not everything:
                     break
-        if self.checkpoint is not None and (everything or self._is_due("emit.checkpoints.interval.seconds")):
-            self.checkpoint.emit()
+        if self.checkpoint is not None:
+            self._translate_offsets(self.checkpoint, everything=everything)
         return copied
+
+    def _translate_offsets(self, checkpoint: MirrorCheckpoint, *, everything: bool) -> None:
+        if self._looks_for("groups", everything=everything):
+            checkpoint.refresh()
+        if everything or self._is_due("emit.checkpoints.interval.seconds"):
+            checkpoint.emit()
+        syncs = self.flow.setting("sync.group.offsets.enabled")
+        if syncs and (everything or self._is_due("sync.group.offsets.interval.seconds")):
+            checkpoint.commit_all()
+
+    def _looks_for(self, what: str, *, everything: bool) -> bool:
+        """Whether to look for new topics or groups now: at the start, and then from time to time if that is enabled."""
+        interval = f"refresh.{what}.interval.seconds"
+        if interval in self._due and not self.flow.setting(f"refresh.{what}.enabled"):
+            return False
+        return self._is_due(interval) or everything
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()

@@ -41,7 +41,11 @@ class SparkSinkTask(SinkTask):
         self._kept: dict[TopicPartition, list[SinkRecord]] = {}
         head = {**session_head(settings, self._parsed), "kind": "sink", "partition_by": list(self._names)}
         self._child = SparkChild(head, settings.get("name", "spark"))
-        self._child.receive(None)
+        try:
+            self._child.receive(None)
+        except BaseException:
+            self.stop()
+            raise
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Keep records; ask for a commit when there are enough. Records without value are passed over."""
