@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.application.locations import Locations
-from penstock.engines.committed.commits import CommitLog
+from penstock.engines.committed.state import CommitLog
 from penstock.engines.spark.spark_files import spark_location
 from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import list_documents

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import reprlib
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,9 +15,9 @@ import numpy as np
 from penstock.base.clock import unix_ms
 from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
+from penstock.base.terminal.words import counted
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
-from penstock.runtime.drop_lines import DropLines
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
@@ -24,8 +27,6 @@ from penstock.runtime.sensor import Sensor
 from penstock.state.views import open_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from penstock.config import StreamsConfig
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["Failure", "Surroundings", "TaskContext"]
+__all__ = ["DropLines", "Failure", "Surroundings", "TaskContext"]
 
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
 _MOST_OF_A_REASON = 1_000  # characters
 _SHOWN = 200  # characters of a record in a message
+_DROPS_EVERY_S = 1.0
+_Reason = tuple[str, str]  # the operator, and why
+_Place = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True)
@@ -419,3 +423,43 @@ def _origin(function: Function | None, error: Exception) -> tuple[str, str, int]
             code = trace.tb_frame.f_code
             return code.co_qualname if hasattr(code, "co_qualname") else code.co_name, code.co_filename, trace.tb_lineno
     return "the processor", "unknown", 0
+
+
+class DropLines:
+    """Collects the drops of a task, and logs them.
+
+    The first drop of a reason is logged at once. Where records come one by one, each would have a line of its own.
+
+    Args:
+        task_id: The task.
+        log: The logger.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, task_id: str, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._task_id = task_id
+        self._log = log
+        self._clock = clock
+        self._logged_s: dict[_Reason, float] = {}
+        self._waiting: dict[_Reason, tuple[int, str, _Place | None]] = {}
+
+    def add(self, reason: _Reason, count: int, said: str, place: _Place | None) -> None:
+        """Note drops: their number, the text of the reason, and where the newest comes from."""
+        before, _, last = self._waiting.get(reason, (0, "", None))
+        self._waiting[reason] = (before + count, said, place or last)
+
+    def write(self, *, closing: bool = False) -> None:
+        """Log the reasons whose last line is a second old; when the task is closed, all."""
+        if not self._waiting:
+            return
+        now = self._clock()
+        due = [
+            one for one in self._waiting if closing or now - self._logged_s.get(one, -_DROPS_EVERY_S) >= _DROPS_EVERY_S
+        ]
+        for reason in due:
+            count, said, place = self._waiting.pop(reason)
+            self._logged_s[reason] = now
+            where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
+            self._log.warning(
+                "task %s: %s dropped %s: %s%s", self._task_id, reason[0], counted(count, "record"), said, where
+            )

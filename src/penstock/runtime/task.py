@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from penstock.errors import TopologyError
-from penstock.runtime import reported
+from penstock.runtime import processors, reported
+from penstock.runtime.aggregate import cogroup
+from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
-from penstock.runtime.factories import operator_for
-from penstock.runtime.graph import Graph, has_expressions
+from penstock.runtime.functions import async_calls, stateless
+from penstock.runtime.graph import Graph, has_expressions, stores_of
 from penstock.runtime.inputs import TaskInput
+from penstock.runtime.joins import foreign_key_left, self_join, stream_stream, stream_table, table_table
 from penstock.runtime.missing_fields import MissingFields
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.serde_errors import naming_stores
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
-from penstock.runtime.slicing import slicing_reason
 from penstock.runtime.source_reader import SourceReader, reader_for
+from penstock.runtime.suppress import operator as suppress_operator
+from penstock.runtime.tables import operators as table_operators
+from penstock.runtime.tables import transforms
 from penstock.serde.binding import TopicSerdes
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.operations.base import Process
+from penstock.topology.operations.tables import TableTransformValues
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,11 +45,43 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import Operator
     from penstock.serde.base import Serde
     from penstock.state.base import TaskState
-    from penstock.topology.nodes import SinkNode, SourceNode
+    from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+    from penstock.topology.operations.base import Operation
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["OUTPUT_SCHEMA", "StreamTask", "TaskOutput", "TaskPart", "TopicBatch", "sliced_reasons"]
+__all__ = [
+    "OUTPUT_SCHEMA",
+    "Factory",
+    "StreamTask",
+    "TaskOutput",
+    "TaskPart",
+    "TopicBatch",
+    "factories",
+    "operator_for",
+    "shared_stores",
+    "sliced_reasons",
+    "slicing_reason",
+]
+
+Factory = "Callable[[ProcessorNode, Topology, TaskContext], Operator]"
+
+# One module an operator family; each has its own FACTORIES.
+_FAMILIES: tuple[ModuleType, ...] = (
+    stateless,
+    async_calls,
+    processors,
+    table_operators,
+    aggregate_operators,
+    stream_table,
+    stream_stream,
+    self_join,
+    table_table,
+    transforms,
+    suppress_operator,
+    cogroup,
+    foreign_key_left,
+)
 
 
 @dataclass(frozen=True)
@@ -295,3 +336,59 @@ def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan
         reasons[sub.id] = task.sliced_reason
         task.close()
     return reasons
+
+
+@cache
+def factories() -> dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]]:
+    """Return operation -> factory of its operator, of all families."""
+    merged: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {}
+    for family in _FAMILIES:
+        merged.update(family.FACTORIES)
+    return merged
+
+
+def operator_for(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
+    """Return the operator of a node."""
+    operation = type(node.operation)
+    factory = factories().get(operation)
+    if factory is None:
+        raise TopologyError(
+            f"{node.name}: no operator runs {operation.__name__}",
+            hint="The topology was built by another version of Penstock than the one that runs it.",
+        )
+    return factory(node, topology, context)
+
+
+def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: TaskContext) -> str | None:
+    """Return why records must go through one by one; None when whole batches have the same result.
+
+    An operator that cannot work on batches says so in its ``sliced_reason``.
+    """
+    shared = shared_stores(graph)
+    if shared:
+        store, users = next(iter(shared.items()))
+        return (
+            f"store {store!r} is shared by {' and '.join(users)}, which must see each other's writes record by record"
+        )
+    for name, operator in operators.items():
+        if operator.sliced_reason is not None:
+            return f"{name}: {operator.sliced_reason}"
+    for queue, kind in ((context.stream_queue, "stream-time"), (context.wall_clock_queue, "wall-clock")):
+        scheduled = sorted(queue.nodes())
+        if len(scheduled) > 1:
+            return f"{' and '.join(scheduled)} both have {kind} punctuations, which take turns"
+    return None
+
+
+def shared_stores(graph: Graph) -> dict[str, list[str]]:
+    """Return the stores that a processor of the user's shares with another node."""
+    users: dict[str, list[str]] = {}
+    by_processors: set[str] = set()
+    for node in graph.processors():
+        for store in sorted(stores_of(node)):
+            users.setdefault(store, []).append(node.name)
+            if isinstance(node.operation, Process) or (
+                isinstance(node.operation, TableTransformValues) and store in node.operation.stores
+            ):
+                by_processors.add(store)
+    return {store: names for store, names in users.items() if len(names) > 1 and store in by_processors}

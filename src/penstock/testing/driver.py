@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +17,10 @@ from penstock.base.durations import DurationLike, TimestampLike, duration_ms, ti
 from penstock.base.java_names import with_java_names
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateError, StateError, TopologyError
+from penstock.metrics import MetricRegistry
+from penstock.metrics.task_metrics import TaskMetrics, TaskOf
+from penstock.query.position import Position
+from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, unknown_store
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
@@ -24,20 +31,20 @@ from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
-from penstock.testing.metrics import DriverMetrics
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
-    from penstock.metrics import MetricRegistry
+    from penstock.metrics.task_counts import TaskCounts
     from penstock.query import StateQueryRequest, StateQueryResult
     from penstock.serde.base import Serde
+    from penstock.testing.ports import StatePort
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["TopologyTestDriver"]
+__all__ = ["DriverMetrics", "DriverState", "TopologyTestDriver"]
 
 _APPLICATION = "topology-test-driver"
 
@@ -259,7 +266,6 @@ class TopologyTestDriver:
         1
         """
         from penstock.query.execute import run_query
-        from penstock.testing.queries import DriverState
 
         return run_query(DriverState(self), request, is_active=not self._closed)
 
@@ -382,3 +388,59 @@ def _in_order(output: TaskOutput) -> list[RawRecord]:
     if len(output.records) <= 1:
         return records
     return [records[i] for i in Place.concat(list(output.places.values())).order().tolist()]
+
+
+class DriverMetrics:
+    """The registry of a test driver, and its tasks' metrics.
+
+    Args:
+        topology: The topology.
+        config: The settings.
+        everywhere: The nodes that fill the global stores.
+        clock: The driver's clock.
+    """
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, everywhere: Collection[str], clock: Callable[[], int]
+    ) -> None:
+        self.registry = MetricRegistry.of(config, clock)
+        physical_name = partial(topology.physical_name, application_id=config["application.id"])
+        thread = threading.current_thread()
+        thread_id = "main" if thread is threading.main_thread() else thread.name  # as Java names it
+        others = [name for name in topology.nodes if name not in everywhere]
+        tasks = [TaskOf(thread_id, "0_0", others, physical_name)]
+        if everywhere:
+            tasks.append(TaskOf(thread_id, GLOBAL_TASK, everywhere, physical_name, is_global=True))
+        self._tasks = {task.task_id: TaskMetrics(self.registry, topology, task) for task in tasks}
+
+    def record(self, counts: Mapping[str, TaskCounts]) -> None:
+        """Add what the tasks have done."""
+        for task_id, one in counts.items():
+            self._tasks[task_id].record(one)
+
+
+class DriverState:
+    """A `penstock.query.source.StateSource` over a driver."""
+
+    def __init__(self, driver: StatePort) -> None:
+        self._driver = driver
+
+    def stores(self) -> dict[str, StoreInfo]:
+        """Return all stores that can be queried; each has one partition."""
+        topology = self._driver.topology
+        topics = tuple(sorted({topic for source in topology.sources for topic in source.topics}))
+        return {
+            name: StoreInfo(spec, 1, topics, is_global=name in topology.global_stores)
+            for name, spec in topology.stores.items()
+            if spec.kind in QUERYABLE
+        }
+
+    @contextmanager
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:  # noqa: ARG002
+        """Return the current state of a store."""
+        known = self.stores()
+        if store not in known:
+            raise unknown_store(store, known)
+        number = GLOBAL if known[store].is_global else 0
+        view = self._driver.get_state_store(store)
+        yield StoreSnapshot({number: view}, 0, 0, Position(self._driver.positions()), {number: "memory"})

@@ -13,7 +13,7 @@ import typer
 from penstock.base import log_lines
 from penstock.base.log_lines import JsonLines, LogStream, Work, hide, json_line_of
 from penstock.base.secrets import secret_texts
-from penstock.engines.spark.stderr_filter import as_json
+from penstock.engines.spark.gateway import as_json
 
 COMMANDS = [
     ("run",), ("sql", "run"), ("sql", "serve"), ("connect", "worker"), ("connect", "standalone"), ("connect", "run"),

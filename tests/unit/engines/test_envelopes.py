@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind, decode, encode
 from penstock.engines.batches.slots import slot_of, slots_of
 from penstock.engines.batches.stage_rows import HandedRows, Outbox, rows_by_task
-from penstock.engines.batches.worker.task_input import topic_batches
+from penstock.engines.batches.worker.exactly_once import topic_batches
 from penstock.engines.offsets.offsets import SourceOffset, batch_ends
 from penstock.engines.offsets.reading_settings import ReadSettings
 from penstock.engines.spark.job import SparkJob

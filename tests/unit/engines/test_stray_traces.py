@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from penstock.engines.spark.stderr_filter import without_stray_traces
+from penstock.engines.spark.gateway import without_stray_traces
 
 LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120
 IDLE = b"""Traceback (most recent call last):

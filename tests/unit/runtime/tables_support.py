@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 
-from penstock.runtime.factories import operator_for
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.sensor import Sensor
+from penstock.runtime.task import operator_for
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde

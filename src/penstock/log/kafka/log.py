@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+from confluent_kafka import KafkaError
 
+from penstock.errors import LogError
 from penstock.log.base import (
     Fetched,
+    GroupMember,
     GroupState,
     Isolation,
     Lease,
@@ -25,9 +28,9 @@ from penstock.log.client_counts import timed
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.failures import persist
-from penstock.log.kafka.group_state import delete_offsets, group_state
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
+from penstock.log.kafka.topics import error_code
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
@@ -42,9 +45,23 @@ from penstock.log.kafka.writing import checked
 from penstock.log.membership import GroupMembership
 from penstock.log.thread_clients import Writer
 
-__all__ = ["KafkaLog"]
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from penstock.log.kafka.topics import Topics
+
+__all__ = ["KafkaLog", "delete_offsets", "group_state"]
 
 _MOST_EXPECTED = 16
+_REQUEST_S = 10.0
+_STATES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+    "STABLE": "Stable",
+    "DEAD": "Empty",
+    "EMPTY": "Empty",
+}
+_NOBODY = GroupState("Empty", "", ())
 
 
 class KafkaLog(KafkaCore):
@@ -399,3 +416,42 @@ class KafkaLog(KafkaCore):
 
     def __repr__(self) -> str:
         return f"KafkaLog({self.url!r})"
+
+
+def group_state(topics: Topics, admin: AdminClient, group: str) -> GroupState:
+    """Return the state and members of a group; it is Empty also if there is no such group."""
+
+    def act() -> Any:
+        return admin.describe_consumer_groups([group], request_timeout=_REQUEST_S)[group].result(_REQUEST_S)
+
+    try:
+        found = topics.ask(act, f"describing group {group!r}")
+    except LogError as error:
+        if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
+            return _NOBODY
+        raise
+    members = tuple(_member(each, found.partition_assignor or "") for each in found.members)
+    return GroupState(_STATES.get(found.state.name, found.state.name), found.partition_assignor or "", members)
+
+
+def _member(found: Any, assignor: str) -> GroupMember:
+    entries = found.assignment.topic_partitions if found.assignment is not None else ()
+    owned = tuple(sorted(TopicPartition(each.topic, each.partition) for each in entries))
+    topics = tuple(sorted({place.topic for place in owned}))
+    host = (found.host or "").removeprefix("/")
+    return GroupMember(
+        found.member_id, found.group_instance_id or "", found.client_id or "", host, 0, topics, (assignor,), owned
+    )
+
+
+def delete_offsets(topics: Topics, group: str, places: Iterable[TopicPartition]) -> None:
+    """Delete some offsets of a group without members.
+
+    The client library cannot delete single offsets: the group is deleted and the others are committed again.
+    """
+    unwanted = set(places)
+    kept = {place: each for place, each in topics.committed(group).items() if place not in unwanted}
+    topics.delete_group(group)
+    for metadata in {each.metadata for each in kept.values()}:
+        chosen = {place: each.offset for place, each in kept.items() if each.metadata == metadata}
+        topics.commit(group, chosen, metadata)

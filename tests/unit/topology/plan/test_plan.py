@@ -17,8 +17,7 @@ from penstock import (
 from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
 from penstock.serde import Serdes
 from penstock.topology.plan.explain import explain_text
-from penstock.topology.plan.levels import levels_of
-from penstock.topology.plan.plan import TaskRun, plan_of
+from penstock.topology.plan.plan import TaskRun, levels_of, plan_of
 
 STRINGS = Consumed(key_serde=Serdes.string(), value_serde=Serdes.string())
 

@@ -13,43 +13,50 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
+from penstock.engines.batches.envelope import Envelope, EnvelopeKind
+from penstock.engines.batches.ranges import read_planned_range
 from penstock.engines.batches.slots import run_name
 from penstock.engines.batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
-from penstock.engines.batches.worker.changelog_records import changelog_records, noted_puts
 from penstock.engines.batches.worker.global_stores import global_stores
 from penstock.engines.batches.worker.open_tasks import OpenTask, acquire_task, release_task
-from penstock.engines.batches.worker.task_input import topic_batches
 from penstock.engines.batches.worker.writing import write_outputs
 from penstock.engines.spark.crash_notes import CrashNotes
+from penstock.log.base import RECORD_SCHEMA
 from penstock.log.client_counts import counted
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import SensorGroup
-from penstock.runtime.task import StreamTask, TaskPart
+from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
+from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 from penstock.topology.plan.plan import TaskRun
 
 if TYPE_CHECKING:
-    from penstock.engines.batches.envelope import Envelope
+    from collections.abc import Iterable, Sequence
+
     from penstock.engines.batches.worker.task_batch import TaskBatch
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import TopicLog
     from penstock.runtime.task import TaskOutput
+    from penstock.state.overlay import BatchState
     from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 
-__all__ = ["log_of", "run_task"]
+__all__ = ["changelog_records", "log_of", "noted_puts", "run_task", "topic_batches"]
 
 _log = own_logger(__name__)
 Outputs = Mapping[str, pa.RecordBatch]
 ChangelogRecords = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
+_OFFSETS_A_BATCH = 1 << 32
 
 
 def run_task(work: TaskBatch) -> tuple[list[HandedRows], Envelope]:
@@ -290,3 +297,55 @@ def log_of(job: SparkJob) -> TopicLog:
         _logs[key] = job.open_log()
     _logs.move_to_end(key)
     return _logs[key]
+
+
+def noted_puts(job: SparkJob, stores: Iterable[str], state: BatchState, partition: int) -> dict[str, pa.RecordBatch]:
+    """Return the records that the segment's changes do not determine, by changelog topic; it holds them as outputs."""
+    found: dict[str, pa.RecordBatch] = {}
+    for topic, records in records_of_puts(job.changelogs, ((store, state.puts(store)) for store in stores)):
+        partitions = pa.repeat(pa.scalar(partition, pa.int32()), records.num_rows)
+        found[topic] = records.append_column("partition", partitions)
+    return found
+
+
+def changelog_records(job: SparkJob, run: TaskRun, segment: Segment) -> list[tuple[str, pa.RecordBatch]]:
+    """Return (topic, records) of a batch in a fixed order, without those of `noted_puts`."""
+    if job.numbers_topic is None or not segment.stored:
+        return []
+    meta: Mapping[str, int] = segment.head.meta
+    changes = ((store, rows) for store in segment.stores for rows in segment.change_batches(store))
+    found = records_of_changes(job.topology.stores, job.changelogs, changes, meta)
+    return [*found, (job.numbers_topic, TaskNumbers(segment.batch, segment.checksum, dict(meta)).record(run.task_id))]
+
+
+def topic_batches(
+    inbox: Sequence[Envelope | ArrivedRows], log: TopicLog, batch: int, lost: dict[str, int] | None = None
+) -> list[TopicBatch]:
+    """Collect the input of a task, in order of topics and partitions.
+
+    Args:
+        inbox: The envelopes and rows for the task.
+        log: The log that holds the records of ranges.
+        batch: The batch's number.
+        lost: Receives the number of offsets that are gone, by ``topic-partition``; None: a lost offset is an error.
+
+    Raises:
+        OffsetOutOfRangeError: Offsets are gone, and ``lost`` is None.
+    """
+    found: list[TopicBatch] = []
+    for envelope in inbox:
+        if isinstance(envelope, ArrivedRows):
+            rows = _with_offsets(envelope.rows, batch * _OFFSETS_A_BATCH)
+            found.append(TopicBatch(envelope.topic, envelope.partition, rows))
+        elif envelope.kind is EnvelopeKind.RANGE:
+            records = read_planned_range(envelope, log, lost)
+            if records:
+                joined = records[0] if len(records) == 1 else pa.concat_batches(records)
+                found.append(TopicBatch(envelope.topic, envelope.partition, joined))
+    return sorted(found, key=lambda b: (b.topic, b.partition))
+
+
+def _with_offsets(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    offsets = pa.array(np.arange(first, first + rows.num_rows))
+    columns = [offsets, *(rows.column(name) for name in RECORD_SCHEMA.names[1:])]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -11,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
+from crc32c import crc32c
 
 from penstock.log.base import TopicPartition
 from penstock.log.client_counts import count as count_one
 from penstock.log.client_counts import count_many
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
+from penstock.log.kafka.wire.batch_format import AFTER_CRC, CODEC, HEADER, MAGIC, TRANSACTIONAL
+from penstock.log.kafka.wire.batch_reader import BatchHead
 from penstock.log.kafka.wire.few_records import FEW
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
-from penstock.log.kafka.wire.stamping import given_to
 from penstock.log.stored import StoredRecords
 
 if TYPE_CHECKING:
@@ -28,8 +32,25 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
+    from penstock.log.stored import StoredBatch
 
-__all__ = ["ADDS_PARTITIONS", "Batches", "NotWrittenError", "ProduceLimits"]
+__all__ = ["ADDS_PARTITIONS", "Batches", "NotWrittenError", "ProduceLimits", "given_to"]
+
+
+def given_to(producer: ProducerState, batches: Sequence[StoredBatch]) -> Iterator[tuple[bytes, int]]:
+    """Yield batches as those of another producer, each with its number of records; the records stay as they are."""
+    sequence = producer.sequence
+    for batch in batches:
+        head = BatchHead._make(HEADER.unpack_from(batch.data))
+        attributes = head.attributes & CODEC | (TRANSACTIONAL if producer.transactional else 0)
+        identity = producer.producer_id, producer.epoch, sequence
+        after = AFTER_CRC.pack(attributes, head.last, head.first_ms, head.last_ms, *identity, head.records)
+        body = memoryview(batch.data)[HEADER.size :]
+        front = struct.pack(">qiibI", 0, head.length, -1, MAGIC, crc32c(body, crc32c(after)))
+        yield b"".join((front, after, body)), batch.count
+        if sequence >= 0:
+            sequence = (sequence + batch.count) & _LARGEST_SEQUENCE
+
 
 ADDS_PARTITIONS = 12  # from this version on, requests add their partitions to the transaction
 

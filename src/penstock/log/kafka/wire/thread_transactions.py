@@ -16,7 +16,6 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check, failed
 from penstock.log.kafka.wire.idempotent import new_producer_request
-from penstock.log.kafka.wire.marker_watch import MarkerWatch
 from penstock.log.kafka.wire.produce import Batches
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.connection import BrokerConnection
     from penstock.log.kafka.wire.produce import ProduceLimits
 
-__all__ = ["ThreadTransactions"]
+__all__ = ["MarkerWatch", "ThreadTransactions"]
 
 _OF_KAFKA_4 = 2
 _FEATURE = "transaction.version"
@@ -41,6 +40,11 @@ _ABORTED, _COMMITTING = "CompleteAbort", "PrepareCommit"
 _FENCED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _BACKOFF = Backoff(0.002, 0.05)
 _MARKING_PAUSE_S = 0.001
+_MARKED_S = 0.03  # after so long a transaction is marked unless the brokers are in trouble
+_RETRIED_S = 0.015
+_MANY_RETRIED = 20  # points: a slow write has five, another one takes one away
+_CALM = 100  # answers in a row
+_ASK_EVERY = 50  # transactions
 
 
 class ThreadTransactions:
@@ -320,3 +324,47 @@ def _transaction_version(connection: BrokerConnection) -> int:
         raise failed(answer.error_code, "asking for the features of the cluster")
     levels = {each.name: each.max_version_level for each in answer.finalized_features or ()}
     return int(levels.get(_FEATURE, 0))
+
+
+class MarkerWatch:
+    """Counts how the last transactions went.
+
+    >>> watch = MarkerWatch()
+    >>> watch.is_worth_asking()  # no transaction has ended
+    False
+    >>> watch.ended()
+    >>> watch.is_worth_asking()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._ended_s = float("-inf")
+        self._calm = 0
+        self._unasked = 0
+        self._slow = 0
+
+    def ended(self) -> None:
+        """Note that the coordinator has just answered the end of a transaction."""
+        self._ended_s = time.monotonic()
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the last transaction ended so short a time ago that its markers may still be on their way."""
+        return time.monotonic() - self._ended_s <= _MARKED_S
+
+    def is_worth_asking(self) -> bool:
+        """Return whether to ask for the state of the last transaction before the next one is written."""
+        if not self.is_recent:
+            return False
+        self._unasked = 0 if self._calm < _CALM else (self._unasked + 1) % _ASK_EVERY
+        return not self._unasked
+
+    def answered(self, *, is_marked: bool) -> None:
+        """Note the answer to the question."""
+        self._calm = self._calm + 1 if is_marked else 0
+
+    def written(self, seconds: float) -> None:
+        """Note how long the records and offsets of a transaction took; one slow write alone says little."""
+        self._slow = self._slow + 5 if seconds >= _RETRIED_S else max(0, self._slow - 1)
+        if self._slow >= _MANY_RETRIED:
+            self._calm = self._slow = 0
