@@ -171,7 +171,8 @@ class StreamsBuilder:
             session: A `SqlSession` whose streams and tables it may read too.
 
         Returns:
-            A `KTable` if the query groups or reads a table, else a `KStream`; values are dictionaries by column.
+            A `KTable` if the query groups or reads a table, else a `KStream`. Values are dictionaries by column; a key
+            of one column is its value, a key of several columns a tuple.
 
         Raises:
             SqlError: A statement is refused, or the last one is not a SELECT.

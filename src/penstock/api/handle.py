@@ -30,6 +30,7 @@ __all__ = [
     "StreamHandle",
     "TableHandle",
     "check_kind",
+    "handle_of",
     "name_of",
     "option",
     "same_builder",
@@ -124,6 +125,11 @@ class Fluent(Generic[H_co]):
     def _handle_of(self, other: Fluent[H]) -> H:
         """Return the handle of another fluent object, for the verbs that take one."""
         return other._handle
+
+
+def handle_of(fluent: Fluent[H]) -> H:
+    """Return the handle of a fluent object, for builders of topologies outside of this package."""
+    return fluent._handle  # noqa: SLF001 - the class above
 
 
 def name_of(name: str | Named | None) -> str | None:

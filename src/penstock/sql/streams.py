@@ -11,6 +11,7 @@ from penstock.sql.analyse.statements import library_of
 from penstock.sql.analyse.transient import TransientAnalysis
 from penstock.sql.catalog import Catalog
 from penstock.sql.compile import compile_results
+from penstock.sql.compile.plain_keys import with_plain_keys
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
@@ -47,7 +48,8 @@ def stream(
 
     Returns:
         A `KTable` if the query groups or reads a table, else a `KStream`. Values are dictionaries of all columns by
-        name; keys are tuples of the key's columns, within `Windowed` if there are windows.
+        name. A key of one column is the value of that column, a key of several columns is a tuple of their values;
+        keys are within `Windowed` if there are windows.
 
     Raises:
         SqlError: A statement is refused, or the last one is not a SELECT.
@@ -89,7 +91,7 @@ def stream(
         found = TransientAnalysis(last.statement, "the result", catalog, library_of(catalog)).result()
     except SqlError as error:
         raise _located(text, error, last.at) from error
-    rows = compile_results(found.step, builder, EvaluationErrors("SELECT"))
+    rows = with_plain_keys(compile_results(found.step, builder, EvaluationErrors("SELECT")), found.step)
     made: KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]
     made = rows.map_values(_AsDictionary(tuple(field.name for field in found.step.fields)))
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Produced, StreamsBuilder, TopologyTestDriver
+from penstock import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Suppressed, TopologyTestDriver
 from penstock.errors import ConfigError, SqlError
 from penstock.serde.windowed import Windowed
 from penstock.sql import SqlSession, stream
@@ -47,7 +48,112 @@ def test_a_select_with_groups_is_a_table_with_windowed_keys() -> None:
     )
     assert [value for value, _ in piped(builder, "/a", "/a", "/a")] == ["/a 1", "/a 2", "/a 1"]
     assert isinstance(keys[0], Windowed)
-    assert keys[0].key == ("/a",)
+    assert keys[0].key == "/a"
+
+
+ORDERS = "CREATE STREAM orders (item STRING KEY, n INT) WITH (kafka_topic='orders', value_format='JSON', partitions=1);"
+ITEMS = "CREATE TABLE items (item STRING PRIMARY KEY, price INT) WITH (kafka_topic='items', value_format='JSON');"
+
+
+def written(builder: StreamsBuilder, records: Sequence[tuple[str, str | None, str]], **settings: Any) -> list[Any]:
+    """The keys and values of the topic out, as text, after records of (topic, key, value) in one batch."""
+    with TopologyTestDriver(
+        builder.build(settings), {"statestore.cache.max.bytes": 0, **settings}, batch_size=len(records)
+    ) as driver:
+        for time, (topic, key, value) in enumerate(records):
+            driver.pipe_raw(topic, None if key is None else key.encode(), value.encode(), time, ())
+        driver.flush()
+        found = []
+        while (record := driver.read_raw("out")) is not None:
+            found.append((None if record.key is None else record.key.decode(), (record.value or b"").decode()))
+        return found
+
+
+MANY = [("orders", f"item-{number % 4}", f'{{"N": {number}}}') for number in range(100)]  # read by the column
+
+
+@pytest.mark.parametrize("records", [MANY[:3], MANY])
+def test_a_key_of_one_column_is_its_value(records: list[tuple[str, str | None, str]]) -> None:
+    builder = StreamsBuilder()
+    orders = stream(builder, ORDERS + "SELECT * FROM orders;")
+    orders.map_values(lambda key, row: f"{key!r} {row['N']}").to(
+        "out", Produced(key_serde="string", value_serde="string")
+    )
+    keyless = ("orders", None, '{"N": -1}')
+    assert written(builder, [*records, keyless]) == [
+        *[(key, f"{key!r} {number}") for number, (_, key, _) in enumerate(records)],
+        (None, "None -1"),
+    ]
+
+
+def test_a_key_of_several_columns_is_a_tuple() -> None:
+    builder = StreamsBuilder()
+    table = stream(builder, ORDERS + "SELECT item, n, COUNT(*) AS c FROM orders GROUP BY item, n;")
+    table.to_stream().select_key(lambda key, _: "/".join(map(str, key))).map_values(lambda row: str(row["C"])).to(
+        "out", Produced(key_serde="string", value_serde="string")
+    )
+    assert written(builder, MANY[:1] * 2) == [("item-0/0", "1"), ("item-0/0", "2")]
+
+
+def test_streams_of_sql_meet_tables_of_python() -> None:
+    builder = StreamsBuilder()
+    orders = stream(builder, ORDERS + "SELECT * FROM orders;")
+    prices = builder.table("items", Consumed(key_serde="string", value_serde="json"))
+    orders.join(prices, lambda order, price: str(order["N"] * price)).to("out", Produced(value_serde="string"))
+    assert written(builder, [("items", "item-1", "5"), *MANY[:3]]) == [("item-1", "5")]
+    assert "repartition" not in str(builder.build().describe())
+
+
+def test_tables_of_sql_meet_streams_and_tables_of_python() -> None:
+    builder = StreamsBuilder()
+    items = stream(builder, ITEMS + "SELECT * FROM items;")
+    orders = builder.stream("orders", Consumed(key_serde="string", value_serde="string"))
+    names = builder.table("names", Consumed(key_serde="string", value_serde="string"))
+    orders.join(items, lambda order, item: f"{order} {item['PRICE']}").to("out", Produced(value_serde="string"))
+    items.join(names, lambda item, name: f"{name} {item['PRICE']}").to_stream().to(
+        "out", Produced(value_serde="string")
+    )
+    records = [("items", "a", '{"PRICE": 3}'), ("names", "a", "pen"), ("orders", "a", "two"), ("items", "a", "")]
+    assert sorted(written(builder, records[:3])) == [("a", "pen 3"), ("a", "two 3")]
+
+
+def test_keys_that_change_are_repartitioned_as_their_values() -> None:
+    """Several groupings share one repartition topic, which must hold plain keys."""
+    builder = StreamsBuilder()
+    orders = stream(builder, ORDERS + "SELECT * FROM orders PARTITION BY n;")
+    for verb in ("count", "reduce"):
+        grouped = orders.group_by_key(Grouped(value_serde="json"))
+        table = grouped.count() if verb == "count" else grouped.reduce(lambda first, _: first)
+        table.to_stream().map_values(lambda key, _, verb=verb: f"{verb} {key!r}").to(
+            "out", Produced(value_serde="string")
+        )
+    found = written(builder, MANY[:2] + MANY[1:2], **{"topology.optimization": "all"})
+    zero, one = "\0\0\0\0", "\0\0\0\1"
+    assert sorted(found) == [
+        (zero, "count 0"), (zero, "reduce 0"), *[(one, "count 1")] * 2, *[(one, "reduce 1")] * 2
+    ]  # fmt: skip
+
+
+def test_closed_windows_of_sql_are_sent_by_suppress() -> None:
+    builder = StreamsBuilder()
+    table = stream(
+        builder,
+        ORDERS + "SELECT item, SUM(n) AS total FROM orders "
+        "WINDOW TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 0 SECONDS) GROUP BY item;",
+    )
+    closed = table.map_values(lambda row: str(row["TOTAL"]), Materialized(value_serde="string")).suppress(
+        Suppressed.until_window_closes()
+    )
+    closed.to_stream(lambda key, _: key.key).to("out", Produced(key_serde="string", value_serde="string"))
+    found = written(builder, MANY)
+    assert found[:4] == [("item-0", "12"), ("item-1", "15"), ("item-2", "8"), ("item-3", "10")]
+    assert len(found) == 36
+
+
+def test_a_table_of_sql_alone_has_no_second_store() -> None:
+    builder = StreamsBuilder()
+    stream(builder, ORDERS + "SELECT item, COUNT(*) AS n FROM orders GROUP BY item;").to_stream().to("out")
+    assert len(builder.build().stores) == 1
 
 
 def test_a_select_reads_the_streams_of_a_session(tmp_path: Path) -> None:
