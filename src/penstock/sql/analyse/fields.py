@@ -11,6 +11,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.dialects import OTHER_FUNCTIONS
 from penstock.sql.parse.nodes import Node
 from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import Position
@@ -91,6 +92,9 @@ class ClauseScope:
         if self._bounds and name in ("WINDOWSTART", "WINDOWEND"):
             raise refusal(at, self._bounds.format(name=name))
         hint = did_you_mean(name, [f.name for f in self.fields if f.source == source or source is None])
+        if not hint and source is None:
+            text = "Text is written in single quotes; double quotes and backquotes are for names."
+            hint = OTHER_FUNCTIONS.get(name, "" if name == name.upper() else text)
         raise refusal(at, f"{self.clause} names the column '{written}', which no source has", hint)
 
 

@@ -17,6 +17,7 @@ from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import calls_in, columns_in, substitute
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse.dialects import OTHER_FUNCTIONS
 from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.query_nodes import UNIT_WORDS
 from penstock.sql.types import SqlTypeError
@@ -206,7 +207,8 @@ def _check_names(nodes: Sequence[Any], library: Library) -> None:
     known = (*library.aggregates.names, *library.scalars.names, *library.tables.names)
     for node in nodes:
         for call in calls_in(node, lambda name: name.upper() not in known):
-            raise refusal(call.at, f"No function has the name '{call.name}'", did_you_mean(call.name, known))
+            hint = OTHER_FUNCTIONS.get(call.name.upper()) or did_you_mean(call.name, known)
+            raise refusal(call.at, f"No function has the name '{call.name}'", hint)
 
 
 def _check_undo(calls: Sequence[x.Call], made: Sequence[AggregateCall]) -> None:

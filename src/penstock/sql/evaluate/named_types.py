@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from penstock.base.nearest_name import did_you_mean
 from penstock.sql.evaluate.refusals import refused
 from penstock.sql.parse import type_nodes as t
+from penstock.sql.parse.dialects import OTHER_TYPES
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -79,5 +80,5 @@ def _resolved(node: t.TypeNode, custom: Mapping[str, SqlType]) -> SqlType:
         return custom[node.name]
     if name in DECIMALS:
         raise refused(f"{name} takes a precision and a scale, such as DECIMAL(10, 2)", node.at)
-    hint = did_you_mean(node.name, (*NAMES, *DECIMALS, *custom))
+    hint = OTHER_TYPES.get(name) or did_you_mean(node.name, (*NAMES, *DECIMALS, *custom))
     raise refused(f"Cannot resolve unknown type: {node.name}", node.at, hint)

@@ -14,6 +14,7 @@ from penstock.sql.evaluate.refusals import refused
 from penstock.sql.functions import LambdaArgument
 from penstock.sql.functions.patterns import Argument
 from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.dialects import OTHER_FUNCTIONS
 from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.query_nodes import UNIT_WORDS
 from penstock.sql.parse.tokens import NOWHERE, Position
@@ -275,7 +276,9 @@ class _Typer:
         try:
             bound = self._functions.resolve(node.name, kinds)
         except SqlTypeError as error:
-            hint = "" if self._functions.get(node.name) else did_you_mean(node.name, self._functions.names)
+            hint = ""
+            if self._functions.get(node.name) is None:
+                hint = OTHER_FUNCTIONS.get(node.name.upper()) or did_you_mean(node.name, self._functions.names)
             raise refused(str(error), node.at, hint) from error
         parts = tuple(part if isinstance(part, n.Typed) else bodies[at] for at, part in enumerate(arguments))
         return n.Call(bound.type, bound.name, parts, bound, at=node.at)

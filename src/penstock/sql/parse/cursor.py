@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.base.nearest_name import nearest_names, question
+from penstock.sql.parse.dialects import OTHER_WORDS
 from penstock.sql.parse.errors import Snag, excerpt, listed, syntax_error
 from penstock.sql.parse.tokens import RESERVED, Kind, Position, Token
 
@@ -168,15 +169,29 @@ class _NotingCursor(Cursor):
         if token.kind is Kind.VARIABLE:
             variable = token.value[2:-1]
             return f"The variable {variable} has no value: DEFINE {variable} = '...';"
+        before = self.tokens[self.index - 1] if self.index else token
+        if other := _of_other_dialects(token, before, expected):
+            return other
         if token.kind is Kind.WORD and (meant := nearest_names(token.key, words)):
             return question(*meant)
-        before = self.tokens[self.index - 1] if self.index else token
         if before.kind is Kind.WORD and before.key not in RESERVED and (meant := nearest_names(before.key, words)):
             return question(f"{meant[0]} instead of {self.source(before)}")
         name = Kind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
         if name and token.key in RESERVED:
             return f"{token.key} is a reserved word; as a name it is written `{token.key}`."
-        return "COUNT_DISTINCT counts values that differ; GROUP BY has each once." if token.key == "DISTINCT" else ""
+        return ""
+
+
+def _of_other_dialects(token: Token, before: Token, expected: frozenset[str]) -> str:
+    """The hint for what other dialects have here; the token before may have been taken as a name."""
+    if token.key == before.key == "=":
+        return "Equality has a single sign: x = 1."
+    if token.key == "," and "JOIN" in expected:
+        return "Join the sources: FROM a JOIN b WITHIN 1 HOUR ON a.id = b.id."
+    if token.key == "WINDOW" and "HAVING" in expected:
+        return "WINDOW stands after FROM and its joins, before WHERE and GROUP BY."
+    name = before.key if before.kind is Kind.WORD and before.key not in RESERVED else ""
+    return OTHER_WORDS.get(token.key) or OTHER_WORDS.get(name, "")
 
 
 def _shown(key: str) -> str:

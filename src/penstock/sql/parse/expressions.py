@@ -226,14 +226,26 @@ def _case(cursor: Cursor) -> x.Expression:
     if not cursor.at("WHEN") and cursor.token.key != "END":
         token = cursor.token
         shown = excerpt(cursor.source(token))
-        hint = "It takes conditions, as in CASE WHEN x = 1 THEN 'one' ELSE 'other' END."
-        raise cursor.refused(token.at, f"expected WHEN, found {shown}", hint)
+        raise cursor.refused(token.at, f"expected WHEN, found {shown}", _searched(cursor))
     branches = [_when(cursor)]
     while cursor.at("WHEN"):
         branches.append(_when(cursor))
     otherwise = expression(cursor) if cursor.accept("ELSE") else None
     cursor.expect("END")
     return x.Case(tuple(branches), otherwise, at=at)
+
+
+def _searched(cursor: Cursor) -> str:
+    """Say how ``CASE x WHEN 1 THEN ...`` is written, with the words of the statement as far as they are plain."""
+    start = cursor.index
+    operand, value = "x", "1"
+    ends = [place for place in range(start, len(cursor.tokens)) if cursor.tokens[place].key in {"WHEN", "THEN", "END"}]
+    if len(ends) > 1 and [cursor.tokens[place].key for place in ends[:2]] == ["WHEN", "THEN"]:
+        when, then = ends[:2]
+        operand = cursor.text[cursor.token.at.offset : cursor.tokens[when - 1].end]
+        value = cursor.text[cursor.tokens[when + 1].at.offset : cursor.tokens[then - 1].end]
+    condition = f"{operand} = {value}" if len(operand) + len(value) <= 80 else "x = 1"
+    return f"Each WHEN takes a condition: CASE WHEN {condition} THEN ... ELSE ... END."
 
 
 def _when(cursor: Cursor) -> x.When:

@@ -109,6 +109,8 @@ def _refuse(text: str, at: Position) -> NoReturn:
         hint = "Write a name between the quotes." if empty else f"Close it with {found}."
     elif text.startswith("/*", at.offset):
         reason, hint = "the comment has no end", "Close it with */."
+    elif text.startswith("::", at.offset):
+        reason, hint = "the character : does not belong here", "Types are changed by CAST(x AS STRING)."
     elif found == "$":
         reason, hint = "a variable is written ${name}", "Quote a name that has a dollar sign: `$name`."
     else:

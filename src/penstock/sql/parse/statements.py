@@ -9,6 +9,7 @@ from penstock.sql.parse import commands
 from penstock.sql.parse.command_nodes import Explain, Statement
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.definitions import alter, create, drop, insert
+from penstock.sql.parse.dialects import OTHER_STATEMENTS
 from penstock.sql.parse.errors import excerpt, listed
 from penstock.sql.parse.queries import query
 from penstock.sql.parse.tokens import Kind
@@ -35,7 +36,8 @@ def _read(cursor: Cursor, rules: dict[str, Rule]) -> Statement:
             cursor.note("a statement")
             raise cursor.unexpected()
         word = cursor.source(cursor.token)
-        hint = did_you_mean(word, rules) or f"A statement begins with {listed(rules)}."
+        hint = OTHER_STATEMENTS.get(word.upper()) or did_you_mean(word, rules)
+        hint = hint or f"A statement begins with {listed(rules)}."
         raise cursor.refused(cursor.token.at, f"unknown statement {excerpt(word)}", hint)
     return rule(cursor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
+from penstock.sql.parse.errors import excerpt
 from penstock.sql.parse.query_nodes import UNITS, Duration, Window, WindowKind, Within
 from penstock.sql.parse.tokens import Kind
 
@@ -32,11 +33,11 @@ def window(cursor: Cursor) -> Window:
         raise cursor.unexpected()
     cursor.expect("(")
     if kind != "SESSION":
-        cursor.expect("SIZE")
+        _expect(cursor, "SIZE", kind)
     size = duration(cursor)
     advance = None
     if kind == "HOPPING":
-        cursor.expect(",")
+        _expect(cursor, ",", kind)
         cursor.expect("ADVANCE")
         cursor.expect("BY")
         advance = duration(cursor)
@@ -50,6 +51,15 @@ def window(cursor: Cursor) -> Window:
             raise cursor.unexpected()
     cursor.expect(")")
     return Window(kind, size, advance, retention, grace, at=at)
+
+
+def _expect(cursor: Cursor, key: str, kind: WindowKind) -> None:
+    if not cursor.accept(key):
+        found = excerpt(cursor.source(cursor.token)) or cursor.token.kind.value
+        advance = ", ADVANCE BY 1 MINUTE" if kind == "HOPPING" else ""
+        wanted = "','" if key == "," else key
+        hint = f"For example WINDOW {kind} (SIZE 5 MINUTES{advance})."
+        raise cursor.refused(cursor.token.at, f"expected {wanted}, found {found}", hint)
 
 
 def _kind(cursor: Cursor) -> WindowKind | None:
