@@ -223,7 +223,8 @@ def removed_from_group(application: str) -> FencedError:
         "kafka-streams-application-reset --force does; nothing was committed since",
         hint="The application has stopped, so that a reset is whole. Start it again once the other program is done: it "
         "begins from the offsets that are committed then. If nobody did that, a broker may have lost the newest "
-        "records of the group, which its log would say.",
+        "records of the group, which its log would say; an application that may DESCRIBE the topic __consumer_offsets "
+        "sees that, and joins again.",
         group=application,
     )
 

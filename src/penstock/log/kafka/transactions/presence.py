@@ -13,8 +13,9 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError
 from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
-from penstock.log.kafka.failures import category_of, error_of, failure, removed_from_group
+from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, removed_from_group
 from penstock.log.kafka.topics import error_code
+from penstock.log.kafka.wire.group_log import LogEnd, group_log_end, has_lost
 from penstock.log.kafka.wire.groups import committed_offsets
 from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
 from penstock.log.membership import GroupMembership
@@ -67,6 +68,7 @@ class Presence:
         self._removed = False
         self._heard_ms = since_boot_ms()
         self._lost_by: int | None = None
+        self._joined_behind: LogEnd | None = None  # where the group's log has the join; None: it cannot be seen
         self._thread = threading.Thread(target=self._stay, name=f"{group}-member", daemon=True)
         self._thread.start()
 
@@ -174,11 +176,14 @@ class Presence:
             return not self._overtaken and not self._removed
 
     def _has_lost_records(self) -> bool:
-        """Return whether the group has offsets of this application that are older than those it has committed.
+        """Return whether the group's coordinator has lost the join.
 
-        Who joined before it committed is only forgotten with all that was committed since: a group's records are in
-        one partition. Tools that remove members and set offsets commit them without metadata.
+        Its log shows it, to those who may describe the topic of the groups. Else the group's offsets do, if the
+        application has committed since it joined: older ones of its own are there then. Tools that remove members and
+        set offsets commit them without metadata.
         """
+        if self._joined_behind is not None and has_lost(self._clients.cluster(), self.group, self._joined_behind):
+            return True
         known = {**self._committed(), **self._own}
         group = committed_offsets(self._clients.cluster(), self.group)
         return any(group[place].offset < at and group[place].metadata for place, at in known.items() if place in group)
@@ -208,14 +213,26 @@ class Presence:
 
     def _join(self) -> None:
         sent_ms = since_boot_ms()
+        before = self._log_end()
         me = join_alone(self._clients.cluster(), self.group, APPLICATION_INSTANCE, self._topics, _SESSION_MS)
+        after = self._log_end()  # the epoch of the join, or a later one
         self._heard_ms = sent_ms
+        self._joined_behind = None if after is None else LogEnd(0 if before is None else before.offset, after.epoch)
         with self._changed:
             late = self._ending
             self._me, self._refused = (None, None) if late else (me, None)
             self._changed.notify_all()
         if late:
             expel(self._clients, self.group)
+
+    def _log_end(self) -> LogEnd | None:
+        """Return the end of the log that has the group's records; None if it cannot be seen."""
+        try:
+            return group_log_end(self._clients.cluster(), self.group)
+        except KafkaException as error:
+            if may_pass(error):
+                raise
+            return None
 
     def _note(self, error: KafkaException, me: JoinedMember | None) -> None:
         category = category_of(error)
