@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from machine import TreeWatch, facts
 from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
 from penstock.log.open import open_log
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
 JARS = (*(("org.apache.kafka", part, KAFKA_VERSION) for part in PARTS), ("org.slf4j", "slf4j-nop", "1.7.36"))

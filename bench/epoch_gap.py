@@ -33,8 +33,8 @@ import machine
 from penstock import KafkaStreams, Materialized, Repartitioned, StreamsBuilder
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 PARTITIONS = 4
 RATE = 1_000

@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import machine
 from latency_probe import SENDER, Arrival, Arrivals, evenly, percentiles
 from penstock import Consumed, KafkaStreams, Materialized, Produced, StreamsBuilder
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 __all__ = ["main"]
 

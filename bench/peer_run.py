@@ -15,7 +15,7 @@ import psutil
 
 import machine
 from peer_setup import PEERS, Peer
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 LOOK_S = 0.1
 MEMORY_EVERY = 4  # looks; reading the memory maps of a JVM is not free

@@ -57,8 +57,8 @@ def broker(log: str) -> Iterator[str | None]:
     if log == "sqlite":
         yield None
         return
+    from penstock.tools.broker.broker_settings import BrokerSettings, free_port
     from penstock.tools.broker.process import Broker
-    from penstock.tools.broker.settings import BrokerSettings, free_port
 
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 __all__ = ["running_broker"]
 

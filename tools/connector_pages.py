@@ -30,7 +30,7 @@ ABOUT = (
 
 def connector_pages(docs: Path) -> dict[Path, str]:
     """The text of each page by its place: one a connector, and their list."""
-    from penstock.connect.connectors.found import OWN
+    from penstock.connect.connectors.installed_plugins import OWN
     from penstock.connect.plugins.common_settings import COMMON
     from penstock.connect.plugins.kind_settings import SINK, SOURCE
 

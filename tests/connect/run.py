@@ -19,8 +19,8 @@ from connect_cases import ARCHIVE, KINDS, load_cases
 from connect_mirror import run_mirror
 from connect_pure import run_case
 from connect_rest import Scenario
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 
 def run(case, options):

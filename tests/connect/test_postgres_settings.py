@@ -9,7 +9,7 @@ import pytest
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.postgres.columns import Handling, column_form
 from penstock.connect.connectors.postgres.masks import Patterns, column_rules
-from penstock.connect.connectors.postgres.settings import CONFIG, POSTGRES_MODEL
+from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.sql_model import SQL_SINK_MODEL, SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_settings import SINK, SOURCE

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from brokers import running_broker
 from penstock.cli.servers.broker import app
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port, is_taken
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port, is_taken
 
 PATIENCE_S = 120
 

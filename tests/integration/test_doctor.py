@@ -8,7 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 from .conftest import Bench
 

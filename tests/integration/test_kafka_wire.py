@@ -15,14 +15,14 @@ from brokers import running_broker
 from eventually import eventually
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.base import TopicPartition as Place
-from penstock.log.kafka.settings import ClientSettings
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.transactions import TransactionalWriter, TransactionTimedOutError, list_transactions
+from penstock.tools.broker.broker_settings import free_port
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import free_port
 
 PATIENCE_S = 60.0
 START = 1_790_000_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 from .conftest import Bench, long
 

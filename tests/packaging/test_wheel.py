@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 ROOT = Path(__file__).parents[2]
 TOPOLOGY_TEST = """

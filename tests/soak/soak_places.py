@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.cluster import BrokerCluster
 from penstock.tools.broker.process import Broker
-from penstock.tools.broker.settings import BrokerSettings, free_port
 from soak_store import object_store
 
 

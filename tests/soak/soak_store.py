@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 BUCKET = "soak"
 HOST = "127.0.0.1"

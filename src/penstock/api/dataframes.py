@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.handle import StreamHandle
 from penstock.api.options import Consumed, Produced
 from penstock.api.serdes import for_topic
-from penstock.api.topics import to_topic
+from penstock.api.topic_verbs import to_topic
 from penstock.errors import TopologyError
 from penstock.topology.building.names import check_name
 from penstock.topology.dataframe_source import DataFrameSource

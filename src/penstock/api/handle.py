@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.api.options import Named
 from penstock.api.serdes import UNKNOWN
 from penstock.base.argument_checks import check_optional
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import TopologyError
 from penstock.topology.building.graph import ProcessorGraph
 

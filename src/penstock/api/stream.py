@@ -14,7 +14,7 @@ from penstock.api.processing.async_verbs import AsyncVerbs
 from penstock.api.processing.build import process
 from penstock.api.serdes import common
 from penstock.api.table_of_stream import table_of_stream
-from penstock.api.topics import repartition, through, to_topic
+from penstock.api.topic_verbs import repartition, through, to_topic
 from penstock.base.java_names import with_java_names
 from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.operations import base as ops

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.base.terminal.words import size
+from penstock.base.terminal.human_numbers import size
 from penstock.cli.options import CommandConfig, Json, read_command_config
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import EnvironmentProblemError

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.terminal.words import size
+from penstock.base.terminal.human_numbers import size
 from penstock.base.version import __version__
 
 __all__ = ["CheckResult", "examine", "java_version", "kafka_packages", "versions"]

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.nearest_name import nearest_names, question
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.base.user_code import load_module
 from penstock.errors import ConfigError
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.base.clock import unix_ms
-from penstock.base.terminal.words import duration, time_of
-from penstock.console.picture import DIED, Picture
+from penstock.base.terminal.human_numbers import duration, time_of
+from penstock.console.app_view import DIED, Picture
 from penstock.metrics.prometheus import label_text
 
 __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.console.actions import ask_to_stop
+from penstock.console.app_view import Picture
 from penstock.console.applications import Application, OwnApplication
 from penstock.console.exposure import Exposure
-from penstock.console.picture import Picture
 from penstock.errors import InvalidStateError, PenstockError, StateError
 from penstock.query.http.answers import Paging
 from penstock.query.http.codec import Encoding

@@ -10,8 +10,8 @@ from penstock.base.log_lines import own_logger
 from penstock.console.actions import audit, stop_asked
 from penstock.console.alerts import alert_lines
 from penstock.console.applications import OwnApplication
-from penstock.console.drawing import watched
 from penstock.console.recorder import Recorder
+from penstock.console.topology_drawing import watched
 from penstock.engines.extensions import ApplicationExtension, ApplicationHandle
 from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import local_directory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import LogError, PenstockError, SerializationError
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for

@@ -19,11 +19,11 @@ from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
+from penstock.console.app_history import Past
+from penstock.console.app_view import Picture
 from penstock.console.batch_line import BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
 from penstock.console.exposure import EVERYTHING, Exposure, place_of
-from penstock.console.past import Past
-from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.engines.batch_records import batch_record
 from penstock.errors import PenstockError

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.engines.reset import AppResources, find_resources, forget
 from penstock.errors import FencedError, UnknownTopicError
 from penstock.log.base import TopicPartition

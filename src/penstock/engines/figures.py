@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.base.terminal.html import facts_html
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 
 if TYPE_CHECKING:
     from penstock.engines.spark.progress import BatchProgress

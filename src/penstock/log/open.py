@@ -45,7 +45,7 @@ def warn_of_plain_text(url: str, settings: Mapping[str, Any] | None = None) -> N
     servers = kafka_servers(url)
     if servers is None:
         return
-    from penstock.log.kafka.settings import ClientSettings
+    from penstock.log.kafka.client_settings import ClientSettings
 
     if ClientSettings.of(servers, settings).exposes_login:
         _log.warning(

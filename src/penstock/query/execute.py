@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.base.argument_checks import check_given
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError
 from penstock.query.position import Position
 from penstock.query.queries import (

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from penstock.base.argument_checks import check_given
 from penstock.base.java_names import with_java_names
 from penstock.base.terminal.html import facts_html, table_html
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query

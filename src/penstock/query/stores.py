@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.base.terminal.html import MOST_ROWS, facts_html
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError, StateError
 from penstock.query.execute import plain_entries
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store

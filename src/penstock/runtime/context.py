@@ -15,7 +15,7 @@ import numpy as np
 from penstock.base.clock import unix_ms
 from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from penstock.base.log_lines import own_logger
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SerializationError
 from penstock.serde.column import Column
 from penstock.topology.configured.value_fields import fields_hint, fields_known_above, fields_read

@@ -13,7 +13,7 @@ from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord,
 from penstock.base.durations import duration_ms
 from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import TopologyError
 from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator

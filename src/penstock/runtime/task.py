@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from penstock.errors import TopologyError
-from penstock.runtime import processors, reported
+from penstock.runtime import processors, reported_errors
 from penstock.runtime.aggregate import cogroup
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Surroundings, TaskContext
@@ -198,7 +198,7 @@ class StreamTask:
             self._run(rows)
         context.end()
         self._missing.report()
-        for where, count in reported.take().items():
+        for where, count in reported_errors.take().items():
             self._sensor.on_reported(self.task_id, where, count)
         output = self._output(records_in, context.dropped - dropped, started)
         context.let_go()

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import bytes_column, large_binary, series_of
 from penstock.serde.column import Column

@@ -10,8 +10,8 @@ from typing import Any
 from penstock.sql.functions.aggregates import aggregate_functions
 from penstock.sql.functions.builtin import scalar_functions
 from penstock.sql.functions.tables import table_functions
+from penstock.sql.keywords import KEYWORDS, PROPERTIES, TYPES
 from penstock.sql.parse.tokens import quoted
-from penstock.sql.words import KEYWORDS, PROPERTIES, TYPES
 
 __all__ = ["Known", "completions"]
 

@@ -12,7 +12,7 @@ from penstock.sql.analyse.transient import TransientAnalysis
 from penstock.sql.catalog import Catalog
 from penstock.sql.compile import compile_results
 from penstock.sql.compile.plain_keys import with_plain_keys
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query

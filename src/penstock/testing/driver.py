@@ -31,8 +31,8 @@ from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
+from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
-from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import require_topology
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import ConfigError, SqlError
 from penstock.sql.session import SessionSettings, SqlSession
-from penstock.sql.session.settings import FIXED, FLAGS, KNOWN, NUMBERS, REFUSED, WITHOUT_EFFECT, check_setting
+from penstock.sql.session.session_settings import FIXED, FLAGS, KNOWN, NUMBERS, REFUSED, WITHOUT_EFFECT, check_setting
 
 SOURCES = Path(__file__).parents[3] / "src" / "penstock" / "sql"
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.sql.functions.maths import random_number
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 
 def waits_of_failed_transactions():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock import StreamsBuilder
-from penstock.console.drawing import drawing_of
+from penstock.console.topology_drawing import drawing_of
 from penstock.topology.plan.plan import plan_of
 
 

@@ -12,8 +12,8 @@ from recorded import APPLICATION, Recorded, recorded, records
 from worker_support import loaded, prepared
 
 from penstock import Materialized, StreamsBuilder
+from penstock.console.app_view import Picture
 from penstock.console.messages import MessageQuery, one_message
-from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind

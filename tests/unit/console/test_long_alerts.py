@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.console.alerts import alerts_of
-from penstock.console.past import Past
-from penstock.console.picture import Picture
+from penstock.console.app_history import Past
+from penstock.console.app_view import Picture
 from penstock.console.recorder import Recorder, Watched
 from penstock.engines.spark.progress import BatchProgress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.console.alerts import NAMES, RULES, alerts_of
-from penstock.console.picture import Picture
+from penstock.console.app_view import Picture
 
 DOCUMENT = {
     "state": "RUNNING",

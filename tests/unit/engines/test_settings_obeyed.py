@@ -14,13 +14,13 @@ from worker_support import prepared, run
 import threads
 from penstock import KafkaStreams, Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.console.alerts import alerts_of
-from penstock.console.drawing import alert_settings
-from penstock.console.picture import Picture
+from penstock.console.app_view import Picture
 from penstock.console.recorder import Recorder, Watched
+from penstock.console.topology_drawing import alert_settings
 from penstock.engines.batches.worker import open_tasks
 from penstock.engines.threads.hosting.start import placement_settings
 from penstock.log.embedded.log import EmbeddedLog
-from penstock.log.kafka.settings import ClientSettings
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.open import open_log
 from penstock.metrics import MetricRegistry
 from penstock.metrics.definitions import DROPPED

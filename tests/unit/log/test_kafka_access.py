@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError
 from penstock.log.kafka.access import ClusterAccess
-from penstock.log.kafka.settings import ClientSettings
+from penstock.log.kafka.client_settings import ClientSettings
 
 SCRAM = {
     "security.protocol": "SASL_PLAINTEXT",

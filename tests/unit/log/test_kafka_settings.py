@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.config import CONFIG_DEFS, StreamsConfig
 from penstock.errors import ConfigError
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.connections import Clients
-from penstock.log.kafka.settings import ClientSettings
 from penstock.tools.broker.certificates import make_certificates
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -27,7 +27,7 @@ from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.timeouts import TransactionTimeouts
 from penstock.log.kafka.transactions import transaction
 from penstock.log.kafka.wire import transactions
-from penstock.log.kafka.wire.errors import failed
+from penstock.log.kafka.wire.protocol_errors import failed
 
 LIMIT_MS = 60_000
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
-from penstock.engines.threads.place import place_of
+from penstock.engines.threads.folder_identity import place_of
 from penstock.engines.threads.replica import TaskReplica
 from penstock.engines.threads.thread import ThreadLog
 from penstock.log.embedded.log import EmbeddedLog

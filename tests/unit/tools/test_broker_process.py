@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from penstock.tools.broker.settings import free_port
+from penstock.tools.broker.broker_settings import free_port
 
 STARTER = """
 import os, sys

@@ -7,7 +7,7 @@ import re
 import struct
 from decimal import Decimal, DecimalException
 
-from penstock.base.java_text.errors import JavaTextError
+from penstock.base.java_text.text_error import JavaTextError
 
 __all__ = ["double_text", "float_text", "parse_big_decimal", "parse_double", "parse_integer", "to_float32"]
 

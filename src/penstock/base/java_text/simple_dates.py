@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.base.java_text.calendar_days import civil_from_days, days_from_civil, weekday, year_length
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.simple_parsing import Part, parse_parts
+from penstock.base.java_text.text_error import JavaTextError
 
 __all__ = ["SimpleDateFormat"]
 

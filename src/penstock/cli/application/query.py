@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from penstock.base.terminal.words import counted, duration, time_of
+from penstock.base.terminal.human_numbers import counted, duration, time_of
 from penstock.base.user_code import is_module
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import (

@@ -11,8 +11,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from penstock.base.log_lines import writes_json
+from penstock.base.terminal.human_numbers import clock, counted, duration
 from penstock.base.terminal.live import LiveView
-from penstock.base.terminal.words import clock, counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.base.escapes import one_line
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.connect.single import read_connector, shown_record
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.output import console
 from penstock.errors import ConfigError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.base.escapes import json_text
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.log_format import logged
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.connect import client as connect_client
 from penstock.cli.connect import java as connect_java
 from penstock.cli.connect import single as connect_single

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from penstock.base.clock import unix_ms
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.output import working
 from penstock.errors import LogError, SerializationError
 

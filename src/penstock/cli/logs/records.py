@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.escapes import json_text, one_line
-from penstock.base.terminal.words import span_of, time_of, with_article
+from penstock.base.terminal.human_numbers import span_of, time_of, with_article
 from penstock.console.decoding import serdes_of
 from penstock.console.filtering import Selection
 from penstock.console.prefilter import Columns

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.cli.completion import serde_names
 from penstock.cli.logs.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped

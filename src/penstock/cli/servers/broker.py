@@ -44,8 +44,8 @@ def start(
 
     The first start downloads the jars (about 45 MB). It continues with the data of an earlier start in the same folder.
     """
+    from penstock.tools.broker.broker_settings import BrokerSettings
     from penstock.tools.broker.process import Broker
-    from penstock.tools.broker.settings import BrokerSettings
 
     users = collect_users(user, users_file)
     settings = BrokerSettings(

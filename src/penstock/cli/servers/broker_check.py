@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import AuthorizationError, LogError, LogUnavailableError, PenstockError
 
 __all__ = ["check_broker"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pygments import token
 from pygments.lexer import RegexLexer, words
 
-from penstock.sql.words import KEYWORDS, TYPES
+from penstock.sql.keywords import KEYWORDS, TYPES
 
 __all__ = ["SqlLexer"]
 

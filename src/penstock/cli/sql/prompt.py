@@ -13,7 +13,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import PygmentsLexer
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.base.version import __version__
 from penstock.cli.output import console, print_error
 from penstock.cli.sql.completing import SqlCompleter

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from penstock.base.java_text.blanks import trim
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.numbers import double_text, parse_double, parse_integer
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.data.errors import SettingError
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.regex import compile_java, java_complaint
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.data.errors import SettingError
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.data import DataError, Moment, RetriableError, SinkRecord, Struct
 from penstock.connect.functions.decorators import sink
-from penstock.connect.functions.settings import Settings
+from penstock.connect.functions.function_settings import Settings
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Passwo
 from penstock.connect.connectors.http import may_pass
 from penstock.connect.connectors.http_positions import NewRecords
 from penstock.connect.functions.decorators import source
+from penstock.connect.functions.function_settings import Settings
 from penstock.connect.functions.record import Offsets, Record
-from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:

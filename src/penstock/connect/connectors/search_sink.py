@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import Check, ConfigDef, Importance, Kind, Model, OneOf, Password, Range, Setting, WebUrl
-from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.http import AGAIN, json_bytes, may_pass, plain
+from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.search_model import SEARCH_MODEL
 from penstock.connect.data import DataError, RetriableError, SettingError, SinkRecord, Struct
 from penstock.errors import ConnectError

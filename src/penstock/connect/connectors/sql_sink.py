@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.alike_tasks import AlikeTasksSink
+from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules
 from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
 from penstock.connect.connectors.sql_reading import TableName, reader_for

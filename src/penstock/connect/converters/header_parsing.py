@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.base.java_text.blanks import is_blank, trim
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.numbers import parse_big_decimal, to_float32
 from penstock.base.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.converters.header_merging import Merger, converted
 from penstock.connect.converters.header_text import DATE_FORMAT, TIME_FORMAT, TIMESTAMP_FORMAT
 from penstock.connect.converters.header_tokens import Tokens

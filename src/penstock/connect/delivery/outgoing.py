@@ -10,8 +10,8 @@ from typing import Any
 from penstock.connect.converters import Converter
 from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.delivery.copied import CopiedBatch, Copy
-from penstock.connect.delivery.errors import NOT_SENT
 from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.record_errors import NOT_SENT
 from penstock.connect.plugins import Stage
 from penstock.errors import ConnectError
 

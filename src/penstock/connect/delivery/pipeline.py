@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from penstock.connect.converters import ByteArrayConverter
 from penstock.connect.data import ConnectRecord, SinkColumns, SourceBatch, SourceRecord
 from penstock.connect.delivery.conversion import Converters
-from penstock.connect.delivery.errors import ErrorHandler, Tolerance
+from penstock.connect.delivery.record_errors import ErrorHandler, Tolerance
 from penstock.connect.plugins import Plugins, Stage, TransformationChain, transformation_chain
 from penstock.connect.transforms import SidedTransformation
 from penstock.log import ConsumerRecord

@@ -10,9 +10,9 @@ from typing import Any, cast
 from penstock.connect.api import OffsetReader, SinkTask, SourceTask, TransactionContext
 from penstock.connect.data import RetriableError, SourceRecord
 from penstock.connect.delivery.boundaries import boundary_of
-from penstock.connect.delivery.errors import EXCEEDED, NOT_PUT, NOT_SENT
 from penstock.connect.delivery.outgoing import SourceSteps
 from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.record_errors import EXCEEDED, NOT_PUT, NOT_SENT
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import SourceDelivery, Watcher
 from penstock.connect.delivery.steps import OnStep

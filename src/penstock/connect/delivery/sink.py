@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from penstock.connect.api import SinkTask
 from penstock.connect.data import RetriableError, SinkBatch, SinkRecord
-from penstock.connect.delivery.errors import NOT_PUT, ErrantRecords
 from penstock.connect.delivery.failed_puts import FailedPut, put_by_record
 from penstock.connect.delivery.incoming import Incoming, Originals, SinkSteps
 from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.record_errors import NOT_PUT, ErrantRecords
 from penstock.connect.delivery.sink_context import SinkContext
 from penstock.connect.delivery.source import Unwatched, Watcher
 from penstock.connect.delivery.steps import OnStep, Step

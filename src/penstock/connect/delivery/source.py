@@ -11,8 +11,8 @@ from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.data.stored_offsets import OffsetRecord, offset_record
 from penstock.connect.delivery.boundaries import Boundary
 from penstock.connect.delivery.copied import CopiedBatch, Copy
-from penstock.connect.delivery.errors import NOT_SENT
 from penstock.connect.delivery.outgoing import Converted, SourceSteps
+from penstock.connect.delivery.record_errors import NOT_SENT
 from penstock.connect.delivery.steps import OnStep, Step
 from penstock.connect.delivery.topic_creation import TopicCreation
 from penstock.connect.delivery.writing import RecordWriter, Write

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from penstock.connect.api import Connector, ExactlyOnce, SinkConnector, SourceConnector
 from penstock.connect.config import ConfigDef
 from penstock.connect.data import ConnectRecord
-from penstock.connect.functions.settings import Settings, definition_of
+from penstock.connect.functions.function_settings import Settings, definition_of
 from penstock.connect.functions.tasks import FunctionSinkTask, FunctionSourceTask
 from penstock.connect.transforms import Transformation
 from penstock.errors import ConfigError

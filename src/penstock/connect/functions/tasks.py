@@ -14,8 +14,8 @@ from penstock.base.durations import duration_ms
 from penstock.connect.api import SinkTask, SourceTask
 from penstock.connect.config import ConfigDef
 from penstock.connect.data import SinkRecord, SourceRecord, Struct
+from penstock.connect.functions.function_settings import Settings
 from penstock.connect.functions.record import Offsets, Record
-from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
 
 __all__ = ["FunctionSinkTask", "FunctionSourceTask", "SourceFunction", "to_table"]

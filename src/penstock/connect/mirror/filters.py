@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.regex import compile_java
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, Kind, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.policies import ReplicationPolicy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.hashing import hash_order
 from penstock.base.java_text.regex import compile_java
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate

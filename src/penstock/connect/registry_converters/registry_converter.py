@@ -16,7 +16,7 @@ from penstock.serde.registry.model import Reference
 from penstock.serde.registry.model import StoredSchema as Document
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText, client_for
 from penstock.serde.schemas.framing import frame, read_frame
-from penstock.serde.schemas.settings import SchemaSettings
+from penstock.serde.schemas.schema_settings import SchemaSettings
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as RegistrySchema

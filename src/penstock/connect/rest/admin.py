@@ -8,7 +8,7 @@ from penstock.base.version import __version__
 from penstock.connect.plugins import KAFKA_VERSION
 from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.loggers import known_level
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker
 
 __all__ = ["AdminEndpoints"]

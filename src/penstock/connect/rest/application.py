@@ -18,7 +18,7 @@ from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
 from penstock.connect.rest.routing import Endpoint, RestRoute, find_route, is_ambiguous, routes
-from penstock.connect.worker.refusals import ElsewhereError, RequestError
+from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
 

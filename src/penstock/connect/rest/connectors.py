@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, fields_of, json_of, text_of
 from penstock.connect.storage.config_store import RestartRequest
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker
 
 __all__ = ["SIGNATURE", "SIGNATURE_ALGORITHM", "ConnectorEndpoints", "location_of", "signature"]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from penstock.base.escapes import json_text
 from penstock.base.json_depth import depth_of
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 
 __all__ = ["JSON", "RestAnswer", "RestCall", "config_of", "fields_of", "json_of", "text_of"]
 

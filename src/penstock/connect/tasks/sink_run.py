@@ -9,11 +9,11 @@ from penstock.base.java_text.regex import compile_java
 from penstock.connect.api import SinkTask
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.delivery import Pipeline, SinkDelivery
-from penstock.connect.delivery.errors import ErrorHandler, Tolerance
+from penstock.connect.delivery.record_errors import ErrorHandler, Tolerance
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.parts import TaskLink, TaskParts
-from penstock.connect.tasks.repeated import Repeated
+from penstock.connect.tasks.retries import Repeated
 from penstock.errors import UnknownTopicError
 from penstock.log import Consumer
 

@@ -11,15 +11,15 @@ from penstock.connect.api import SourceTask
 from penstock.connect.data import RetriableError
 from penstock.connect.delivery import Pipeline, RecordWriter, SourceDelivery, SourceSteps, WritableLog
 from penstock.connect.delivery.boundaries import Boundary, boundary_of
-from penstock.connect.delivery.errors import ErrorHandler, Tolerance
 from penstock.connect.delivery.outgoing import MAX_REQUEST_BYTES
+from penstock.connect.delivery.record_errors import ErrorHandler, Tolerance
 from penstock.connect.delivery.topic_creation import TopicCreation
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.storage.offset_store import ConnectorOffsets, OffsetStore
 from penstock.connect.storage.topic_table import TopicTable
 from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.parts import TaskLink, TaskParts
-from penstock.connect.tasks.repeated import Repeated
+from penstock.connect.tasks.retries import Repeated
 from penstock.errors import LogUnavailableError
 from penstock.log.thread_clients import Writer
 

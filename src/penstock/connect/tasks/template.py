@@ -12,7 +12,7 @@ from penstock.log.url import kafka_servers
 
 __all__ = ["fork_template", "has_template", "modules_for"]
 
-_FIRST, _LAST = "penstock.connect.tasks.sparing", "penstock.connect.tasks.frozen"
+_FIRST, _LAST = "penstock.connect.tasks.forkserver_first_import", "penstock.connect.tasks.forkserver_last_import"
 _MODULES = ("penstock.connect.tasks.handles", "penstock.log.clients.consumer", "penstock.log.clients.dispatch")
 _KAFKA = (
     "penstock.log.kafka.log",

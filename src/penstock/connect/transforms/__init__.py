@@ -6,9 +6,9 @@ from penstock.connect.transforms.flatten import Flatten
 from penstock.connect.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
 from penstock.connect.transforms.insert_field import InsertField
 from penstock.connect.transforms.mask_field import MaskField
+from penstock.connect.transforms.routers import Filter, RegexRouter, TimestampRouter
 from penstock.connect.transforms.schema_metadata import SetSchemaMetadata
 from penstock.connect.transforms.timestamp_converter import TimestampConverter
-from penstock.connect.transforms.topics import Filter, RegexRouter, TimestampRouter
 from penstock.connect.transforms.transformation import PACKAGE, SidedTransformation, Transformation, both_sides
 
 __all__ = [

@@ -6,8 +6,8 @@ import base64
 from decimal import Decimal
 from typing import Any
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.numbers import parse_double, parse_integer, to_float32
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.converters.header_text import moment_text
 from penstock.connect.data import (
     DataError,

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any, ClassVar
 from uuid import UUID
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.numbers import parse_big_decimal, to_float32
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, UniqueList
 from penstock.connect.converters.header_merging import number_of
 from penstock.connect.data import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from penstock.base.java_text.blanks import is_blank
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf
 from penstock.connect.data import (
     DATE,

@@ -21,7 +21,7 @@ from penstock.connect.tasks.handles import TaskHandle
 from penstock.connect.tasks.parts import TaskSpec, plugins_of
 from penstock.connect.worker.log_trouble import LogTrouble
 from penstock.connect.worker.loggers import Loggers
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
 from penstock.connect.worker.running_tasks import TaskSlots

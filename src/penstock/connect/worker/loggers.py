@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from penstock.base.clock import unix_ms
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 
 __all__ = ["Loggers", "known_level"]
 

@@ -13,7 +13,7 @@ from penstock.connect.data import SettingError
 from penstock.connect.delivery.traces import error_message
 from penstock.connect.plugins import PluginKind
 from penstock.connect.worker.herder import Herder
-from penstock.connect.worker.refusals import ElsewhereError, RequestError
+from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.errors import PenstockError, UnknownTopicError
 from penstock.log.base import TopicPartition
 

@@ -11,8 +11,8 @@ from penstock.connect.plugins import PluginKind
 from penstock.connect.storage.config_store import ConnectorTaskId, RestartRequest
 from penstock.connect.storage.status_store import StoredStatus
 from penstock.connect.worker.herder import Herder
-from penstock.connect.worker.hiding import Hiding
-from penstock.connect.worker.refusals import ElsewhereError, RequestError
+from penstock.connect.worker.hidden_passwords import Hiding
+from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.connect.worker.validating import check_config
 from penstock.errors import FencedError
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from penstock.connect.settings.properties import read_properties
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import ConfigError
 

@@ -12,7 +12,7 @@ from penstock.connect.plugins import Plugin, PluginKind, validate_connector
 from penstock.connect.plugins.versions import in_range, version_error
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.overrides import override_errors
-from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.restarts import RestartPolicy
 from penstock.errors import ConfigError
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from penstock.base.escapes import visible
 from penstock.base.version import __version__
 from penstock.console.web.page import NotThereError, Page, Visit
-from penstock.console.web.words import FILTERS
+from penstock.console.web.template_filters import FILTERS
 from penstock.errors import PenstockError
 
 __all__ = ["Renderer"]

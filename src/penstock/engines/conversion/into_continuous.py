@@ -28,9 +28,9 @@ from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.conversion.segments import SegmentState
 from penstock.engines.offsets.group_resets import MARK, noted_resets, resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.log_notes import LogNotes, write_notes
 from penstock.engines.threads.hosting.start import require_continuous
-from penstock.engines.threads.hosting.topics import create_internal_topics
 from penstock.errors import CheckpointMismatchError
 from penstock.state.checkpoint import read_plan, remove_checkpoint
 from penstock.state.documents import list_documents, read_document

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engines.application.changelog_topics import changelog_writer, complete_changelogs, write_complete
 from penstock.engines.batches.takeovers import note_changelog_ends
-from penstock.log.settings import setting
+from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH, changes_batch

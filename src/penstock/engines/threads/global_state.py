@@ -18,7 +18,7 @@ from penstock.state.memory import MemoryTaskState
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.hooks import ThreadHooks
+    from penstock.engines.threads.thread_hooks import ThreadHooks
     from penstock.log.base import Fetched, TopicLog, TopicPartition
     from penstock.runtime.sensor import Sensor
 

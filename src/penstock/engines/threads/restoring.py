@@ -23,7 +23,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.threads.changelog_sources import StoreSource, newest_numbers, store_sources, unlogged_stores
 from penstock.engines.threads.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
-from penstock.log.settings import setting
+from penstock.log.topic_settings import setting
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.views.frames import to_bytes_list

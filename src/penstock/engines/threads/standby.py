@@ -36,7 +36,7 @@ from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.hooks import ThreadLog
+    from penstock.engines.threads.thread_hooks import ThreadLog
     from penstock.state.restores.progress import RestoreProgress
     from penstock.topology.plan.plan import TaskId
 

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.threads.asked_once import AskedOnce
-from penstock.engines.threads.beats import Beats
 from penstock.engines.threads.changelog_sources import restored_places
+from penstock.engines.threads.commit_schedule import Beats
 from penstock.engines.threads.figures import TaskFigures, ThreadFigures
 from penstock.engines.threads.global_state import GlobalState, open_globals
-from penstock.engines.threads.hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import parts_of_output
 from penstock.engines.threads.purging import Purger
 from penstock.engines.threads.refused import RefusedRecords
@@ -33,6 +32,7 @@ from penstock.engines.threads.replica import TaskReplica
 from penstock.engines.threads.sending import Sender
 from penstock.engines.threads.step_times import StepTimes
 from penstock.engines.threads.task import ActiveTask
+from penstock.engines.threads.thread_hooks import ThreadHooks, ThreadLog
 from penstock.errors import InvalidStateError
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import ConfigError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
-from penstock.log.settings import check_settings, check_topic_name
+from penstock.log.topic_settings import check_settings, check_topic_name
 
 __all__ = [
     "Slot",

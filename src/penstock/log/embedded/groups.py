@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from penstock.base.clock import unix_ms
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.client_counts import timed

@@ -24,8 +24,8 @@ from penstock.log.embedded.groups import ConsumerGroups
 from penstock.log.embedded.thread_producer import EmbeddedThreadProducer
 from penstock.log.embedded.transaction import EmbeddedTransaction
 from penstock.log.embedded.upkeep import Upkeep
-from penstock.log.settings import setting
 from penstock.log.thread_clients import Writer
+from penstock.log.topic_settings import setting
 from penstock.log.url import parse_log_url
 
 __all__ = ["EmbeddedLog", "drop_memory_log", "open_embedded", "reopen"]

@@ -19,7 +19,7 @@ from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.embedded import catalog
 from penstock.log.embedded.codec import COLUMNS, INSERT, StoredRow, concat, decode, encode
 from penstock.log.embedded.database import Database
-from penstock.log.settings import setting
+from penstock.log.topic_settings import setting
 
 __all__ = ["CLEAN_EVERY_MS", "PartitionStats", "Upkeep", "compact_partition", "is_dirty"]
 

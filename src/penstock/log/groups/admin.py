@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import FencedError, LogError
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.groups.gone_back import RESET_NOTE

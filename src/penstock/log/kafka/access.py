@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError, LogError
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.error_codes import LocalCode
-from penstock.log.kafka.security.settings import Security
-from penstock.log.kafka.settings import ClientSettings
+from penstock.log.kafka.security.security_settings import Security
 
 __all__ = ["ClusterAccess"]
 

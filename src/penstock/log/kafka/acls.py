@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from penstock.log.acls import TopicAcl
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.topics import Topics
+    from penstock.log.kafka.cluster_topics import Topics
 
 __all__ = ["add_topic_acls", "topic_acls"]
 

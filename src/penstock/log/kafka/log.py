@@ -27,10 +27,10 @@ from penstock.log.base import (
 from penstock.log.client_counts import timed
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
+from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
-from penstock.log.kafka.topics import error_code
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
@@ -48,7 +48,7 @@ from penstock.log.thread_clients import Writer
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from penstock.log.kafka.topics import Topics
+    from penstock.log.kafka.cluster_topics import Topics
 
 __all__ = ["KafkaLog", "delete_offsets", "group_state"]
 

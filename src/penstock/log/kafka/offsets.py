@@ -20,8 +20,8 @@ from penstock.log.time_range import first_from
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.log.kafka.cluster_topics import Topics
     from penstock.log.kafka.reading import RangeReader
-    from penstock.log.kafka.topics import Topics
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.waiting import DataWaiter
 

@@ -19,7 +19,7 @@ from penstock.serde.rowwise import UNDECODABLE, BaseSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for, no_registry
 from penstock.serde.schemas.column import EncodedColumn
 from penstock.serde.schemas.framing import frame, groups, read_frame, starts_with
-from penstock.serde.schemas.settings import SchemaSettings
+from penstock.serde.schemas.schema_settings import SchemaSettings
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema

@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-    from penstock.serde.schemas.settings import SchemaSettings
+    from penstock.serde.schemas.schema_settings import SchemaSettings
 
 __all__ = [
     "Registered",

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import SerializationError
 
 __all__ = ["column_type", "fill", "to_series"]

@@ -18,7 +18,7 @@ from penstock.sql.analyse.plans import (
     Step,
 )
 from penstock.sql.analyse.reads import milliseconds
-from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog import DataFormat
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q

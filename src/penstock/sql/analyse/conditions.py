@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.analyse.fields import ClauseScope, qualified
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.evaluate import columns_in
 from penstock.sql.parse import expression_nodes as x
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.properties import Properties
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.catalog.source import RESERVED_COLUMNS, TimestampColumn
 from penstock.sql.evaluate import sql_type

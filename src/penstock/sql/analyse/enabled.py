@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.evaluate.trees import nodes_in
 from penstock.sql.parse import expression_nodes as x

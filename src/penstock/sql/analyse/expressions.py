@@ -9,7 +9,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.plans import Expression
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.evaluate import calls_in, type_expression
 from penstock.sql.functions.aggregates.definition import AggregateRegistry
 from penstock.sql.functions.registry import FunctionRegistry

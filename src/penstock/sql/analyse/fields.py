@@ -8,7 +8,7 @@ from dataclasses import fields as parts_of
 from typing import Any, Literal
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.dialects import OTHER_FUNCTIONS

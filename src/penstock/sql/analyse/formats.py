@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.errors import SqlError
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
 from penstock.sql.formats import check_columns, format_info
 from penstock.sql.parse.tokens import Position

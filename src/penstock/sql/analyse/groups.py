@@ -11,7 +11,7 @@ from penstock.sql.analyse.expressions import Library, constant_value, typed_expr
 from penstock.sql.analyse.fields import ClauseScope, Field, qualified
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes
 from penstock.sql.analyse.reads import milliseconds
-from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import calls_in, columns_in, substitute

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.parse import query_nodes as q
 
 __all__ = ["MOST_SUBQUERIES", "inlined"]

@@ -7,14 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import SqlError
 from penstock.sql.analyse.fields import ClauseScope
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Source
 from penstock.sql.catalog.source import PSEUDO
 from penstock.sql.evaluate import compile_rows, type_expression
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.registry import FunctionRegistry
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import statement_nodes as s

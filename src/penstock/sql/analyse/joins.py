@@ -17,7 +17,7 @@ from penstock.sql.analyse.plans import (
     Read,
     Step,
 )
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import query_nodes as q
 

@@ -22,7 +22,7 @@ from penstock.sql.analyse.plans import (
     Step,
 )
 from penstock.sql.analyse.reads import milliseconds
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat
 from penstock.sql.evaluate import columns_in
 from penstock.sql.formats import format_info

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import PenstockError, SqlError
-from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow, TimestampColumn
 from penstock.sql.formats import format_info
 from penstock.sql.functions.java_dates import date_pattern

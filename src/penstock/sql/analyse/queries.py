@@ -14,8 +14,8 @@ from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.joins import From, from_clause
 from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Read, Rekey, Step, TableCall
 from penstock.sql.analyse.reads import derived, read
-from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.select import Item, Selecting, keys_of, select_items
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import columns_in, substitute

@@ -9,7 +9,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.fields import Field
 from penstock.sql.analyse.plans import Derived, Project, Read
 from penstock.sql.analyse.properties import UNIT_MS
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, Source, SourceColumn
 from penstock.sql.catalog.source import BOUNDS, PSEUDO
 from penstock.sql.parse import expression_nodes as x

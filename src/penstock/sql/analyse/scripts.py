@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import SqlError, SqlSyntaxError
-from penstock.sql.analyse.refusals import located
+from penstock.sql.analyse.statement_errors import located
 from penstock.sql.analyse.statements import Applied, apply
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_script

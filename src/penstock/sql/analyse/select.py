@@ -9,7 +9,7 @@ from typing import Any
 from penstock.sql.analyse.expressions import Library, typed_expression
 from penstock.sql.analyse.fields import ClauseScope, Field, FieldRole, qualified
 from penstock.sql.analyse.plans import Step
-from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog.source import RESERVED_COLUMNS
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q

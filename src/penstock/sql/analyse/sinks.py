@@ -9,7 +9,7 @@ from penstock.sql.analyse.definitions import check_timestamp
 from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.queries import Analysed
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.types.sql_type import quoted

@@ -14,8 +14,8 @@ from penstock.sql.analyse.inserts import InsertedRow, insert_values
 from penstock.sql.analyse.plans import QueryPlan
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.queries import Analysed, analyse_query
-from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.sinks import partitions_of, sink_of
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.evaluate import sql_type
 from penstock.sql.evaluate.typed import Cast

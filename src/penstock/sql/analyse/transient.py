@@ -11,8 +11,8 @@ from penstock.sql.analyse.fields import ClauseScope, Field
 from penstock.sql.analyse.joins import From
 from penstock.sql.analyse.plans import Expression, Project, Step
 from penstock.sql.analyse.queries import Analysed, QueryAnalysis
-from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.select import Item, Selecting
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import SourceColumn
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.parse import expression_nodes as x

@@ -18,7 +18,7 @@ from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes
 from penstock.sql.compile.row_functions import KeyOf, Select
 from penstock.sql.compile.serdes import RowsSerde, StateSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling
-from penstock.sql.functions.errors import EvaluationErrors, FunctionFailed
+from penstock.sql.functions.evaluation_errors import EvaluationErrors, FunctionFailed
 from penstock.sql.types import BIGINT, INTEGER, SqlType
 from penstock.sql.types.numbers import INT_MAX, LONG_MAX
 from penstock.topology.operations.functions import ColumnFunction

@@ -13,7 +13,7 @@ from penstock.sql.catalog import Source, TimestampColumn
 from penstock.sql.catalog.source import BOUNDS, PSEUDO
 from penstock.sql.compile.row_functions import PlainRows, Select
 from penstock.sql.functions.dates import parse_timestamp
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.registry import COMPUTATION_ERRORS
 from penstock.sql.types import SqlValueError
 

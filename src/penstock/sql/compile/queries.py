@@ -15,7 +15,7 @@ from penstock.sql.compile.origins import names_origins
 from penstock.sql.compile.row_functions import Keep, KeyOf, Select
 from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 
 __all__ = ["compile_query", "compile_results", "table_stores"]
 

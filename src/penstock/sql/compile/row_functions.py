@@ -13,7 +13,7 @@ from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.sql.analyse.plans import Expression
 from penstock.sql.evaluate import compile_predicate, compile_rows
 from penstock.sql.evaluate.vectorised import compile_columns, places_of
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.topology.operations.functions import ColumnFunction
 
 __all__ = ["Joiner", "Keep", "KeyOf", "PlainRows", "Select", "key_columns"]

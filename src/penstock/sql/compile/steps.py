@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.api.builder import StreamsBuilder
 from penstock.sql.analyse.fields import Field
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.types import SqlType
 
 __all__ = ["Compiling", "types_of"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.evaluate.refusals import refused
+from penstock.sql.evaluate.placed_errors import refused
 from penstock.sql.evaluate.typed import Constant, Convert, Entry, MakeArray, MakeMap, MakeStruct, Typed
 from penstock.sql.types import (
     BIGINT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.sql.evaluate.refusals import refused
+from penstock.sql.evaluate.placed_errors import refused
 from penstock.sql.parse import type_nodes as t
 from penstock.sql.parse.dialects import OTHER_TYPES
 from penstock.sql.types import (

@@ -12,8 +12,8 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.regex import compile_java
+from penstock.base.java_text.text_error import JavaTextError
 
 __all__ = ["RustRegex", "rust_regex"]
 

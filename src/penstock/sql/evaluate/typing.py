@@ -10,7 +10,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.coerce import decimal_of, fixed, united
 from penstock.sql.evaluate.named_types import sql_type
-from penstock.sql.evaluate.refusals import refused
+from penstock.sql.evaluate.placed_errors import refused
 from penstock.sql.functions import LambdaArgument
 from penstock.sql.functions.patterns import Argument
 from penstock.sql.parse import expression_nodes as x

@@ -36,7 +36,7 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
         SchemaRegistryError: The registry does not answer.
     """
     from penstock.serde.schemas.client import client_for
-    from penstock.serde.schemas.settings import SchemaSettings
+    from penstock.serde.schemas.schema_settings import SchemaSettings
 
     info = format_info(name)
     client = client_for(SchemaSettings.of(properties.registry))

@@ -4,7 +4,7 @@
 """
 
 from penstock.sql.functions.builtin import scalar_functions
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.patterns import LambdaArgument
 from penstock.sql.functions.registry import Bound, FunctionRegistry, ScalarFunction
 from penstock.sql.functions.user import UserFunctions, load_functions, udaf, udf, udtf

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.functions.patterns import Argument, LambdaArgument, Match, Signature, match
 from penstock.sql.types import NULL, SqlType, SqlTypeError, SqlValueError
 from penstock.sql.types.coercion import widening

@@ -108,7 +108,7 @@ def _framed(items: Sequence[bytes]) -> int | None:
 
 def _registered(number: int, topic: str, part: str, registry: Mapping[str, str]) -> Recognised:
     from penstock.serde.schemas.client import client_for
-    from penstock.serde.schemas.settings import SchemaSettings
+    from penstock.serde.schemas.schema_settings import SchemaSettings
 
     if "schema.registry.url" not in registry:
         raise SqlError(

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar, cast
 
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.errors import excerpt
 from penstock.sql.parse.literals import literal_or_none, negative_number
+from penstock.sql.parse.syntax_errors import excerpt
 from penstock.sql.parse.tokens import Kind, Token
 from penstock.sql.parse.types import type_node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, NoReturn
 
-from penstock.sql.parse.errors import Snag, syntax_error
+from penstock.sql.parse.syntax_errors import Snag, syntax_error
 from penstock.sql.parse.tokens import START, Kind, Position, Token
 
 __all__ = ["MAX_CHARACTERS", "Comment", "Lexed", "tokenize"]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from penstock.sql.parse.command_nodes import Define, Statement, Undefine
 from penstock.sql.parse.cursor import Cursor, parsed
-from penstock.sql.parse.errors import Snag, syntax_error
 from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.expressions import expression
 from penstock.sql.parse.lexer import Comment, tokenize
 from penstock.sql.parse.nodes import Node, children
 from penstock.sql.parse.statements import statement, test_statement
+from penstock.sql.parse.syntax_errors import Snag, syntax_error
 from penstock.sql.parse.tokens import START, Kind, Position, Token
 
 __all__ = ["MAX_HEIGHT", "Parsed", "parse_expression", "parse_script", "parse_statement", "substitute"]

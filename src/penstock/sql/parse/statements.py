@@ -10,8 +10,8 @@ from penstock.sql.parse.command_nodes import Explain, Statement
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.definitions import alter, create, drop, insert
 from penstock.sql.parse.dialects import OTHER_STATEMENTS
-from penstock.sql.parse.errors import excerpt, listed
 from penstock.sql.parse.queries import query
+from penstock.sql.parse.syntax_errors import excerpt, listed
 from penstock.sql.parse.tokens import Kind
 
 __all__ = ["statement", "test_statement"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.errors import excerpt
 from penstock.sql.parse.query_nodes import UNITS, Duration, Window, WindowKind, Within
+from penstock.sql.parse.syntax_errors import excerpt
 from penstock.sql.parse.tokens import Kind
 
 __all__ = ["duration", "window", "within"]

@@ -11,8 +11,8 @@ from penstock.sql.analyse.fields import ClauseScope, qualified
 from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.plans import Expression, QueryPlan, Read
 from penstock.sql.analyse.reads import read
-from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.analyse.select import Item, Selecting, select_items
+from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.analyse.transient import TransientAnalysis
 from penstock.sql.catalog import Catalog, Source, SourceColumn

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from penstock.sql.analyse import QueryPlan, refusal
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.parse.tokens import Position
 from penstock.sql.queries.analyse import plan_query

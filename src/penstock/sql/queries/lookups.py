@@ -13,11 +13,11 @@ from penstock.errors import SqlError
 from penstock.sql.analyse.expressions import Library, typed_expression
 from penstock.sql.analyse.fields import ClauseScope
 from penstock.sql.analyse.plans import Read
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import columns_in, compile_rows
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.tokens import Position

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from penstock.sql.evaluate import compile_rows
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.queries.plans import Order, PullLimits
 
 __all__ = ["limited", "ordered"]

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.serde.windowed import Windowed
 from penstock.sql.catalog import Source
 from penstock.sql.compile.row_functions import Keep, Select
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.queries.ordering import limited, ordered
 from penstock.sql.queries.plans import PullPlan, ResultRow, Results
 from penstock.sql.queries.stores import MaterializedRow

@@ -10,7 +10,7 @@ from typing import Any, Self
 from penstock.api.builder import StreamsBuilder
 from penstock.serde.windowed import Windowed
 from penstock.sql.compile.queries import compile_results
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.queries.ordering import ordered
 from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, ResultRow, Results

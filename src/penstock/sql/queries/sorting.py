@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.sql.analyse.expressions import Library, typed_expression
 from penstock.sql.analyse.fields import ClauseScope, Field, qualified
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.analyse.transient import TransientAnalysed, TransientAnalysis
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import expression_nodes as x

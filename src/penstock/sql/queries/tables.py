@@ -16,7 +16,7 @@ from penstock.sql.compile.aggregates import results_of
 from penstock.sql.compile.joins import joiner_of
 from penstock.sql.compile.queries import table_stores
 from penstock.sql.compile.row_functions import Keep, Select
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup, Scan
 from penstock.sql.queries.stores import MaterializedRow, StoreAccess
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError
 from penstock.serde.registry.documents import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow

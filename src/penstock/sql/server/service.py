@@ -26,7 +26,7 @@ from penstock.sql.server.problems import (
     RefusedStatementError,
 )
 from penstock.sql.session import SqlSession
-from penstock.sql.session.settings import check_setting
+from penstock.sql.session.session_settings import check_setting
 from penstock.sql.session.workspace import Scope
 
 __all__ = ["SqlService"]

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.session import SqlSession
-from penstock.sql.session.settings import SessionSettings
+from penstock.sql.session.session_settings import SessionSettings
 
 __all__ = ["SessionQuery", "SessionSettings", "SqlSession"]

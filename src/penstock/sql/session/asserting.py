@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import SchemaRegistryError, UnknownTopicError
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.properties import UNIT_MS
@@ -62,7 +62,7 @@ def assert_schema(parsed: Parsed, work: Workspace) -> Status:
     if "schema.registry.url" not in work.settings.app:
         raise refusal(statement.at, "ASSERT SCHEMA needs a registry", "Give the session schema.registry.url.")
     from penstock.serde.schemas.client import client_for
-    from penstock.serde.schemas.settings import SchemaSettings
+    from penstock.serde.schemas.schema_settings import SchemaSettings
 
     client = client_for(SchemaSettings.of(dict(work.settings.app)))
     named = f"subject {statement.subject}" if statement.subject else f"id {statement.schema_id}"

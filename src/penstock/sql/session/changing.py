@@ -12,8 +12,8 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import QueryStarted, StatementResult, Status
 from penstock.sql.session.running import QueryRunner, topology_of
-from penstock.sql.session.settings import check_setting, has_effect
-from penstock.sql.session.topics import delete_topic, ensure_sink, ensure_source
+from penstock.sql.session.session_settings import check_setting, has_effect
+from penstock.sql.session.stream_topics import delete_topic, ensure_sink, ensure_source
 from penstock.sql.session.workspace import Workspace
 from penstock.sql.session.writing import write_row
 

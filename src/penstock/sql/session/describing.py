@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.log.groups.lag import lag
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from penstock.api.builder import StreamsBuilder
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import Expression, Step, plain
 from penstock.sql.analyse.walking import expressions_below
 from penstock.sql.compile import compile_results
 from penstock.sql.compile.back_ends import back_end
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s

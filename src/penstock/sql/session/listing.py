@@ -14,7 +14,7 @@ from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.results import Listing
 from penstock.sql.session.running import SessionQuery
-from penstock.sql.session.settings import KNOWN
+from penstock.sql.session.session_settings import KNOWN
 from penstock.sql.session.workspace import Workspace
 
 __all__ = ["errors_of", "functions_of", "show"]

@@ -20,7 +20,7 @@ from penstock.sql.formats.json_text import json_writer
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.results import Stream
-from penstock.sql.session.topics import known_topics
+from penstock.sql.session.stream_topics import known_topics
 from penstock.sql.session.workspace import Workspace
 
 __all__ = ["print_topic"]

@@ -13,7 +13,7 @@ from penstock.engines.application_states import State
 from penstock.errors import PenstockError
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.compile import compile_query
-from penstock.sql.session.settings import SessionSettings
+from penstock.sql.session.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from penstock.engines.kafka_streams import KafkaStreams

@@ -17,8 +17,8 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.session.inferring import inference
-from penstock.sql.session.settings import SessionSettings
-from penstock.sql.session.topics import ensure_sink, ensure_source
+from penstock.sql.session.session_settings import SessionSettings
+from penstock.sql.session.stream_topics import ensure_sink, ensure_source
 from penstock.sql.session.writing import write_row
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from penstock.sql.results import Rows, StatementResult
 from penstock.sql.session import asserting, changing, describing, explaining, listing, printing
 from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import SessionQuery
-from penstock.sql.session.settings import SessionSettings
+from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.workspace import Scope, Workspace
 
 __all__ = ["SqlSession"]

@@ -21,8 +21,8 @@ from penstock.sql.parse.lexer import tokenize
 from penstock.sql.session.inferring import inference
 from penstock.sql.session.journal import Journal, JournalEntry
 from penstock.sql.session.running import QueryRunner, SessionQuery
-from penstock.sql.session.settings import SessionSettings
-from penstock.sql.session.topics import known_topics
+from penstock.sql.session.session_settings import SessionSettings
+from penstock.sql.session.stream_topics import known_topics
 
 __all__ = ["Scope", "Workspace"]
 

@@ -14,7 +14,7 @@ from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.analyse.expressions import Library
 from penstock.sql.analyse.inserts import constant_of
-from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.catalog.source import BOUNDS, PSEUDO
@@ -24,8 +24,8 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import parse_statement
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import Position
+from penstock.sql.testing.case_topics import CaseRecord
 from penstock.sql.testing.live import LiveQueries
-from penstock.sql.testing.topics import CaseRecord
 from penstock.sql.types import SqlType
 from penstock.sql.types.texts import text_function
 

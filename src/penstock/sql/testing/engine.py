@@ -19,12 +19,12 @@ from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.statement_nodes import CreateSource
 from penstock.sql.queries.intervals import emit_intervals
+from penstock.sql.testing.case_topics import CaseRecord, TestTopic
 from penstock.sql.testing.cases import Case
 from penstock.sql.testing.live import DRIVER_SETTINGS
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.posts import post_differences
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.topics import CaseRecord, TestTopic
 from penstock.testing import TopologyTestDriver
 
 __all__ = ["CaseOutcome", "CaseRun", "run", "run_case"]

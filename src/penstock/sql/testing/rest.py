@@ -16,7 +16,7 @@ from penstock.sql.catalog import Catalog
 from penstock.sql.compile.serdes import step_key_serde
 from penstock.sql.formats.json_text import json_writer
 from penstock.sql.functions import UserFunctions
-from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.queries import (
@@ -31,11 +31,11 @@ from penstock.sql.queries import (
 )
 from penstock.sql.queries.sources import source_rows
 from penstock.sql.queries.stores import MaterializedRow
+from penstock.sql.testing.case_topics import CaseRecord
 from penstock.sql.testing.cases import Case
 from penstock.sql.testing.engine import CaseOutcome, CaseRun, run
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.topics import CaseRecord
 from penstock.testing import TopologyTestDriver
 from penstock.testing.queues import RawRecord
 

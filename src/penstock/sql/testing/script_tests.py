@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.errors import PenstockError, SqlError, SqlSyntaxError
 from penstock.sql.analyse import apply
-from penstock.sql.analyse.refusals import located, refusal
+from penstock.sql.analyse.statement_errors import located, refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import Parsed, parse_script

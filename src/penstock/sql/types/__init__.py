@@ -6,7 +6,6 @@ milliseconds since 1970 in UTC, ARRAY is a ``list``, MAP and STRUCT are ``dict``
 record times are such integers already, and the type of the column says what the integer means wherever it matters.
 """
 
-from penstock.sql.types.errors import SqlTypeError, SqlValueError
 from penstock.sql.types.sql_type import (
     BIGINT,
     BOOLEAN,
@@ -27,6 +26,7 @@ from penstock.sql.types.sql_type import (
     StructField,
     StructType,
 )
+from penstock.sql.types.type_errors import SqlTypeError, SqlValueError
 
 __all__ = [
     "SqlType",

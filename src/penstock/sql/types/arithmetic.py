@@ -10,7 +10,6 @@ from decimal import Context, Decimal, DecimalException
 from typing import Any
 
 from penstock.sql.types.coercion import as_decimal
-from penstock.sql.types.errors import SqlTypeError, SqlValueError
 from penstock.sql.types.numbers import exact_context, rescale, wrap_int, wrap_long
 from penstock.sql.types.sql_type import (
     BIGINT,
@@ -22,6 +21,7 @@ from penstock.sql.types.sql_type import (
     base_name,
     is_numeric,
 )
+from penstock.sql.types.type_errors import SqlTypeError, SqlValueError
 
 __all__ = ["OPERATORS", "Arithmetic", "arithmetic", "decimal_result", "negation"]
 

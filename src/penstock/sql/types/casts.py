@@ -6,7 +6,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.types.errors import SqlTypeError
 from penstock.sql.types.numbers import (
     INT_MAX,
     INT_MIN,
@@ -40,6 +39,7 @@ from penstock.sql.types.sql_type import (
 )
 from penstock.sql.types.texts import text_function
 from penstock.sql.types.times import DAY_MS, date_of, days_of, parse_date, parse_time, parse_timestamp, time_of_day
+from penstock.sql.types.type_errors import SqlTypeError
 
 __all__ = ["cast", "cast_function", "parse_boolean"]
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from penstock.sql.types.errors import SqlTypeError
 from penstock.sql.types.numbers import fit
 from penstock.sql.types.sql_type import (
     BIGINT,
@@ -21,6 +20,7 @@ from penstock.sql.types.sql_type import (
     StructType,
     is_numeric,
 )
+from penstock.sql.types.type_errors import SqlTypeError
 
 __all__ = ["as_decimal", "common_type", "common_type_of", "widens", "widening"]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.sql.types.casts import cast_function
-from penstock.sql.types.errors import SqlTypeError
 from penstock.sql.types.numbers import to_decimal
 from penstock.sql.types.sql_type import (
     BOOLEAN,
@@ -25,6 +24,7 @@ from penstock.sql.types.sql_type import (
     StructType,
     is_numeric,
 )
+from penstock.sql.types.type_errors import SqlTypeError
 
 __all__ = ["COMPARISONS", "comparison", "distinct", "java_name"]
 

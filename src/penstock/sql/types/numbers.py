@@ -8,8 +8,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, InvalidOp
 from functools import lru_cache
 
 from penstock.base.java_text.numbers import double_text
-from penstock.sql.types.errors import SqlValueError
 from penstock.sql.types.sql_type import DecimalType
+from penstock.sql.types.type_errors import SqlValueError
 
 __all__ = [
     "INT_MIN",
@@ -100,7 +100,7 @@ def fit(value: float | Decimal, kind: DecimalType) -> Decimal:
     >>> fit(12.5, DecimalType(2, 1))
     Traceback (most recent call last):
     ...
-    penstock.sql.types.errors.SqlValueError: 12.5 does not fit DECIMAL(2, 1)
+    penstock.sql.types.type_errors.SqlValueError: 12.5 does not fit DECIMAL(2, 1)
     """
     given = to_decimal(value)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.sql.types.errors import SqlTypeError
+from penstock.sql.types.type_errors import SqlTypeError
 
 __all__ = [
     "SqlType",

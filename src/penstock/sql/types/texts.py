@@ -6,7 +6,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.types.errors import SqlTypeError
 from penstock.sql.types.numbers import decimal_text, double_text
 from penstock.sql.types.sql_type import (
     BIGINT,
@@ -27,6 +26,7 @@ from penstock.sql.types.sql_type import (
     StructType,
 )
 from penstock.sql.types.times import date_text, time_text, timestamp_text
+from penstock.sql.types.type_errors import SqlTypeError
 
 __all__ = ["text_function", "to_text"]
 

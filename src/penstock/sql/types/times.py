@@ -6,7 +6,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.sql.types.errors import SqlValueError
+from penstock.sql.types.type_errors import SqlValueError
 
 __all__ = [
     "DAY_MS",

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.base.terminal.html import MOST_ROWS, table_html
-from penstock.base.terminal.words import span_of
+from penstock.base.terminal.human_numbers import span_of
 from penstock.serde.plain import text_of
 from penstock.serde.windowed import Windowed
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker, new_cluster_id
-from penstock.tools.broker.settings import BrokerSettings, free_port
 
 __all__ = ["BrokerCluster"]
 

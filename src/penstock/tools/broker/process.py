@@ -18,9 +18,9 @@ from typing import Self
 
 from penstock.base.jars import broker_jars, java_command
 from penstock.errors import EnvironmentProblemError, InvalidStateError
+from penstock.tools.broker.broker_settings import BrokerSettings, is_taken, load_settings
 from penstock.tools.broker.certificates import make_certificates
 from penstock.tools.broker.guard import guard
-from penstock.tools.broker.settings import BrokerSettings, is_taken, load_settings
 
 __all__ = ["Broker", "BrokerStatus", "new_cluster_id"]
 
@@ -56,7 +56,7 @@ class Broker:
     As a context manager it is started and stopped, and ends with this process even if that is killed.
 
     Example:
-        >>> from penstock.tools.broker.settings import BrokerSettings
+        >>> from penstock.tools.broker.broker_settings import BrokerSettings
         >>> broker = Broker(BrokerSettings(Path("data/kafka"), port=19092, controller_port=19093))
         >>> broker.settings.bootstrap_servers
         '127.0.0.1:19092'

@@ -15,7 +15,7 @@ from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.errors import ConnectError, LogError, PenstockError
 from penstock.log.base import TopicLog
-from penstock.tools.demo.place import TopicPlace
+from penstock.tools.demo.demo_log import TopicPlace
 
 __all__ = ["ConnectLines"]
 

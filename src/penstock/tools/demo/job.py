@@ -26,7 +26,7 @@ from penstock.log.open import open_log
 from penstock.tools.demo.connect_lines import ConnectLines
 from penstock.tools.demo.console import shown_console
 from penstock.tools.demo.counts import CountComparison, TopicCounts, compare
-from penstock.tools.demo.place import TopicPlace, embedded, own_broker, running_broker
+from penstock.tools.demo.demo_log import TopicPlace, embedded, own_broker, running_broker
 from penstock.tools.demo.view import DemoView, Figures
 from penstock.tools.demo.writer import LogWriter
 

@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from penstock.base.terminal.human_numbers import size
 from penstock.base.terminal.live import LiveView
-from penstock.base.terminal.words import size
 
 __all__ = ["Figures", "DemoView"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
 from penstock.topology.configured.value_fields import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode

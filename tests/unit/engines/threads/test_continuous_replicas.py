@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.engines.threads.backing import continuous_place, continuous_replicas, global_folder
-from penstock.engines.threads.place import tasks_on_disk
+from penstock.engines.threads.folder_identity import tasks_on_disk
 from penstock.topology.plan.plan import TaskId
 
 

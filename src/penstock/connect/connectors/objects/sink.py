@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import Check, ConfigDef, Importance, Kind, Model, NamedValues, OneOf, Range, Setting
-from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
 from penstock.connect.connectors.objects.model import OBJECT_MODEL
 from penstock.connect.connectors.objects.names import ObjectName, check_folders, check_store_url, fixed_part, folder_of
+from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition

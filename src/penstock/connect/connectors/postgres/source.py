@@ -25,8 +25,8 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Update,
     parse_message,
 )
+from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL
 from penstock.connect.connectors.postgres.server import Server, Snapshot
-from penstock.connect.connectors.postgres.settings import CONFIG, POSTGRES_MODEL
 from penstock.connect.data import SettingError, SourceRecord
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery

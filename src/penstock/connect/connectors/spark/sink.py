@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import to_arrow
+from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.spark.child import SparkChild
-from penstock.connect.connectors.spark.settings import SINK_CONFIG, SPARK, session_head
+from penstock.connect.connectors.spark.spark_settings import SINK_CONFIG, SPARK, session_head
 from penstock.connect.data import DataError, SinkRecord
 from penstock.engines.spark.connector.frames import Frame
 from penstock.log.base import TopicPartition

@@ -12,7 +12,7 @@ from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.spark.child import SparkChild
 from penstock.connect.connectors.spark.rows import schema_of, value_of
-from penstock.connect.connectors.spark.settings import SOURCE_CONFIG, SPARK, session_head
+from penstock.connect.connectors.spark.spark_settings import SOURCE_CONFIG, SPARK, session_head
 from penstock.connect.data import Schema, SettingError, SourceRecord, Struct, struct
 from penstock.engines.spark.connector.frames import Frame
 

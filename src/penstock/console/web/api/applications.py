@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from penstock.console.app_view import Drop, Picture
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.exposed import Exposed
-from penstock.console.lookout import findings_of
-from penstock.console.picture import Drop, Picture
+from penstock.console.hotspots import findings_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.errors import PenstockError
 

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.exposed import ExposedQueries
-from penstock.console.web.api import applications, health, topics, writes
+from penstock.console.web.api import applications, health, topic_endpoints, writes
 from penstock.console.web.api.sql import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
 from penstock.console.web.live import Channels, TooManyStreamsError
@@ -49,12 +49,12 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/apps/{app}/nodes/{node:path}", applications.node),
     ("/apps/{app}/errors", applications.errors),
     ("/apps/{app}/stores", applications.stores),
-    ("/topics", topics.topics),
-    ("/topics/{name}", topics.topic),
-    ("/topics/{name}/messages", topics.messages),
-    ("/topics/{name}/{number:int}/{offset:int}", topics.message),
-    ("/groups", topics.groups),
-    ("/groups/{name:path}", topics.group),
+    ("/topics", topic_endpoints.topics),
+    ("/topics/{name}", topic_endpoints.topic),
+    ("/topics/{name}/messages", topic_endpoints.messages),
+    ("/topics/{name}/{number:int}/{offset:int}", topic_endpoints.message),
+    ("/groups", topic_endpoints.groups),
+    ("/groups/{name:path}", topic_endpoints.group),
     ("/connectors", connectors),
     ("/sql/complete", complete),
     ("/sql", query),
@@ -94,7 +94,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
     def reading(work: Read) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            return topics.as_response(await run_in_threadpool(work, visit_of(request)))
+            return topic_endpoints.as_response(await run_in_threadpool(work, visit_of(request)))
 
         return answer
 
@@ -114,14 +114,16 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
             who = request.client.host if request.client else "?"
             found = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, who, said, do))
-            return topics.as_response(found)
+            return topic_endpoints.as_response(found)
 
         return answer
 
     async def sql(request: Request) -> Response:
         visit = visit_of(request)
         who = request.client.host if request.client else "?"
-        return topics.as_response(await run_in_threadpool(statements, visit, writes.body_of(await request.body()), who))
+        return topic_endpoints.as_response(
+            await run_in_threadpool(statements, visit, writes.body_of(await request.body()), who)
+        )
 
     async def topology(request: Request) -> Response:
         application = await run_in_threadpool(lambda: visit_of(request).application)
@@ -153,7 +155,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
     def tail(request: Request) -> Any:
         visit = visit_of(request)
-        topics.require_topic(visit)
+        topic_endpoints.require_topic(visit)
         return tail_events(visit, channels.count)
 
     routes: list[Any] = [

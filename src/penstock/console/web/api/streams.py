@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from penstock.base.escapes import json_text
 from penstock.console.messages import Messages, read_messages
 from penstock.console.web.api.applications import line_of
-from penstock.console.web.api.topics import message_document
+from penstock.console.web.api.topic_endpoints import message_document
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.log_pages import log_of, message_query
 from penstock.serde.plain import plain

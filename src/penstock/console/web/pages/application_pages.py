@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.console.picture import Picture
+from penstock.console.app_view import Picture
 from penstock.console.web.page import Visit
 
 __all__ = ["application_stamp", "head_of", "linked_topics"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.base.escapes import json_text
-from penstock.base.terminal.words import size
+from penstock.base.terminal.human_numbers import size
+from penstock.console.app_view import Picture
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
-from penstock.console.picture import Picture
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of, linked_topics
 from penstock.console.web.pages.letters import newest_letters

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.console.batch_line import UNKNOWN, BatchLine
-from penstock.console.lookout import findings_of, sentence_of
+from penstock.console.hotspots import findings_of, sentence_of
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 

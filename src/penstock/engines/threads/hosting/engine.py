@@ -37,11 +37,11 @@ from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.known_positions import KnownPositions
-from penstock.engines.threads.hosting.latest import has_reached
 from penstock.engines.threads.hosting.lost_threads import LostThreads
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.thread_host import hosted_threads
 from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
+from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.engines.threads.placement import StateHolders
 from penstock.errors import (
     AppFailedError,

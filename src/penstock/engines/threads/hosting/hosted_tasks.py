@@ -13,10 +13,10 @@ from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.hooks import ThreadLog
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.restore_notes import RestoreNotes
     from penstock.engines.threads.thread import StreamThread
+    from penstock.engines.threads.thread_hooks import ThreadLog
 
 __all__ = ["HostedTasks"]
 

@@ -12,10 +12,10 @@ from penstock.engines.application.stored_plans import write_stored_plan
 from penstock.engines.offsets.reading_settings import read_settings_of
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, write_notes
 from penstock.engines.threads.hosting.positions import commit_start_positions, restore_positions
-from penstock.engines.threads.hosting.topics import create_internal_topics
 from penstock.engines.threads.noted_app import write_noted_app
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.topology.configured.apply import with_settings

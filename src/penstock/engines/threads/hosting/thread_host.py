@@ -75,8 +75,8 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
     Returns:
         The thread's name, how it has ended, and its last report.
     """
+    from penstock.engines.threads.folder_identity import place_of, tasks_on_disk
     from penstock.engines.threads.hosting.control_client import ControlClient
-    from penstock.engines.threads.place import place_of, tasks_on_disk
 
     assert job.control is not None  # noqa: S101 - set by the engine
     name = thread_name(number)
@@ -137,10 +137,10 @@ class ThreadHost:
         """Run the thread; return "stopped" or "lost"."""
         import polars as pl  # noqa: F401 - while the driver waits for the other threads
 
-        from penstock.engines.threads.hooks import ThreadHooks
         from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
         from penstock.engines.threads.thread import StreamThread
         from penstock.engines.threads.thread_counts import ThreadCounts
+        from penstock.engines.threads.thread_hooks import ThreadHooks
         from penstock.log.thread_clients import Writer
 
         job = self._job

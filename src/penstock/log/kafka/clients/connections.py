@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from penstock.base.log_lines import own_logger
 from penstock.config import CONFIG_DEFS
 from penstock.log.kafka.access import ClusterAccess
+from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.fetcher import FetchLimits
 from penstock.log.kafka.failures import is_transient
-from penstock.log.kafka.settings import ClientSettings
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS, TransactionTimeouts
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.cluster import Cluster

@@ -18,8 +18,8 @@ from penstock.log.kafka.failures import category_of, error_of, failure, may_pass
 from penstock.log.kafka.open_transactions import OpenTransactions
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
 from penstock.log.kafka.wire.connection import arrivals
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
+from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess

@@ -16,10 +16,10 @@ from penstock.log.base import Isolation, Lease, TopicPartition
 from penstock.log.joining import joined
 from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
+from penstock.log.kafka.cluster_topics import Topics
 from penstock.log.kafka.failures import failure, persist
 from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.reading import RangeReader
-from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.transactions.fenced_producers import Producers
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence

@@ -22,8 +22,8 @@ import pyarrow as pa
 from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, TopicExistsError
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.cluster_topics import Topics
 from penstock.log.kafka.offsets import settled_ends
-from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
 

@@ -14,7 +14,7 @@ from penstock.log.kafka.wire.hanging import find_hanging, settle
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients
-    from penstock.log.kafka.topics import Topics
+    from penstock.log.kafka.cluster_topics import Topics
 
 __all__ = ["settle_hanging"]
 

@@ -15,7 +15,7 @@ from penstock.log.joining import Placed, joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time, persist
-from penstock.log.kafka.transactions.refusals import refusal
+from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError

@@ -23,7 +23,7 @@ from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
 from penstock.log.kafka.transactions.ledger import LEASE, Ledger, LedgerRecord, entry_part, partition_of
-from penstock.log.kafka.transactions.refusals import refusal
+from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked

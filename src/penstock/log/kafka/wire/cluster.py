@@ -16,7 +16,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.client_counts import count
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.connection import BrokerConnection
-from penstock.log.kafka.wire.errors import check, failed
+from penstock.log.kafka.wire.protocol_errors import check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

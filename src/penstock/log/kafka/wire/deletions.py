@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.wire.errors import NO_CONNECTION, check, failed
+from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import LogError
 from penstock.log.base import Fetched, TopicPartition
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
-from penstock.log.kafka.wire.errors import NO_CONNECTION, TIMED_OUT, check, failed
+from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, TIMED_OUT, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

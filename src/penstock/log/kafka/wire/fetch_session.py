@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.wire.errors import TIMED_OUT, check, failed
+from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.base.java_text.hashing import string_hash
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.offsets import LATEST
+from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster

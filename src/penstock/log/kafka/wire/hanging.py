@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.wire.errors import check
+from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 
 if TYPE_CHECKING:

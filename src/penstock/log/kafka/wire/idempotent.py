@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.produce import Batches, ProduceLimits
+from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log.kafka.wire.errors import check
+from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import OffsetAndTime, TopicPartition
-from penstock.log.kafka.wire.errors import NO_CONNECTION, check, failed
+from penstock.log.kafka.wire.protocol_errors import NO_CONNECTION, check, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,8 +29,8 @@ from penstock.log.kafka.wire.batch_reader import (
     end_of_batches,
     whole_batches,
 )
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch import aborted_of, fetch_request
+from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import encode_batches
 from penstock.log.stored import StoredBatch, StoredRecords, StoredStretch, stretches_of
 

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.wire.errors import check, failed
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import Batches
+from penstock.log.kafka.wire.protocol_errors import check, failed
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
 from penstock.log.membership import GroupMembership

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
+from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 if TYPE_CHECKING:

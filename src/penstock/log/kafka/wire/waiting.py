@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.kafka.wire.connection import arrivals
-from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
+from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.sql.functions.aggregates.definition import Aggregate
 from penstock.sql.functions.aggregates.states import from_state, to_state
-from penstock.sql.functions.errors import FunctionFailed
+from penstock.sql.functions.evaluation_errors import FunctionFailed
 from penstock.sql.functions.patterns import Signature, match
 from penstock.sql.functions.user.annotations import UnknownType, pattern_of
 from penstock.sql.functions.user.calls import FunctionCall

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from penstock.sql.functions.errors import FunctionFailed
+from penstock.sql.functions.evaluation_errors import FunctionFailed
 from penstock.sql.functions.user.declarations import Taken
 from penstock.sql.functions.user.values import incoming, outgoing, shown
 from penstock.sql.types import SqlType, SqlValueError

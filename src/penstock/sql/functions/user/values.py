@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, get_args, get_origin
 
-from penstock.base.terminal.words import with_article
+from penstock.base.terminal.human_numbers import with_article
 from penstock.sql.functions.user.annotations import LISTS, MAPS, without_null
 from penstock.sql.types import (
     BIGINT,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from penstock.base.java_text.errors import JavaTextError
 from penstock.base.java_text.regex import compile_java, replacement
 from penstock.base.java_text.simple_dates import SimpleDateFormat
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, JavaRegex, Kind
 from penstock.connect.data import DataError, UnexpectedDataError
 from penstock.connect.transforms.transformation import PACKAGE, R, Transformation, required, setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.base.terminal.words import counted
+from penstock.base.terminal.human_numbers import counted
 from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic

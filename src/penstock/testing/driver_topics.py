@@ -12,7 +12,7 @@ from penstock.base.argument_checks import check_given
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
 from penstock.base.terminal.html import facts_html, table_html
-from penstock.base.terminal.words import counted, time_of
+from penstock.base.terminal.human_numbers import counted, time_of
 from penstock.errors import InvalidStateError, TopologyError
 from penstock.runtime.record import Headers
 from penstock.serde.binding import header_frame, joined, schema_at_front, split

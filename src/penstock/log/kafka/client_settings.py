@@ -13,7 +13,7 @@ from penstock.config.definitions import PREFIXES
 from penstock.errors import ConfigError
 from penstock.log.kafka.security.jaas import jaas_line
 from penstock.log.kafka.security.oauth import TokenSource
-from penstock.log.kafka.security.settings import Security
+from penstock.log.kafka.security.security_settings import Security
 
 __all__ = ["ClientKind", "ClientSettings"]
 

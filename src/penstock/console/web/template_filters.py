@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from penstock.base.terminal.words import duration, size, time_of
+from penstock.base.terminal.human_numbers import duration, size, time_of
 
 __all__ = ["FILTERS"]
 

@@ -38,8 +38,8 @@ def running_broker(servers: str, settings: Mapping[str, str]) -> TopicPlace:
 @contextmanager
 def own_broker(directory: Path) -> Iterator[TopicPlace]:
     """Start a broker like ``penstock broker start``, and stop it at the end; its data stays for the next run."""
+    from penstock.tools.broker.broker_settings import BrokerSettings, free_port, is_taken, load_settings
     from penstock.tools.broker.process import Broker
-    from penstock.tools.broker.settings import BrokerSettings, free_port, is_taken, load_settings
 
     settings = load_settings(directory) or BrokerSettings(directory, free_port(), free_port())
     broker = Broker(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.console.picture import Picture
+from penstock.console.app_view import Picture
 from penstock.metrics.batches import busy_seconds, times_the_median
 
 __all__ = ["Finding", "findings_of", "sentence_of"]

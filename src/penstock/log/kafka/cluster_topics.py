@@ -25,9 +25,9 @@ from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.deletions import delete_records
-from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
+from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, failed
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
