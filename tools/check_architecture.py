@@ -108,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "log/kafka": ("security", "wire", "clients", "transactions"),
     "query": ("http",),
     "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),
-    "serde": ("registry", "schemas"),
+    "serde": ("data", "registry", "schemas"),
     "sql": (
         "parse",
         "types",

@@ -28,8 +28,8 @@ from penstock.connect.data import (
     Type,
     fits,
 )
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
-from penstock.connect.data.numbers import DAY_MS
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.data.numbers import DAY_MS
 
 OPTIONS = JsonOptions()
 TYPES = {kind.value: kind for kind in Type}

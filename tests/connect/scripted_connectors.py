@@ -22,8 +22,8 @@ from penstock.connect.config import (
     validate,
 )
 from penstock.connect.data import STRING, RetriableError, SourceRecord
-from penstock.connect.data.texts import java_text
 from penstock.errors import ConnectError
+from penstock.serde.data.texts import java_text
 
 
 def low(name, doc, default=None, kind=Kind.STRING, **more):

@@ -34,10 +34,10 @@ from penstock.connect.data import (
     map_of,
     struct,
 )
-from penstock.connect.data.logical import decimal_from_bytes, decimal_to_bytes
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.transforms import TRANSFORMS
 from penstock.errors import PenstockError
+from penstock.serde.data.logical import decimal_from_bytes, decimal_to_bytes
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -21,11 +21,11 @@ from penstock.connect.connectors.line_reader import FileNote, ReadLines
 from penstock.connect.connectors.lines import Place
 from penstock.connect.data import STRING, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
-from penstock.connect.data.texts import java_text
 from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
+from penstock.serde.data.texts import java_text
 
 __all__ = ["FileStreamSinkConnector", "FileStreamSinkTask", "FileStreamSourceConnector", "FileStreamSourceTask"]
 

@@ -40,7 +40,7 @@ from penstock.connect.data import (
     array,
     decimal_schema,
 )
-from penstock.connect.data.logical import scaled_decimal, unscaled
+from penstock.serde.data.logical import scaled_decimal, unscaled
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine

@@ -19,8 +19,8 @@ from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows,
 from penstock.connect.connectors.sql_settings import SOURCE, zone_of
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
-from penstock.connect.data.logical import DECIMAL_NAME
 from penstock.errors import ConnectError
+from penstock.serde.data.logical import DECIMAL_NAME
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -25,7 +25,7 @@ from penstock.connect.connectors.sql_columns import (
 from penstock.connect.connectors.sql_reading import DatabaseReader, TableName
 from penstock.connect.converters.json_values import JsonOptions, to_json
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
-from penstock.connect.data.logical import (
+from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,
     TIME_NAME,

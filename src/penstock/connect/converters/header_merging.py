@@ -22,7 +22,7 @@ from penstock.connect.data import (
     java_class,
     wrapped,
 )
-from penstock.connect.data.logical import (
+from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,
     TIME_NAME,
@@ -30,7 +30,7 @@ from penstock.connect.data.logical import (
     date_from_days,
     time_from_millis,
 )
-from penstock.connect.data.texts import java_text
+from penstock.serde.data.texts import java_text
 
 __all__ = ["Merger", "converted", "number_of"]
 

@@ -24,7 +24,7 @@ from penstock.connect.data import (
     type_of,
     wrapped,
 )
-from penstock.connect.data.logical import (
+from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,
     TIME_NAME,
@@ -36,7 +36,7 @@ from penstock.connect.data.logical import (
     millis_of_day,
     time_from_millis,
 )
-from penstock.connect.data.values import BITS
+from penstock.serde.data.values import BITS
 
 __all__ = ["JsonOptions", "from_json", "to_json"]
 

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from penstock.connect.data.headers import Headers
 from penstock.connect.data.records import SinkRecord, SourceRecord
-from penstock.connect.data.schema import Schema
+from penstock.serde.data.schema import Schema
 
 __all__ = ["SinkBatch", "SinkColumns", "SourceBatch"]
 

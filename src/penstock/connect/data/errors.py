@@ -1,40 +1,18 @@
-"""The errors of Connect's data and settings, under Kafka's class names."""
+"""The errors of connectors and settings, under Kafka's class names."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.errors import ConfigError, ConnectError, SerializationError
+from penstock.errors import ConfigError, ConnectError
 
-__all__ = [
-    "BytesError",
-    "DataError",
-    "RetriableError",
-    "SchemaBuilderError",
-    "SettingError",
-    "UnexpectedDataError",
-    "java_name",
-]
-
-_ERRORS = "org.apache.kafka.connect.errors"
-
-
-class DataError(ConnectError):
-    """A value that does not fit: its schema, a transformation or a converter. Kafka's ``DataException``."""
-
-    java_class: ClassVar[str] = f"{_ERRORS}.DataException"
-
-
-class SchemaBuilderError(DataError):
-    """A schema that cannot be built: a field twice, a default of another type. Kafka's ``SchemaBuilderException``."""
-
-    java_class: ClassVar[str] = f"{_ERRORS}.SchemaBuilderException"
+__all__ = ["RetriableError", "SettingError", "UnexpectedDataError", "java_name"]
 
 
 class RetriableError(ConnectError):
     """A failure that may pass: the worker tries again. Kafka's ``RetriableException``."""
 
-    java_class: ClassVar[str] = f"{_ERRORS}.RetriableException"
+    java_class: ClassVar[str] = "org.apache.kafka.connect.errors.RetriableException"
 
 
 class UnexpectedDataError(ConnectError):
@@ -56,12 +34,6 @@ class SettingError(ConfigError):
         Invalid value x for configuration tasks.max: Not a number of type INT
         """
         return cls(f"Invalid value {_shown(value)} for configuration {name}: {reason}")
-
-
-class BytesError(SerializationError):
-    """Bytes that do not decode. Kafka's ``SerializationException``."""
-
-    java_class: ClassVar[str] = "org.apache.kafka.common.errors.SerializationException"
 
 
 def java_name(error: BaseException) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.connect.data.errors import DataError
-from penstock.connect.data.schema import Schema
-from penstock.connect.data.texts import java_text
-from penstock.connect.data.values import fits
+from penstock.serde.data.errors import DataError
+from penstock.serde.data.schema import Schema
+from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import fits
 
 __all__ = ["Header", "Headers"]
 

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, Self
 
 from penstock.connect.data.headers import Headers
-from penstock.connect.data.schema import Schema
-from penstock.connect.data.texts import java_text
+from penstock.serde.data.schema import Schema
+from penstock.serde.data.texts import java_text
 
 __all__ = ["NO_VALUE", "ConnectRecord", "SchemaAndValue", "SinkRecord", "SourceRecord"]
 

@@ -13,18 +13,6 @@ from typing import Any, ClassVar
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
-from penstock.connect.data.logical import (
-    DATE_NAME,
-    DECIMAL_NAME,
-    TIME_NAME,
-    TIMESTAMP_NAME,
-    date_from_days,
-    days_of,
-    decimal_from_bytes,
-    decimal_to_bytes,
-    millis_of_day,
-    time_from_millis,
-)
 from penstock.connect.registry_converters.avro_schemas import (
     UNION,
     avro_branch,
@@ -38,6 +26,18 @@ from penstock.connect.registry_converters.avro_schemas import (
 )
 from penstock.connect.registry_converters.models import AVRO_MODEL
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    date_from_days,
+    days_of,
+    decimal_from_bytes,
+    decimal_to_bytes,
+    millis_of_day,
+    time_from_millis,
+)
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import ParsedSchema, parse
 from penstock.serde.schemas.client import Registered, SchemaText

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 from penstock.base.log_lines import own_logger
 from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
 from penstock.connect.data import array as array_of
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
 
 __all__ = [
     "ENUM",
@@ -396,7 +396,7 @@ def _read_value(schema: Schema, value: Any) -> Any:
         first = schema.fields[0]
         return Struct(schema, {first.name: _read_value(first.schema, value)})
     if schema.type is Type.BYTES:
-        from penstock.connect.data.logical import decimal_from_bytes
+        from penstock.serde.data.logical import decimal_from_bytes
 
         data = value.encode("latin-1")
         return decimal_from_bytes(schema, data) if schema.name == DECIMAL_NAME else data

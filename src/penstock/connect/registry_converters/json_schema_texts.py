@@ -11,7 +11,7 @@ from typing import Any
 from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
 from penstock.connect.data import DataError, Schema, Type, map_of, struct
 from penstock.connect.data import array as array_of
-from penstock.connect.data.logical import DECIMAL_NAME
+from penstock.serde.data.logical import DECIMAL_NAME
 from penstock.serde.schemas.client import SchemaText
 
 __all__ = ["ENUM", "ONE_OF", "from_json_schema", "to_json_schema"]

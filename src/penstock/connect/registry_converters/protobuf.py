@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
 from penstock.connect.registry_converters.models import PROTOBUF_MODEL
 from penstock.connect.registry_converters.protobuf_reading import ProtobufReading, message_schema, message_value
 from penstock.connect.registry_converters.protobuf_schemas import ENUM, UNION, ProtobufNaming, field_name, protobuf_file
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
 from penstock.serde.schemas.client import Registered, SchemaText
 from penstock.serde.schemas.proto_classes import message_at, message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes

@@ -12,8 +12,8 @@ from typing import Any
 from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, decimal_schema, map_of
 from penstock.connect.data import array as array_of
 from penstock.connect.data import struct as struct_of
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_from_bytes
 from penstock.connect.registry_converters.protobuf_schemas import ENUM, NUMBERS, PRECISION, TAG, TYPE, UNION, WRAPPERS
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_from_bytes
 
 __all__ = ["ProtobufReading", "message_schema", "message_value"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from penstock.connect.data import DataError, Schema, Type
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 from penstock.serde.schemas.proto_classes import set_parameters
 
 __all__ = ["ENUM", "NAMESPACE", "TAG", "TYPE", "UNION", "WRAPPERS", "ProtobufNaming", "field_name", "protobuf_file"]

@@ -23,8 +23,8 @@ from penstock.connect.data import (
     type_of,
     wrapped,
 )
-from penstock.connect.data.logical import DATE_NAME, TIME_NAME, TIMESTAMP_NAME, days_of, millis_of_day
-from penstock.connect.data.texts import java_text
+from penstock.serde.data.logical import DATE_NAME, TIME_NAME, TIMESTAMP_NAME, days_of, millis_of_day
+from penstock.serde.data.texts import java_text
 
 __all__ = ["INPUTS", "OUTPUTS", "cast_value", "check_input"]
 

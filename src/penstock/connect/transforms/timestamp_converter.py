@@ -29,7 +29,6 @@ from penstock.connect.data import (
     with_struct_default,
     wrapped,
 )
-from penstock.connect.data.numbers import DAY_MS
 from penstock.connect.transforms.transformation import (
     REPLACE_NULL,
     R,
@@ -41,6 +40,7 @@ from penstock.connect.transforms.transformation import (
     setting,
 )
 from penstock.errors import ConnectError
+from penstock.serde.data.numbers import DAY_MS
 
 __all__ = ["TimestampConverter"]
 

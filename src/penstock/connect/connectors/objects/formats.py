@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.connect.connectors.http import json_bytes
 from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
 
 __all__ = ["FORMATS", "arrow_type", "encode", "json_line", "suffix_of", "to_arrow"]
 

@@ -47,7 +47,7 @@ from penstock.connect.data import (
     map_of,
     struct,
 )
-from penstock.connect.data.logical import decimal_to_bytes, scaled_decimal, unscaled
+from penstock.serde.data.logical import decimal_to_bytes, scaled_decimal, unscaled
 
 __all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form"]
 

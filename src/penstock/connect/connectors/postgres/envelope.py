@@ -30,7 +30,7 @@ from penstock.connect.data import (
     struct,
     with_default,
 )
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 
 __all__ = ["Capture", "Origin", "Row", "TableForm", "TableFacts"]
 

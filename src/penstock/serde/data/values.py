@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
-from penstock.connect.data.numbers import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, Moment
-from penstock.connect.data.schema import Schema, Type
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.data.numbers import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, Moment
+from penstock.serde.data.schema import Schema, Type
 
 __all__ = ["fits", "java_class", "type_of", "wrapped"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from penstock.connect.data.errors import DataError
-from penstock.connect.data.numbers import DAY_MS, Moment
-from penstock.connect.data.schema import Schema, Type
+from penstock.serde.data.errors import DataError
+from penstock.serde.data.numbers import DAY_MS, Moment
+from penstock.serde.data.schema import Schema, Type
 
 __all__ = [
     "DATE",

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.base.java_text.numbers import double_text, float_text
-from penstock.connect.data.numbers import Float32
-from penstock.connect.data.schema import Schema, Type
-from penstock.connect.data.struct import Struct
+from penstock.serde.data.numbers import Float32
+from penstock.serde.data.schema import Schema, Type
+from penstock.serde.data.struct import Struct
 
 __all__ = ["java_text", "number_text"]
 

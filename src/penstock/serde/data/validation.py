@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.connect.data.errors import DataError, SchemaBuilderError
-from penstock.connect.data.schema import Schema, Type
-from penstock.connect.data.values import fits, java_class
+from penstock.serde.data.errors import DataError, SchemaBuilderError
+from penstock.serde.data.schema import Schema, Type
+from penstock.serde.data.values import fits, java_class
 
 __all__ = ["validate_value", "with_default", "with_struct_default"]
 
@@ -27,7 +27,7 @@ def validate_value(schema: Schema, value: Any, field: str | None = None) -> None
         >>> validate_value(Schema(Type.INT8), None, "size")
         Traceback (most recent call last):
         ...
-        penstock.connect.data.errors.DataError: Invalid value: null used for required field: "size", schema type: INT8
+        penstock.serde.data.errors.DataError: Invalid value: null used for required field: "size", schema type: INT8
     """
     _validate(schema, value, "value" if field is None else f'field: "{field}"')
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from penstock.connect.data.errors import DataError
-from penstock.connect.data.schema import Field, Schema, Type
-from penstock.connect.data.validation import validate_value
+from penstock.serde.data.errors import DataError
+from penstock.serde.data.schema import Field, Schema, Type
+from penstock.serde.data.validation import validate_value
 
 __all__ = ["Struct"]
 
@@ -22,7 +22,7 @@ class Struct:
         DataError: The schema is not a struct's, or a value does not fit its field.
 
     Example:
-        >>> from penstock.connect.data import STRING, struct, with_default
+        >>> from penstock.serde.data import STRING, struct, with_default
         >>> line = Struct(struct({"path": with_default(STRING, "/")}))
         >>> line["path"], line.raw("path")
         ('/', None)
@@ -43,7 +43,7 @@ class Struct:
     def of_checked(cls, schema: Schema, values: list[Any]) -> Struct:
         """A struct of values in the order of the schema's fields, each of which is known to fit its field.
 
-        >>> from penstock.connect.data import STRING, struct
+        >>> from penstock.serde.data import STRING, struct
         >>> Struct.of_checked(struct({"path": STRING}), ["/"])["path"]
         '/'
         """

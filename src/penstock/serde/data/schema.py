@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from penstock.connect.data.errors import DataError, SchemaBuilderError
+from penstock.serde.data.errors import DataError, SchemaBuilderError
 
 __all__ = ["Field", "Schema", "Type", "array", "copy_basics", "map_of", "struct"]
 
