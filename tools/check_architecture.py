@@ -108,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "log/kafka": ("security", "wire", "clients", "transactions"),
     "query": ("http",),
     "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),
-    "serde": ("data", "registry", "schemas"),
+    "serde": ("data", "formats", "registry", "schemas"),
     "sql": (
         "parse",
         "types",

@@ -26,7 +26,8 @@ from penstock.connect.data import (
 )
 from penstock.connect.functions import installed_plugins
 from penstock.connect.registry_converters import AvroConverter
-from penstock.connect.registry_converters.avro_schemas import from_avro, to_avro
+from penstock.serde.formats.avro import from_avro, to_avro
+from penstock.serde.registry.model import Reference, StoredSchema
 from penstock.testing import EmbeddedRegistry
 from test_connect_properties import VALUES
 
@@ -284,6 +285,40 @@ def test_unions_that_cannot_be_told_apart_are_refused():
     assert [part.name for part in from_avro(twins, enhanced=True).fields] == ["a.R", "b.R"]
     with pytest.raises(DataError, match="Standalone null"):
         from_avro("null")
+
+
+def test_a_type_is_found_in_the_namespace_of_the_type_around_it():
+    inner = [{"type": "record", "name": f"{space}.P", "fields": [{"name": space, "type": "int"}]} for space in "ab"]
+    fields = [{"name": "one", "type": inner[0]}, {"name": "two", "type": inner[1]}, {"name": "again", "type": "P"}]
+    made = from_avro({"type": "record", "name": "a.R", "fields": fields})
+    assert [part.name for part in made.field("again").schema.fields] == ["a"]
+
+
+def test_a_type_that_holds_itself_is_refused_with_the_types_between():
+    other = {"type": "record", "name": "S", "fields": [{"name": "r", "type": {"type": "array", "items": "R"}}]}
+    with pytest.raises(DataError, match=r"n\.R holds itself, through n\.S"):
+        from_avro(record("R", {"name": "s", "type": ["null", other]}))
+    with pytest.raises(DataError, match=r"refers to n\.Other, which is not defined"):
+        from_avro(record("R", {"name": "s", "type": "Other"}))
+
+
+def test_logical_types_of_schemas_that_are_referred_to_are_read(registry):
+    from io import BytesIO
+
+    from fastavro import parse_schema, schemaless_writer
+
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    inner = record("Price", {"name": "d", "type": price})
+    registry.register("price", inner)
+    outer = record("Order", {"name": "price", "type": "n.Price"})
+    refers = (Reference("n.Price", "price", 1),)
+    number = registry.registry.register("priced-value", StoredSchema(json.dumps(outer), "AVRO", refers)).schema_id
+    names = {}
+    parse_schema(inner, named_schemas=names)
+    out = BytesIO()
+    schemaless_writer(out, parse_schema(outer, named_schemas=names), {"price": {"d": Decimal("1.50")}})
+    found = converter(registry).to_connect("priced", b"\0" + number.to_bytes(4, "big") + out.getvalue())
+    assert found.value["price"]["d"] == Decimal("1.50")
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\x05abc", b"\0\0\0\0\xff", b"\0\0\0\0\x01"])

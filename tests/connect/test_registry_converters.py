@@ -34,7 +34,8 @@ from penstock.connect.data import (
 from penstock.connect.functions import installed_plugins
 from penstock.connect.plugins import Plugins
 from penstock.connect.registry_converters import JsonSchemaConverter, ProtobufConverter
-from penstock.serde.schemas.client import SchemaText, confluent_client
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.schemas.client import confluent_client
 from penstock.serde.schemas.proto_classes import message_class
 from penstock.testing import EmbeddedRegistry
 from test_avro_converter import _has_avro as has_plain_names

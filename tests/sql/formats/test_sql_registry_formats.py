@@ -150,6 +150,22 @@ def test_avro_schemas_are_those_of_connect(registry):
     assert text["fields"][1]["type"][1]["name"] == "KsqlDataSourceSchema_BAR"
 
 
+def test_maps_in_avro_are_entries_with_the_names_of_connect(registry):
+    serde(registry, "AVRO", "M MAP<STRING, STRUCT<X DECIMAL(4, 1)>>").serialize(({"k": {"X": Decimal("1.5")}},))
+    text = json.loads(registry.registry.version("t-value", "latest").schema.text)
+    kind = text["fields"][0]["type"][1]
+    namespace = "io.confluent.ksql.avro_schemas"
+    assert (kind["type"], kind["connect.name"]) == ("array", f"{namespace}.KsqlDataSourceSchema_M")
+    entry = kind["items"]
+    assert (entry["name"], entry["connect.internal.type"]) == ("KsqlDataSourceSchema_M", "MapEntry")
+    assert entry["fields"][0] == {"name": "key", "type": ["null", "string"], "default": None}
+    value = entry["fields"][1]["type"][1]
+    assert value["name"] == "KsqlDataSourceSchema_M_MapValue"
+    decimal = value["fields"][0]["type"][1]
+    assert (decimal["precision"], decimal["scale"]) == (4, 1)
+    assert decimal["connect.parameters"] == {"scale": "1", "connect.decimal.precision": "4"}
+
+
 PROTO = """
 syntax = "proto3";
 package shop;
@@ -189,7 +205,7 @@ def test_proto_text_with_references(registry):
 
 @pytest.mark.parametrize("text", ["message", "message X { int32 a = ; }", "message X { Y y = 1; }", "what is this"])
 def test_texts_that_are_no_protobuf(text):
-    from penstock.serde.schemas.client import SchemaText
+    from penstock.serde.formats.schema_text import SchemaText
     from penstock.sql.formats.protobuf_schema import message_class
 
     with pytest.raises(ValueError, match=r"proto|Protobuf"):

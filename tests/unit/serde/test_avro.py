@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.serde import Column, Serdes
+from penstock.serde.formats.avro import parse_avro_for_columns
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.avro_columns import Unsupported, compiled
-from penstock.serde.schemas.avro_types import column_schema
-from penstock.serde.schemas.client import SchemaText
 from penstock.testing import EmbeddedRegistry
 
 HIT = {
@@ -148,7 +148,7 @@ def test_columns_without_the_reader_of_single_rows(data):
     rows = data.draw(st.lists(values, min_size=1, max_size=8))
     serde = Serdes.avro(schema, framing="none")
     encoded = pa.array([b"skip", *serde.serialize_rows(rows)], pa.large_binary()).slice(1)
-    parsed = column_schema(SchemaText(json.dumps(schema)))
+    parsed = parse_avro_for_columns(SchemaText(json.dumps(schema)))
     try:
         found = compiled(parsed, None)(encoded, 0)
     except Unsupported:

@@ -13,17 +13,6 @@ from typing import Any, ClassVar
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
-from penstock.connect.registry_converters.avro_schemas import (
-    UNION,
-    avro_branch,
-    from_avro,
-    is_enum,
-    is_fixed,
-    named,
-    padded,
-    scrubbed,
-    to_avro,
-)
 from penstock.connect.registry_converters.models import AVRO_MODEL
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.data.logical import (
@@ -38,9 +27,22 @@ from penstock.serde.data.logical import (
     millis_of_day,
     time_from_millis,
 )
+from penstock.serde.formats.avro import (
+    UNION,
+    ParsedSchema,
+    avro_branch,
+    connect_schema_of_avro,
+    is_enum,
+    is_fixed,
+    padded,
+    parse_plain_avro,
+    scrubbed,
+    to_avro,
+)
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.schemas.avro_bytes import is_plain
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
-from penstock.serde.schemas.avro_types import ParsedSchema, parse
-from penstock.serde.schemas.client import Registered, SchemaText
+from penstock.serde.schemas.client import Registered
 
 __all__ = ["AvroConverter"]
 
@@ -104,14 +106,9 @@ class AvroConverter(RegistryConverter):
 
     def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
         try:
-            document = named(json.loads(registered.schema.text))
-        except ValueError:
-            document = registered.schema.text
-        known: dict[str, Any] = {}
-        for _, text in registered.schema.referred:
-            from_avro(named(json.loads(text)), known, enhanced=self._form.enhanced)
-        plain = SchemaText(json.dumps(_without_logical(document)), "AVRO", registered.schema.referred)
-        return _plan(plain), from_avro(document, known, enhanced=self._form.enhanced)
+            return _plan(registered.schema), connect_schema_of_avro(registered.schema, enhanced=self._form.enhanced)
+        except ValueError as error:
+            raise DataError(f"schema {registered.schema_id} is not an Avro schema: {error}") from error
 
     def read(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> Any:
         from fastavro import schemaless_reader
@@ -132,11 +129,8 @@ class AvroConverter(RegistryConverter):
 
 
 def _plan(text: SchemaText) -> _Plan:
-    plain = SchemaText(json.dumps(_without_logical(json.loads(text.text))), "AVRO", text.referred)
-    parsed = parse(plain)
-    schema: Any = parsed.schema
-    is_bytes = schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
-    return _Plan(parsed, is_bounded(parsed), is_bytes)
+    parsed = parse_plain_avro(text)
+    return _Plan(parsed, is_bounded(parsed), is_plain(parsed.schema))
 
 
 def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
@@ -171,21 +165,6 @@ def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
 
     visit([schema, names])
     return made
-
-
-def _without_logical(schema: Any) -> Any:
-    """The schema of the plain types: the logical ones are Connect's matter."""
-    if isinstance(schema, list):
-        return [_without_logical(part) for part in schema]
-    if isinstance(schema, dict):
-        kept = {name: value for name, value in schema.items() if name != "logicalType"}
-        for name in ("type", "items", "values"):
-            if name in kept:
-                kept[name] = _without_logical(kept[name])
-        if "fields" in kept:
-            kept["fields"] = [{**field, "type": _without_logical(field["type"])} for field in kept["fields"]]
-        return kept
-    return schema
 
 
 @dataclass(frozen=True, slots=True)

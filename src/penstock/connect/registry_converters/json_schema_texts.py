@@ -12,7 +12,7 @@ from penstock.connect.converters.json_values import JsonOptions, from_json, to_j
 from penstock.connect.data import DataError, Schema, Type, map_of, struct
 from penstock.connect.data import array as array_of
 from penstock.serde.data.logical import DECIMAL_NAME
-from penstock.serde.schemas.client import SchemaText
+from penstock.serde.formats.schema_text import SchemaText
 
 __all__ = ["ENUM", "ONE_OF", "from_json_schema", "to_json_schema"]
 

@@ -16,7 +16,8 @@ from penstock.connect.registry_converters.protobuf_reading import ProtobufReadin
 from penstock.connect.registry_converters.protobuf_schemas import ENUM, UNION, ProtobufNaming, field_name, protobuf_file
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
-from penstock.serde.schemas.client import Registered, SchemaText
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.schemas.client import Registered
 from penstock.serde.schemas.proto_classes import message_at, message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 

@@ -11,10 +11,11 @@ from penstock.connect.converters import Converter, Role
 from penstock.connect.converters.converter import CONVERTER_TYPE
 from penstock.connect.data import NO_VALUE, DataError, Schema, SchemaAndValue, SettingError
 from penstock.errors import ConfigError, SerializationError
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.registry.compatibility import differences
 from penstock.serde.registry.model import Reference
 from penstock.serde.registry.model import StoredSchema as Document
-from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText, client_for
+from penstock.serde.schemas.client import Registered, RegistryClient, client_for
 from penstock.serde.schemas.framing import frame, read_frame
 from penstock.serde.schemas.schema_settings import SchemaSettings
 

@@ -15,7 +15,7 @@ from penstock.serde.data.errors import BytesError, DataError, SchemaBuilderError
 from penstock.serde.data.logical import DATE, TIME, TIMESTAMP, decimal_schema
 from penstock.serde.data.numbers import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, Moment
 from penstock.serde.data.schema import Field, Schema, Type, array, copy_basics, map_of, struct
-from penstock.serde.data.struct import Struct
+from penstock.serde.data.structs import Struct
 from penstock.serde.data.validation import validate_value, with_default, with_struct_default
 from penstock.serde.data.values import fits, java_class, type_of, wrapped
 

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.base.java_text.numbers import double_text, float_text
 from penstock.serde.data.numbers import Float32
 from penstock.serde.data.schema import Schema, Type
-from penstock.serde.data.struct import Struct
+from penstock.serde.data.structs import Struct
 
 __all__ = ["java_text", "number_text"]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from penstock.serde.registry.documents import parse_json
+from penstock.serde.formats.avro import ParsedSchema
 
-__all__ = ["AvroSchema", "avro_differences", "type_of"]
+__all__ = ["avro_differences"]
 
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
@@ -19,72 +17,13 @@ _PROMOTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class AvroSchema:
-    """A schema with full names, and the types that the names stand for."""
-
-    root: Any
-    names: dict[str, Any]
-
-    @classmethod
-    def of(cls, text: str, referred: Sequence[str] = ()) -> AvroSchema:
-        """Parse a schema text and the texts that it refers to.
-
-        Raises:
-            ValueError: The text is not an Avro schema.
-        """
-        from fastavro.schema import SchemaParseException, UnknownType, parse_schema
-
-        names: dict[str, Any] = {}
-        try:
-            for other in referred:
-                parse_schema(parse_json(other), named_schemas=names)
-            root = parse_schema(parse_json(text), named_schemas=names)
-        except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(str(error) or type(error).__name__) from error
-        return cls(root, names)
-
-    @classmethod
-    def names_of(cls, texts: Sequence[str]) -> dict[str, Any]:
-        """The named types of schema texts, each of which may refer to those before it.
-
-        Raises:
-            ValueError: A text is not an Avro schema.
-        """
-        return cls.of('"null"', texts).names
-
-    def type_of(self, schema: Any) -> tuple[str, Any]:
-        """See the function `type_of`."""
-        return type_of(schema, self.names)
-
-
-def type_of(schema: Any, names: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the kind of a schema ("record", "union", "int", ...) and its definition.
-
-    Args:
-        schema: A part of a parsed schema.
-        names: The types that its names stand for.
-    """
-    while True:
-        if isinstance(schema, list):
-            return "union", schema
-        if isinstance(schema, str):
-            if schema not in names:
-                return schema, {"type": schema}
-            schema = names[schema]
-        kind = schema["type"]
-        if isinstance(kind, str) and kind not in names:
-            return ("record" if kind == "error" else kind), schema
-        schema = kind
-
-
-def avro_differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+def avro_differences(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
     """List the reasons why the reader cannot read the writer's data, each with its place in the reader's schema."""
-    return _AvroComparison(reader, writer).compare(reader.root, writer.root, "")
+    return _AvroComparison(reader, writer).compare(reader.schema, writer.schema, "")
 
 
 class _AvroComparison:
-    def __init__(self, reader: AvroSchema, writer: AvroSchema) -> None:
+    def __init__(self, reader: ParsedSchema, writer: ParsedSchema) -> None:
         self._reader = reader
         self._writer = writer
         self._pairs: set[tuple[str, str]] = set()  # records being compared, or found good: schemas may be recursive

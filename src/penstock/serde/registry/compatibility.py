@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.serde.registry.avro_rules import AvroSchema, avro_differences
+from penstock.serde.formats.avro import ParsedSchema, parse_avro
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.registry.avro_rules import avro_differences
 from penstock.serde.registry.avro_validity import check_avro
 from penstock.serde.registry.documents import parse_json
 from penstock.serde.registry.json_rules import json_differences
@@ -28,7 +30,7 @@ def parsed(schema: StoredSchema, resolve: Resolve) -> Any:
     """
     try:
         if schema.kind == "AVRO":
-            return AvroSchema.of(schema.text, _texts_referred(schema, resolve))
+            return _avro(schema.text, schema, resolve)
         if schema.kind == "JSON":
             return _json(schema, resolve)
         if schema.kind == "PROTOBUF":
@@ -47,7 +49,7 @@ def check_new(schema: StoredSchema, resolve: Resolve) -> None:
     """
     try:
         if schema.kind == "AVRO":
-            check_avro(parse_json(schema.text), AvroSchema.names_of(_texts_referred(schema, resolve)))
+            check_avro(parse_json(schema.text), _avro('"null"', schema, resolve).names)
     except _UNFIT as error:
         details = str(error)[:500] or type(error).__name__
         raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {details}") from error
@@ -69,8 +71,12 @@ def differences(reader: StoredSchema, writer: StoredSchema, resolve: Resolve) ->
         raise refused(422, 42201, f"The schemas cannot be compared, details: {details}") from error
 
 
-def _texts_referred(schema: StoredSchema, resolve: Resolve) -> list[str]:
-    return list(dict.fromkeys(found.text for found in _referred(schema, resolve).values()))
+def _avro(text: str, schema: StoredSchema, resolve: Resolve) -> ParsedSchema:
+    """Parse an Avro text among the types that a schema refers to."""
+    texts = dict.fromkeys(found.text for found in _referred(schema, resolve).values())
+    for each in (*texts, text):
+        parse_json(each)
+    return parse_avro(SchemaText(text, "AVRO", tuple(("", each) for each in texts)))
 
 
 def _referred(schema: StoredSchema, resolve: Resolve) -> dict[Reference, StoredSchema]:

@@ -17,12 +17,14 @@ import pyarrow as pa
 from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import from_ends
+from penstock.serde.formats.avro import ParsedSchema, parse_avro, parse_avro_for_columns
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.avro_bytes import is_plain, plain_bytes, plain_value
 from penstock.serde.schemas.avro_columns import Unsupported, compiled
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
-from penstock.serde.schemas.avro_types import ParsedSchema, column_schema, column_type, parse
+from penstock.serde.schemas.avro_types import column_type
 from penstock.serde.schemas.base import SchemaSerde
-from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
+from penstock.serde.schemas.client import Registered, RegistryClient
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
@@ -56,7 +58,7 @@ class AvroSerde(SchemaSerde):
             raise ConfigError("Avro without a registry needs a schema", hint="Give Serdes.avro the schema.")
         if self._text is not None:
             try:
-                parse(self._text)
+                parse_avro(self._text)
             except ValueError as error:
                 raise ConfigError(f"this is not an Avro schema: {error}") from error
             except ImportError as error:
@@ -68,7 +70,7 @@ class AvroSerde(SchemaSerde):
     def name(self) -> str:
         if self._text is None:
             return "avro"
-        shown = self.record_name or parse(self._text).type_of(parse(self._text).schema)[0]
+        shown = self.record_name or parse_avro(self._text).type_of(parse_avro(self._text).schema)[0]
         if self.framing != "none":
             return f"avro<{shown}>"
         return f"avro<{shown}#{hashlib.blake2b(self._text.text.encode(), digest_size=4).hexdigest()}>"
@@ -76,7 +78,7 @@ class AvroSerde(SchemaSerde):
     @property
     def fields(self) -> tuple[str, ...] | None:
         """The names of the fields, if the schema is given and that of a record."""
-        schema = None if self._text is None else parse(self._text).schema
+        schema = None if self._text is None else parse_avro(self._text).schema
         if not isinstance(schema, dict) or schema.get("type") != "record":
             return None
         return tuple(field["name"] for field in schema["fields"])
@@ -89,7 +91,7 @@ class AvroSerde(SchemaSerde):
     def record_name(self) -> str | None:
         if self._text is None:
             return None
-        schema = parse(self._text).schema
+        schema = parse_avro(self._text).schema
         return schema.get("name") if isinstance(schema, dict) else None
 
     def to_register(self, client: RegistryClient) -> Schema | None:  # noqa: ARG002 - needs no references
@@ -172,7 +174,7 @@ class AvroSerde(SchemaSerde):
         key = (id(registered), columns)
         found: _Plan | None = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._planned(registered, column_schema if columns else parse)
+            found = self._plans[key] = self._planned(registered, parse_avro_for_columns if columns else parse_avro)
         return found
 
     def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> _Plan:

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.serde.buffers import large_binary, parts
+from penstock.serde.formats.avro import ParsedSchema
 from penstock.serde.schemas.avro_cursor import (
     LOGICAL,
     PADDING,
@@ -27,7 +28,7 @@ from penstock.serde.schemas.avro_cursor import (
     series,
     text,
 )
-from penstock.serde.schemas.avro_types import ParsedSchema, optional
+from penstock.serde.schemas.avro_types import optional
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.base.json_depth import MOST_DEPTH
-from penstock.serde.schemas.avro_types import ParsedSchema
+from penstock.serde.formats.avro import ParsedSchema
 
 __all__ = ["check_value", "is_bounded"]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.serde.registry.avro_rules import type_of
-from penstock.serde.schemas.client import SchemaText
+from penstock.serde.formats.avro import ParsedSchema
 
-__all__ = ["ParsedSchema", "column_schema", "column_type", "optional", "parse"]
+__all__ = ["column_type", "optional"]
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -33,59 +30,6 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
 _MAX_DIGITS = 38
-
-
-class ParsedSchema:
-    """A schema as fastavro has it, with the types that its names stand for."""
-
-    __slots__ = ("names", "schema")
-
-    def __init__(self, schema: Any, names: dict[str, Any]) -> None:
-        self.schema = schema
-        self.names = names
-
-    def type_of(self, schema: Any) -> tuple[str, Any]:
-        """Return the kind ("record", "union", "int", ...), and its definition."""
-        return type_of(schema, self.names)
-
-
-@lru_cache(maxsize=1024)
-def parse(text: SchemaText) -> ParsedSchema:
-    """Return the schema of a text, parsed once per process.
-
-    Raises:
-        ValueError: It is not an Avro schema.
-    """
-    return _parsed(text, lambda schema: schema)
-
-
-@lru_cache(maxsize=1024)
-def column_schema(text: SchemaText) -> ParsedSchema:
-    """Return the schema for columns: a UUID stays text, as columns have no type for it."""
-    return _parsed(text, _without_uuid)
-
-
-def _parsed(text: SchemaText, change: Any) -> ParsedSchema:
-    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
-
-    names: dict[str, Any] = {}
-    try:
-        for _, other in text.referred:
-            parse_schema(change(json.loads(other)), named_schemas=names)
-        return ParsedSchema(parse_schema(change(json.loads(text.text)), named_schemas=names), names)
-    except (SchemaParseException, UnknownType, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{type(error).__name__} {error}") from error
-
-
-def _without_uuid(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_uuid(branch) for branch in schema]
-    if isinstance(schema, dict):
-        kept = {name: _without_uuid(value) if name != "default" else value for name, value in schema.items()}
-        if kept.get("logicalType") == "uuid":
-            del kept["logicalType"]
-        return kept
-    return schema
 
 
 def optional(branches: list[Any], parsed: ParsedSchema) -> tuple[int, Any] | None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from penstock.base.json_depth import depth_of
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
+from penstock.serde.formats.schema_text import SchemaText
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Registered",
     "RegistryClient",
-    "SchemaText",
     "client_for",
     "confluent_client",
     "no_registry",
@@ -36,15 +36,6 @@ _NOT_FOUND = 404
 _NO_FAULT_OF_THE_ID = frozenset({401, 403, 407, 408, 429})
 _MOST_SCHEMA_CHARACTERS = 4 << 20  # of a schema, and of all that it refers to
 _MOST_SCHEMA_DEPTH = 200
-
-
-@dataclass(frozen=True)
-class SchemaText:
-    """A schema's text and the texts that it refers to (by name), in the order in which they have to be registered."""
-
-    text: str
-    kind: str = "AVRO"
-    referred: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ import pyarrow as pa
 from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import cut, series_of
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.json_serde import JsonSerde, decode_json
 from penstock.serde.rowwise import show
 from penstock.serde.schemas.base import SchemaSerde
-from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
+from penstock.serde.schemas.client import Registered, RegistryClient
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema

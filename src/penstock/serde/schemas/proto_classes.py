@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from penstock.serde.schemas.client import SchemaText
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.proto_text import ProtoFile, parse_proto
 
 __all__ = ["known_file", "message_at", "message_class", "set_parameters"]

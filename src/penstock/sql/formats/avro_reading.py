@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.serde.schemas.avro_types import ParsedSchema
+from penstock.serde.formats.avro import ParsedSchema
 from penstock.sql.formats.avro_schema import is_entries, member_name
 from penstock.sql.types import TIME, TIMESTAMP, ArrayType, DecimalType, MapType, SqlType, StructType
 

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.errors import SerializationError
+from penstock.serde.formats.avro import ParsedSchema, parse_avro
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.avro import AvroSerde
-from penstock.serde.schemas.avro_types import ParsedSchema
 from penstock.serde.schemas.base import SchemaSerde
-from penstock.serde.schemas.client import Registered, SchemaText
+from penstock.serde.schemas.client import Registered
 from penstock.sql.formats.avro_reading import schema_for
-from penstock.sql.formats.avro_schema import avro_schema, member_name, parsed_avro, resolved
+from penstock.sql.formats.avro_schema import avro_schema, member_name, resolved
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
@@ -70,7 +71,7 @@ class AvroRows(RowSerde):
         """The conversion to the schema, which may be known only to the registry, hence not before the first row."""
         schema = self.writing.target().schema if self._text is None else SchemaText(self._text)
         kind = self.columns[0][1] if self.unwrapped else StructType.of(self.columns)
-        parsed = parsed_avro(schema)
+        parsed = parse_avro(schema)
         self._write = avro_writer(kind, parsed.schema, parsed)
         return self._write
 

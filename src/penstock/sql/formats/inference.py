@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import SchemaRegistryError, SerializationError, SqlError
+from penstock.serde.data import DataError
 from penstock.sql.formats.formats import format_info
 from penstock.sql.formats.interface import Columns, FormatProperties
 from penstock.sql.types import ArrayType, MapType, SqlType, SqlTypeError, StructType
 
 if TYPE_CHECKING:
-    from penstock.serde.schemas.client import SchemaText
+    from penstock.serde.formats.schema_text import SchemaText
 
 __all__ = ["SINGLE_KEY", "SINGLE_VALUE", "inferred_columns"]
 
@@ -55,6 +56,10 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
     try:
         columns = _columns(info.name, found, properties)
         return columns if properties.schema_id is not None or columns is None else _upper(columns)
+    except DataError as error:
+        raise SqlError(
+            f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error.message}; declare columns"
+        ) from error
     except (ValueError, LookupError, SqlTypeError, TypeError, AttributeError, RecursionError) as error:
         raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
 

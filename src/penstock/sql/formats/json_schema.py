@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from penstock.serde.formats.walks import SchemaWalk
 from penstock.sql.formats.interface import Columns
-from penstock.sql.formats.walks import SchemaWalk, schema_document
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -79,7 +79,7 @@ def json_columns(text: str, *, unwrapped: bool, single: str) -> Columns:
     Raises:
         ValueError: It is not JSON, or a type of it holds itself.
     """
-    document = schema_document(text)
+    document = json.loads(text)
     kind = _kind(document, document, SchemaWalk())
     if isinstance(kind, StructType) and not unwrapped:
         return tuple((field.name, field.type) for field in kind.fields)

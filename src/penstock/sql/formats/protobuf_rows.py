@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import SerializationError
+from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.base import SchemaSerde
-from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
+from penstock.serde.schemas.client import Registered, RegistryClient
 from penstock.serde.schemas.proto_classes import message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.sql.formats.foreign import foreign_reader

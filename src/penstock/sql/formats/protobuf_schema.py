@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.serde.schemas.client import SchemaText
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.formats.walks import SchemaWalk
 from penstock.serde.schemas.proto_classes import message_class
 from penstock.sql.formats.interface import Columns
 from penstock.sql.formats.protobuf_boxes import BOX
-from penstock.sql.formats.walks import SchemaWalk
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,

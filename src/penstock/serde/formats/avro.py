@@ -1,29 +1,45 @@
-"""Connect's schemas as Avro's and back, by the rules of Confluent's ``AvroData``."""
+"""Avro: parsed schemas, and Connect's schemas as Avro's and back, by the rules of Confluent's ``AvroData``."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
-from penstock.connect.data import array as array_of
-from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.serde.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
+from penstock.serde.data import array as array_of
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    decimal_from_bytes,
+    decimal_to_bytes,
+)
+from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.formats.walks import SchemaWalk
 
 __all__ = [
     "ENUM",
+    "PRECISION",
     "UNION",
+    "ParsedSchema",
     "avro_branch",
     "branch_name",
+    "connect_schema_of_avro",
     "from_avro",
     "is_entry_list",
     "is_enum",
     "is_fixed",
-    "named",
     "padded",
+    "parse_avro",
+    "parse_avro_for_columns",
+    "parse_plain_avro",
     "scrubbed",
     "to_avro",
 ]
@@ -52,8 +68,79 @@ LOGICAL = {
 READ = {"int": Type.INT32, "long": Type.INT64, "float": Type.FLOAT32, "double": Type.FLOAT64}
 READ |= {"boolean": Type.BOOLEAN, "string": Type.STRING, "bytes": Type.BYTES}
 SMALL = {"int8": Type.INT8, "int16": Type.INT16}
-COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
+NAMED = ("record", "error", "enum", "fixed")
+COMPLEX = (*NAMED, "array", "map")
 _log = own_logger(__name__)
+
+
+class ParsedSchema:
+    """A schema as fastavro has it, with the types that its names stand for."""
+
+    __slots__ = ("names", "schema")
+
+    def __init__(self, schema: Any, names: dict[str, Any]) -> None:
+        self.schema = schema
+        self.names = names
+
+    def type_of(self, schema: Any) -> tuple[str, Any]:
+        """The kind of a part of the schema ("record", "union", "int", ...), and its definition."""
+        while True:
+            if isinstance(schema, list):
+                return "union", schema
+            if isinstance(schema, str):
+                if schema not in self.names:
+                    return schema, {"type": schema}
+                schema = self.names[schema]
+            kind = schema["type"]
+            if isinstance(kind, str) and kind not in self.names:
+                return ("record" if kind == "error" else kind), schema
+            schema = kind
+
+
+@lru_cache(maxsize=1024)
+def parse_avro(text: SchemaText) -> ParsedSchema:
+    """The schema of a text, parsed once per process.
+
+    Raises:
+        ValueError: It is not an Avro schema.
+    """
+    return _parsed(text, lambda schema: schema)
+
+
+@lru_cache(maxsize=1024)
+def parse_avro_for_columns(text: SchemaText) -> ParsedSchema:
+    """The schema for columns: a UUID stays text, as columns have no type for it."""
+    return _parsed(text, lambda schema: _without_logical(schema, {"uuid"}))
+
+
+@lru_cache(maxsize=1024)
+def parse_plain_avro(text: SchemaText) -> ParsedSchema:
+    """The schema without its logical types: values are the numbers, texts and bytes that are written."""
+    return _parsed(text, _without_logical)
+
+
+def _parsed(text: SchemaText, change: Callable[[Any], Any]) -> ParsedSchema:
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
+    names: dict[str, Any] = {}
+    try:
+        for _, other in text.referred:
+            parse_schema(change(json.loads(other)), named_schemas=names)
+        return ParsedSchema(parse_schema(change(json.loads(text.text)), named_schemas=names), names)
+    except (SchemaParseException, UnknownType, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__} {error}") from error
+
+
+def _without_logical(schema: Any, words: frozenset[str] | set[str] | None = None) -> Any:
+    """A schema without these logical types; without all by default."""
+    if isinstance(schema, list):
+        return [_without_logical(branch, words) for branch in schema]
+    if isinstance(schema, dict):
+        kept = {name: _without_logical(part, words) if name != "default" else part for name, part in schema.items()}
+        if "logicalType" in kept and (words is None or kept["logicalType"] in words):
+            del kept["logicalType"]
+        return kept
+    return schema
 
 
 @dataclass(slots=True)
@@ -273,8 +360,26 @@ def avro_branch(schema: Schema, *, enhanced: bool, scrubs: bool) -> str:
     return "array" if schema.type is Type.ARRAY else SIMPLE[schema.type]
 
 
-def from_avro(schema: Any, named: dict[str, Any] | None = None, *, enhanced: bool = False) -> Schema:
+def connect_schema_of_avro(text: SchemaText, *, enhanced: bool = False) -> Schema:
+    """Connect's schema of the text of an Avro schema.
+
+    Raises:
+        DataError: See `from_avro`.
+        ValueError: A text is not JSON.
+    """
+    named_types: dict[str, Schema] = {}
+    for _, other in text.referred:
+        from_avro(json.loads(other), named_types, enhanced=enhanced)
+    return from_avro(json.loads(text.text), named_types, enhanced=enhanced)
+
+
+def from_avro(schema: Any, named_types: dict[str, Schema] | None = None, *, enhanced: bool = False) -> Schema:
     """Connect's schema of Avro's JSON.
+
+    Args:
+        schema: Avro's schema.
+        named_types: The types that its names stand for; those that it defines are added.
+        enhanced: See `to_avro`.
 
     Raises:
         DataError: It refers to itself, or to a name that is not defined, or has two branches of one name in a union.
@@ -283,19 +388,19 @@ def from_avro(schema: Any, named: dict[str, Any] | None = None, *, enhanced: boo
         >>> str(from_avro(["null", {"type": "int", "logicalType": "date"}]))
         'Schema{org.apache.kafka.connect.data.Date:INT32}'
     """
-    return _read(schema, _Reading(enhanced, {} if named is None else named))
+    return _read(named(schema), _Reading(enhanced, {} if named_types is None else named_types))
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What a schema is read with: the named types that were read before."""
+    """What a schema is read with: the named types that were read before, and those that it is inside of."""
 
     enhanced: bool
     names: dict[str, Schema]
+    walk: SchemaWalk = field(default_factory=SchemaWalk)
 
 
 def _read(schema: Any, how: _Reading) -> Schema:
-    known = how.names
     if isinstance(schema, list):
         return _from_union(schema, how)
     if isinstance(schema, str):
@@ -303,16 +408,17 @@ def _read(schema: Any, how: _Reading) -> Schema:
             return Schema(READ[schema])
         if schema == "null":
             raise DataError("Standalone null schemas are not supported by this converter")
-        if schema not in known:
-            raise DataError(f"the Avro schema refers to {schema}, which is not defined before, or to itself")
-        found: Schema = known[schema]
-        return found
+        if schema not in how.names:
+            with how.walk.inside(schema):
+                raise DataError(f"the Avro schema refers to {schema}, which is not defined before")
+        return how.names[schema]
     kind = schema["type"]
     if isinstance(kind, list | dict):
         return _restored(_read(kind, how), schema)
     if kind not in READ and kind not in COMPLEX:
         return _read(kind, how)
-    return _restored(_read_kind(kind, schema, how), schema)
+    with how.walk.inside(_full_name(schema) if kind in NAMED else ""):
+        return _restored(_read_kind(kind, schema, how), schema)
 
 
 def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
@@ -321,13 +427,13 @@ def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
         full = _full_name(schema)
         fields = [(part["name"], _read_field(part, how)) for part in schema["fields"]]
         made = struct(fields, name=None if full.startswith(f"{NAMESPACE}.{DEFAULT_NAME}") else full)
-        known[full] = known[schema["name"]] = made
+        known[full] = made
         return made
     if kind == "enum":
         full = _full_name(schema)
         parameters = {ENUM: full, **{f"{ENUM}.{symbol}": symbol for symbol in schema["symbols"]}}
         made = Schema(Type.STRING, name=full, parameters=parameters)
-        known[full] = known[schema["name"]] = made
+        known[full] = made
         return made
     if kind == "array":
         if is_entry_list(schema):
@@ -347,7 +453,7 @@ def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
         if kind == "fixed":
             own_parameters = {**(made.parameters or {}), FIXED: str(schema["size"])}
             made = replace(made, name=made.name or _full_name(schema), parameters=own_parameters)
-            known[_full_name(schema)] = known[schema["name"]] = made
+            known[_full_name(schema)] = made
         return made
     found = {("int", "date"): DATE, ("int", "time-millis"): TIME, ("long", "timestamp-millis"): TIMESTAMP}
     return found.get((kind, logical)) or Schema(READ[kind])
@@ -370,6 +476,7 @@ def _restored(made: Schema, schema: Mapping[str, Any]) -> Schema:
 
 def _read_field(part: Mapping[str, Any], how: _Reading) -> Schema:
     """The schema of a field, whose own default counts before one of its type."""
+    how.walk.field()
     made = _read(part["type"], how)
     if "default" in part:
         made = replace(made, default=_read_default(made, part["default"]))
@@ -396,8 +503,6 @@ def _read_value(schema: Schema, value: Any) -> Any:
         first = schema.fields[0]
         return Struct(schema, {first.name: _read_value(first.schema, value)})
     if schema.type is Type.BYTES:
-        from penstock.serde.data.logical import decimal_from_bytes
-
         data = value.encode("latin-1")
         return decimal_from_bytes(schema, data) if schema.name == DECIMAL_NAME else data
     if schema.type is Type.STRUCT:
@@ -441,7 +546,7 @@ def branch_name(branch: Any, *, enhanced: bool = False) -> str:
     """The name of a union's branch: that of its type, or of its record, without namespace unless enhanced."""
     if isinstance(branch, str):
         return branch if enhanced else branch.rpartition(".")[2]
-    if branch["type"] not in ("record", "enum", "fixed"):
+    if branch["type"] not in NAMED:
         return branch_name(branch["type"], enhanced=enhanced)
     full = _full_name(branch)
     return full if enhanced else full.rpartition(".")[2]
@@ -458,24 +563,24 @@ def is_entry_list(schema: Mapping[str, Any]) -> bool:
 
 
 def named(schema: Any, namespace: str = "") -> Any:
-    """The schema with the namespace that each named type inherits written into it.
+    """The schema with each namespace that a named type or a reference to one inherits written out.
 
-    >>> named({"type": "record", "name": "a.B", "fields": [{"name": "c", "type": {"type": "fixed", "name": "D"}}]})[
-    ...     "fields"
-    ... ][0]["type"]["namespace"]
-    'a'
+    >>> named({"type": "record", "name": "a.B", "fields": [{"name": "c", "type": ["null", "B"]}]})["fields"]
+    [{'name': 'c', 'type': ['null', 'a.B']}]
     """
     if isinstance(schema, list):
         return [named(part, namespace) for part in schema]
+    if isinstance(schema, str):
+        is_own = namespace and "." not in schema and schema != "null" and schema not in READ and schema not in COMPLEX
+        return f"{namespace}.{schema}" if is_own else schema
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
-    if made.get("type") in ("record", "error", "enum", "fixed"):
-        within = str(made["name"]).rpartition(".")[0] or made.get("namespace", namespace)
-        if within:
-            made["namespace"] = namespace = within
+    if made.get("type") in NAMED:
+        namespace = str(made["name"]).rpartition(".")[0] or made.get("namespace", namespace)
+        made["namespace"] = namespace
     for part in ("type", "items", "values"):
-        if isinstance(made.get(part), dict | list):
+        if part in made:
             made[part] = named(made[part], namespace)
     if "fields" in made:
         made["fields"] = [{**field, "type": named(field["type"], namespace)} for field in made["fields"]]
