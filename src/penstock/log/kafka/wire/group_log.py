@@ -85,7 +85,7 @@ def has_lost(cluster: Cluster, group: str, end: LogEnd) -> bool:
     )
     found = cluster.leader(place).ask(request).topics[0].partitions[0]
     check(found.error_code, f"asking for the end of an epoch of {place.topic}-{place.partition}")
-    return 0 <= found.end_offset <= end.offset
+    return bool(0 <= found.end_offset <= end.offset)
 
 
 def _place_of(cluster: Cluster, group: str) -> TopicPartition | None:
