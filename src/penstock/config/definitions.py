@@ -341,6 +341,12 @@ _SCHEMAS = (
         False,
         "Whether to write with the subject's newest schema, not with the serde's own.",
     ),
+    (
+        "latest.cache.ttl.sec",
+        integer(-1),
+        -1,
+        "With `use.latest.version`: seconds until the newest schema is looked up again; -1: never.",
+    ),
     ("normalize.schemas", BOOLEAN, False, "Whether the registry normalizes schemas first."),
     (
         "key.subject.name.strategy",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.serde.buffers import cut, join, large_binary
 from penstock.serde.rowwise import BaseSerde
@@ -129,12 +130,16 @@ def header_frame(serde: Any) -> bytes | None:
 
 
 def split(data: pa.Array, frame: bytes, headers: Sequence[Headers] | None, part: str) -> tuple[pa.Array, list[Headers]]:
-    """Return the bytes without their frame, and the headers with it; null rows have none."""
+    """Return the bytes without their frames, and the headers with them; null rows have none.
+
+    Each row has a frame as long as ``frame``, though not always the same: the newest schema of a subject may change.
+    """
     name = HEADER_NAMES[part]
     there = data.is_valid().to_pylist()
     before: Sequence[Headers] = headers if headers is not None else [()] * len(data)
+    frames = pc.binary_slice(data, 0, len(frame)).to_pylist()
     after = [
-        (*(pair for pair in one if pair[0] != name), *(((name, frame),) if present else ()))
-        for one, present in zip(before, there, strict=True)
+        (*(pair for pair in one if pair[0] != name), *(((name, own),) if present else ()))
+        for one, own, present in zip(before, frames, there, strict=True)
     ]
     return cut(data, len(frame), 0), after

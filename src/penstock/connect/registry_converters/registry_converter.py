@@ -96,7 +96,6 @@ class RegistryConverter(Converter):
         self._targets: dict[tuple[Schema | None, str], _Target] = {}
         # as in Confluent's serializers, new schemas are registered first of all
         self._uses_latest = self.options["use.latest.version"] and not self.options["auto.register.schemas"]
-        self._follows_latest = self._uses_latest and self.options["latest.cache.ttl.sec"] >= 0
         self._read: dict[int | str, tuple[Any, Schema | None]] = {}
 
     @property
@@ -126,7 +125,7 @@ class RegistryConverter(Converter):
             schema, value = self.guessed(value)
         key = (schema, topic)
         target = self._targets.get(key)
-        if target is None or (self._follows_latest and self.client.latest(target.subject) is not target.registered):
+        if target is None or (self._uses_latest and self.client.has_newer(target.subject, target.registered)):
             target = self._targets[key] = self._target(topic, schema)
         return None if value is None else frame(target.registered.schema_id) + self.write(target.plan, schema, value)
 

@@ -31,12 +31,15 @@ FRAMINGS = ("prefix", "header", "none")
 
 @dataclass(slots=True)
 class _Live:
-    """A process's client, and the schema that it writes with once that is known."""
+    """A process's client, and the schema that it writes with and its frame, once they are known.
+
+    ``followed`` is the subject whose newest schema that is, if it may change.
+    """
 
     pid: int
     client: RegistryClient
-    target: Registered | None = None
-    frame: bytes = b""
+    written: tuple[Registered, bytes] | None = None
+    followed: str | None = None
 
 
 class SchemaSerde(BaseSerde):
@@ -132,8 +135,8 @@ class SchemaSerde(BaseSerde):
             return None
         if self.framing == "none":
             return self.write(value, None)
-        registered = self.target()
-        return self._process().frame + self.write(value, registered)
+        registered, frame = self._written()
+        return frame + self.write(value, registered)
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -150,18 +153,27 @@ class SchemaSerde(BaseSerde):
             SchemaRegistryError: The registry refuses it, lacks it or cannot be reached.
             ConfigError: The subject cannot be named, or there is no schema.
         """
+        return self._written()[0]
+
+    def _written(self) -> tuple[Registered, bytes]:
+        """Return the schema with which values are written, and its frame."""
         live = self._process()
-        if live.target is None:
+        written = live.written
+        if written is None or (live.followed is not None and live.client.has_newer(live.followed, written[0])):
             target = self._target(live.client)
-            live.frame = self.frame_of(target)
-            live.target = target
-        return live.target
+            written = live.written = target, self.frame_of(target)
+            live.followed = self.subject() if self._uses_latest else None
+        return written
+
+    @property
+    def _uses_latest(self) -> bool:
+        return self.settings.get("use.schema.id") is None and self.settings.flag("use.latest.version", default=False)
 
     def _target(self, client: RegistryClient) -> Registered:
         if (schema_id := self.settings.get("use.schema.id")) is not None:
             return client.schema(int(schema_id))
         subject = self.subject()
-        if self.settings.flag("use.latest.version", default=False):
+        if self._uses_latest:
             return client.latest(subject)
         schema = self.to_register(client)
         if schema is None:
@@ -179,8 +191,7 @@ class SchemaSerde(BaseSerde):
     @property
     def write_frame(self) -> bytes:
         """The frame before every value that it writes."""
-        self.target()
-        return self._process().frame
+        return self._written()[1]
 
     @property
     def auto_register(self) -> bool:
@@ -230,7 +241,7 @@ class SchemaSerde(BaseSerde):
         if self.framing == "none":
             encoded = self.encode_items(items, None, b"")
         else:
-            encoded = self.encode_items(items, self.target(), self.write_frame)
+            encoded = self.encode_items(items, *self._written())
         return bytes_column(self.serialize_rows(items)) if encoded is None else encoded
 
     def encode_items(self, items: list[Any], registered: Registered | None, frame: bytes) -> pa.Array | None:  # noqa: ARG002

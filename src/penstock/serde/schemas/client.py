@@ -145,6 +145,13 @@ class RegistryClient:
             self._latest[subject] = found, asked_s
             return found
 
+    def has_newer(self, subject: str, registered: Registered) -> bool:
+        """Return whether a subject has another newest version than this one, which `latest` returned.
+
+        Never, if the newest version is kept for ever.
+        """
+        return self._latest_ttl_s >= 0 and self.latest(subject) is not registered
+
     def _registered(self, answer: Any, schema: Schema) -> Registered:
         return Registered(answer.schema_id, answer.guid, self._text(schema))  # older registries return no GUID
 

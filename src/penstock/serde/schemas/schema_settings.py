@@ -33,6 +33,7 @@ _OWN = (
     "key.schema.id.serializer",
     "value.schema.id.serializer",
 )
+_IN_CONFIG = frozenset({*_OWN, "latest.cache.ttl.sec"})  # without the prefix of the registry
 # Java's names of what the registry's client has its own names for.
 _CLIENT_NAMES = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -86,7 +87,7 @@ class SchemaSettings:
         for name, value in config.items():
             plain = name.removeprefix(_PREFIX)
             prefixed = plain != name or name.startswith(("basic.auth.", "bearer.auth."))
-            if value is not None and (name in _OWN or (prefixed and _is_known(plain))):
+            if value is not None and (name in _IN_CONFIG or (prefixed and _is_known(plain))):
                 found[plain] = value
         merged = {**SchemaSettings.of(found).as_dict(), **own} if found else own
         return self if merged == own else replace(self, given=tuple(sorted(merged.items(), key=lambda pair: pair[0])))
