@@ -8,7 +8,6 @@ from decimal import Decimal
 from uuid import UUID
 
 from penstock.connect.converters.json_schemas import schema_to_json
-from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
 from penstock.connect.data import (
     BigInteger,
     Field,
@@ -28,6 +27,7 @@ from penstock.connect.data import (
     Type,
     fits,
 )
+from penstock.serde.data.json_values import JsonOptions, from_json, to_json
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 from penstock.serde.data.numbers import DAY_MS
 

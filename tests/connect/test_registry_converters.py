@@ -267,6 +267,31 @@ def test_foreign_json_schemas_are_read_with_unions_references_and_all_of(registr
     assert json.loads(back[5:]) == {**body, "maybe": None, "both": {"a": "s", "b": None}}
 
 
+def json_doubled(levels):
+    found = {"M0": {"type": "integer"}}
+    for at in range(levels):
+        reference = {"$ref": f"#/definitions/M{at}"}
+        found[f"M{at + 1}"] = {"type": "object", "properties": {"a": reference, "b": reference}}
+    return {"$ref": f"#/definitions/M{levels}", "definitions": found}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "# holds itself"),
+        ({"type": "object", "properties": {"a": {"description": "x"}}}, "does not say its type"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/definitions/b"}}}, "refers to #/definitions/b"),
+        (json_doubled(24), "more than 10,000 fields"),
+    ],
+)
+def test_json_schemas_without_end_or_type_are_refused(registry, schema, reason):
+    client = confluent_client({"url": registry.url})
+    subject = f"refused-{abs(hash(reason))}-value"
+    number = client.register_schema(subject, RegistrySchema(json.dumps(schema), "JSON"))
+    with pytest.raises(DataError, match=reason):
+        converter(JsonSchemaConverter, registry).to_connect("refused", b"\0" + number.to_bytes(4, "big") + b"{}")
+
+
 @settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
 )

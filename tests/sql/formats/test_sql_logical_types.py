@@ -291,6 +291,35 @@ def test_properties_of_json_schema_have_types(registry) -> None:
     ]
 
 
+def test_json_schemas_that_are_not_of_connect_have_the_columns_that_they_can(registry) -> None:
+    registry.register("other", {"type": "object", "properties": {"v": {"type": "boolean"}}}, "JSON")
+    properties = {
+        "a": {"type": ["null", "string", "integer"]},
+        "b": {"type": "object", "additionalProperties": {"type": "number"}},
+        "c": {"description": "anything"},
+        "d": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        "e": {"anyOf": [{"type": "integer"}]},
+        "f": {"$ref": "other"},
+        "g": {"$ref": "#/definitions/not_there"},
+        "h": {"type": "array"},
+        "i": {"type": "object"},
+        "j": {"type": "integer", "default": "no number"},
+        "k": {"allOf": [{"properties": {"x": {"type": "string"}}}, {"properties": {"y": {"type": "boolean"}}}]},
+    }
+    schema = {"type": "object", "properties": properties}
+    refers = (Reference("other", "other", 1),)
+    registry.registry.register("t-value", StoredSchema(json.dumps(schema), "JSON", refers))
+    assert inferred(registry, "JSON_SR") == [
+        ("A", "STRING"),
+        ("B", "MAP<STRING, DOUBLE>"),
+        ("E", "BIGINT"),
+        ("F", "STRUCT<`V` BOOLEAN>"),
+        ("I", "STRUCT<>"),
+        ("J", "BIGINT"),
+        ("K", "STRUCT<`X` STRING, `Y` BOOLEAN>"),
+    ]
+
+
 def proto_doubled(levels: int) -> str:
     chain = [f"message M{at} {{ M{at + 1} a = 1; M{at + 1} b = 2; }}" for at in range(levels)]
     return " ".join(['syntax = "proto3";', *chain, f"message M{levels} {{ int32 a = 1; }}"])

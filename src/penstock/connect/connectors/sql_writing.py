@@ -23,8 +23,8 @@ from penstock.connect.connectors.sql_columns import (
     local_of,
 )
 from penstock.connect.connectors.sql_reading import DatabaseReader, TableName
-from penstock.connect.converters.json_values import JsonOptions, to_json
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
+from penstock.serde.data.json_values import JsonOptions, to_json
 from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,

@@ -12,9 +12,9 @@ from penstock.base.java_text.blanks import is_blank
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Model, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
 from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
-from penstock.connect.converters.json_text import read_json
-from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
 from penstock.connect.data import NO_VALUE, BytesError, DataError, Schema, SchemaAndValue
+from penstock.serde.data.json_text import read_json
+from penstock.serde.data.json_values import JsonOptions, from_json, to_json
 
 __all__ = ["JsonConverter"]
 

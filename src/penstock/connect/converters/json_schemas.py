@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.connect.converters.json_text import quoted
-from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
 from penstock.connect.data import (
     DataError,
     Schema,
@@ -18,6 +16,8 @@ from penstock.connect.data import (
     with_default,
     wrapped,
 )
+from penstock.serde.data.json_text import quoted
+from penstock.serde.data.json_values import JsonOptions, from_json, to_json
 
 __all__ = ["schema_from_json", "schema_to_json"]
 

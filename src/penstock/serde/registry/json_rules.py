@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.serde.formats.json_schema import part_at
+
 __all__ = ["json_differences"]
 
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -160,11 +162,7 @@ def _resolved(schema: Any, root: Any) -> Any:
             return others[target]
         if not target.startswith("#"):
             return schema
-        found = root
-        for step in target.lstrip("#").strip("/").split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            if name:
-                found = found.get(name, {}) if isinstance(found, dict) else {}
+        found = part_at(root, target.lstrip("#"))
         schema = found if isinstance(found, dict | bool) else {}
     return schema
 

@@ -17,7 +17,7 @@ from penstock.serde.data import (
     array,
 )
 from penstock.serde.data import struct as struct_of
-from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
+from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 from penstock.serde.formats.avro import PRECISION
 from penstock.serde.formats.walks import SchemaWalk
 from penstock.sql import types as sql
@@ -108,7 +108,8 @@ def _kind(schema: Schema | None, walk: SchemaWalk) -> SqlType | None:
         return None
     walk.field()
     if schema.name == DECIMAL_NAME:
-        return DecimalType(int((schema.parameters or {}).get(PRECISION, 64)), scale_of(schema))
+        parameters = schema.parameters or {}
+        return DecimalType(int(parameters.get(PRECISION, 64)), int(parameters.get("scale", 0)))
     if schema.name in LOGICAL:
         return LOGICAL[schema.name]
     if schema.type in READ:
@@ -116,8 +117,7 @@ def _kind(schema: Schema | None, walk: SchemaWalk) -> SqlType | None:
     with walk.inside():
         if schema.type is Type.STRUCT:
             fields = [(part.name, _kind(part.schema, walk)) for part in schema.fields]
-            known = [(name, kind) for name, kind in fields if kind is not None]
-            return StructType.of(known) if known else None
+            return StructType.of([(name, kind) for name, kind in fields if kind is not None])
         element = _kind(schema.values, walk)
     if element is None:
         return None

@@ -73,7 +73,7 @@ def _columns(name: str, found: SchemaText, properties: FormatProperties) -> Colu
     if name == "JSON_SR":
         from penstock.sql.formats.json_schema import json_columns
 
-        return json_columns(found.text, unwrapped=not properties.wrapped, single=single)
+        return json_columns(found, unwrapped=not properties.wrapped, single=single)
     from penstock.sql.formats.protobuf_schema import message_columns
 
     try:

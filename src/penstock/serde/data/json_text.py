@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.base.java_text.numbers import double_text, float_text
 from penstock.base.json_depth import depth_of
-from penstock.connect.data import BytesError
+from penstock.serde.data import BytesError
 
 __all__ = ["MISSING", "float_json", "node_type", "quoted", "read_json"]
 

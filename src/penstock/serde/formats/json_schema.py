@@ -8,13 +8,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
-from penstock.connect.data import DataError, Schema, Type, map_of, struct
-from penstock.connect.data import array as array_of
+from penstock.serde.data import DataError, Schema, Type, map_of, struct
+from penstock.serde.data import array as array_of
+from penstock.serde.data.json_values import JsonOptions, from_json, to_json
 from penstock.serde.data.logical import DECIMAL_NAME
 from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.formats.walks import MOST_LEVELS, SchemaWalk
 
-__all__ = ["ENUM", "ONE_OF", "from_json_schema", "to_json_schema"]
+__all__ = ["ENUM", "ONE_OF", "from_json_schema", "part_at", "to_json_schema"]
 
 NAMESPACE = "io.confluent.connect.json"
 ENUM, ONE_OF = f"{NAMESPACE}.Enum", f"{NAMESPACE}.OneOf"
@@ -29,7 +30,10 @@ NUMBERS = {
     Type.FLOAT64: ("number", "float64"),
 }
 KINDS = {word: kind for kind, (_, word) in NUMBERS.items()} | {"bytes": Type.BYTES}
-DEPTH = 50
+
+
+class _UntypedError(DataError):
+    """A part of a schema from which no type follows."""
 
 
 def to_json_schema(schema: Schema, options: JsonOptions, *, open_objects: bool = True) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def to_json_schema(schema: Schema, options: JsonOptions, *, open_objects: bool =
         open_objects: Objects may have other fields too.
 
     Example:
-        >>> from penstock.connect.data import INT8, OPTIONAL_STRING
+        >>> from penstock.serde.data import INT8, OPTIONAL_STRING
         >>> to_json_schema(INT8, JsonOptions())
         {'type': 'integer', 'connect.type': 'int8'}
         >>> to_json_schema(OPTIONAL_STRING, JsonOptions())
@@ -113,11 +117,21 @@ class _Writer:
         return {"type": "array", "items": {"type": "object", "properties": entry}, "connect.type": "map"}
 
 
-def from_json_schema(text: SchemaText, options: JsonOptions, *, optional_unless_required: bool = False) -> Schema:
+def from_json_schema(
+    text: SchemaText, options: JsonOptions, *, optional_unless_required: bool = False, for_columns: bool = False
+) -> Schema:
     """Connect's schema of a JSON Schema.
 
+    Args:
+        text: The schema.
+        options: How defaults are read.
+        optional_unless_required: Properties that are not required are optional.
+        for_columns: Read what columns can have of schemas that are not Connect's own: properties from which no type
+            follows are left out, as are choices of several types; the first of several words for a type counts, and
+            objects of additional properties alone are maps.
+
     Raises:
-        DataError: It refers to itself, or to what is not there, or says nothing of the type.
+        DataError: It refers to itself, or to what is not there, or does not say a type.
 
     Example:
         >>> made = from_json_schema(SchemaText('{"properties": {"a": {"type": "integer"}}}', "JSON"), JsonOptions())
@@ -126,39 +140,69 @@ def from_json_schema(text: SchemaText, options: JsonOptions, *, optional_unless_
     """
     document = json.loads(text.text, parse_float=Decimal)
     referred = {name: json.loads(one, parse_float=Decimal) for name, one in text.referred}
-    return _Reader(document, referred, options, required_only=optional_unless_required).schema(document, ())
+    return _Reader(document, referred, options, required_only=optional_unless_required, for_columns=for_columns).read()
+
+
+def part_at(document: Any, pointer: str) -> Any:
+    """The part of a document that a JSON pointer names; None if there is none.
+
+    >>> part_at({"$defs": {"a/b": True}}, "/$defs/a~1b")
+    True
+    """
+    part = document
+    for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
+        name = step.replace("~1", "/").replace("~0", "~")
+        part = part.get(name) if isinstance(part, dict) else None
+    return part
 
 
 class _Reader:
-    def __init__(self, root: Any, referred: Mapping[str, Any], options: JsonOptions, *, required_only: bool) -> None:
+    def __init__(
+        self,
+        root: Any,
+        referred: Mapping[str, Any],
+        options: JsonOptions,
+        *,
+        required_only: bool,
+        for_columns: bool,
+    ) -> None:
         self._root, self._referred = root, referred
         self._options = options
         self._required_only = required_only
+        self._for_columns = for_columns
+        self._walk = SchemaWalk()
 
-    def schema(self, found: Any, above: tuple[int, ...], *, nullable: bool = False) -> Schema:
+    def read(self) -> Schema:
+        """The schema of the whole document."""
+        with self._walk.inside("#"):
+            return self._inside(self._root, nullable=False)
+
+    def _schema(self, found: Any, *, nullable: bool = False) -> Schema:
+        with self._walk.inside():
+            return self._inside(found, nullable=nullable)
+
+    def _inside(self, found: Any, *, nullable: bool) -> Schema:
+        self._walk.field()
         if not isinstance(found, dict):
-            raise DataError(f"the JSON Schema has {json.dumps(found)} in place of a schema")
-        if id(found) in above or len(above) > DEPTH:
-            raise DataError(
-                "the JSON Schema refers to itself, which Connect's schemas cannot",
-                hint="Read the topic with the JsonConverter without schemas.",
-            )
-        inside = (*above, id(found))
+            raise _UntypedError(f"the JSON Schema has {json.dumps(found)} in place of a schema")
         if "$ref" in found:
-            return self.schema(self._referred_to(str(found["$ref"])), inside, nullable=nullable)
+            place = str(found["$ref"])
+            with self._walk.inside(place):
+                return self._inside(self._referred_to(place), nullable=nullable)
         kinds = found.get("type")
-        if isinstance(kinds, list):
-            branches: Any = [{**found, "type": kind} for kind in kinds]
-            return self._one_of(branches, inside, {}, nullable=nullable)
+        if isinstance(kinds, list) and self._for_columns:
+            found = {**found, "type": next((kind for kind in kinds if kind != "null"), None)}
+        elif isinstance(kinds, list):
+            return self._one_of([{**found, "type": kind} for kind in kinds], {}, nullable=nullable)
         for word in ("oneOf", "anyOf"):
             if word in found:
-                return self._one_of(found[word], inside, found, nullable=nullable)
+                return self._one_of(found[word], found, nullable=nullable)
         if "allOf" in found:
-            return self.schema(self._merged(found, inside), inside, nullable=nullable)
-        made = self._described(self._typed(found, inside), found)
+            return self._schema(self._merged(found, 0), nullable=nullable)
+        made = self._described(self._typed(found), found)
         return made.as_optional() if nullable else made
 
-    def _typed(self, found: Mapping[str, Any], above: tuple[int, ...]) -> Schema:
+    def _typed(self, found: Mapping[str, Any]) -> Schema:
         kind, word = found.get("type"), found.get("connect.type")
         if "enum" in found and kind in (None, "string"):
             symbols = [NULL_SYMBOL if each is None else str(each) for each in found["enum"]]
@@ -175,26 +219,26 @@ class _Reader:
             case "string":
                 return Schema(Type.BYTES if word == "bytes" else Type.STRING)
             case "array":
-                return self._array(found, above)
-            case "object" if word == "map":
-                return map_of(Schema(Type.STRING), self.schema(found.get("additionalProperties", {}), above))
+                return self._array(found)
+            case "object" if word == "map" or (self._for_columns and _is_map(found)):
+                return map_of(Schema(Type.STRING), self._schema(found.get("additionalProperties", {})))
             case "object":
-                return self._struct(found, above)
-        raise DataError(
+                return self._struct(found)
+        raise _UntypedError(
             f"a part of the JSON Schema does not say its type: {json.dumps(found, default=str)[:100]}",
             hint="Connect needs the type of every field: give it type, properties, items or enum.",
         )
 
-    def _array(self, found: Mapping[str, Any], above: tuple[int, ...]) -> Schema:
+    def _array(self, found: Mapping[str, Any]) -> Schema:
         items = found.get("items")
         if not isinstance(items, dict):
-            raise DataError("Array schema did not specify the items type")
+            raise _UntypedError("Array schema did not specify the items type")
         if found.get("connect.type") == "map" and "properties" in items:
-            key, value = (self.schema(items["properties"][part], above) for part in ("key", "value"))
+            key, value = (self._schema(items["properties"][part]) for part in ("key", "value"))
             return map_of(key, value)
-        return array_of(self.schema(items, above))
+        return array_of(self._schema(items))
 
-    def _struct(self, found: Mapping[str, Any], above: tuple[int, ...]) -> Schema:
+    def _struct(self, found: Mapping[str, Any]) -> Schema:
         properties: Mapping[str, Any] = found.get("properties", {})
         indexes = {name: part.get("connect.index") for name, part in properties.items() if isinstance(part, dict)}
         places = {
@@ -204,30 +248,35 @@ class _Reader:
         fields = []
         for name in sorted(properties, key=lambda each: places[each]):
             nullable = self._required_only and name not in required
-            fields.append((name, self.schema(properties[name], above, nullable=nullable)))
+            try:
+                fields.append((name, self._schema(properties[name], nullable=nullable)))
+            except _UntypedError:
+                if not self._for_columns:
+                    raise
         return struct(fields)
 
-    def _one_of(
-        self, branches: list[Any], above: tuple[int, ...], found: Mapping[str, Any], *, nullable: bool
-    ) -> Schema:
+    def _one_of(self, branches: list[Any], found: Mapping[str, Any], *, nullable: bool) -> Schema:
         real = [branch for branch in branches if branch != NULL and branch.get("type") != "null"]
         has_null = len(real) != len(branches)
-        if len(real) == 1 and has_null:
-            return self.schema(real[0], above, nullable=True)
-        fields = [(f"{ONE_OF}.field.{at}", self.schema(one, above, nullable=True)) for at, one in enumerate(real)]
+        if len(real) == 1 and (has_null or self._for_columns):
+            return self._schema(real[0], nullable=True)
+        if self._for_columns:
+            raise _UntypedError("a part of the JSON Schema is a choice of several types")
+        fields = [(f"{ONE_OF}.field.{at}", self._schema(one, nullable=True)) for at, one in enumerate(real)]
         return self._described(struct(fields, name=ONE_OF, optional=has_null or nullable), found)
 
-    def _merged(self, found: Mapping[str, Any], above: tuple[int, ...]) -> dict[str, Any]:
+    def _merged(self, found: Mapping[str, Any], depth: int) -> dict[str, Any]:
         """The one schema that the parts of ``allOf`` make together."""
         made: dict[str, Any] = {name: value for name, value in found.items() if name != "allOf"}
         properties: dict[str, Any] = dict(found.get("properties", {}))
         required = list(found.get("required", ()))
-        if len(above) > DEPTH:
+        if depth > MOST_LEVELS:
             raise DataError("the parts of allOf in the JSON Schema refer to each other without end")
         for each in found["allOf"]:
+            self._walk.field()
             part = self._referred_to(str(each["$ref"])) if "$ref" in each else each
             if "allOf" in part:
-                part = self._merged(part, (*above, id(part)))
+                part = self._merged(part, depth + 1)
             properties.update(part.get("properties", {}))
             required += part.get("required", ())
             made.update({k: v for k, v in part.items() if k not in ("properties", "required") and k not in made})
@@ -245,22 +294,23 @@ class _Reader:
             given = {key: str(value) for key, value in found["connect.parameters"].items()}
             changes["parameters"] = {**(made.parameters or {}), **given}
         made = replace(made, **changes) if changes else made
-        if found.get("default") is not None:
+        if found.get("default") is not None and not self._for_columns:
             made = replace(made, default=from_json(made, found["default"], self._options))
         return made
 
     def _referred_to(self, place: str) -> Any:
-        name, _, path = place.partition("#")
-        found = self._root if not name else self._referred.get(name)
-        for part in path.split("/")[1:]:
-            step = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(step) if isinstance(found, dict) else None
+        name, _, pointer = place.partition("#")
+        found = part_at(self._referred.get(name) if name else self._root, pointer)
         if found is None:
-            raise DataError(
+            raise _UntypedError(
                 f"the JSON Schema refers to {place}, which is not there",
                 hint="Register the schema with its references.",
             )
         return found
+
+
+def _is_map(found: Mapping[str, Any]) -> bool:
+    return "properties" not in found and isinstance(found.get("additionalProperties"), dict)
 
 
 def _known(schema: Schema | None) -> Schema:

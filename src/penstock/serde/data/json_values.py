@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.base.java_text.numbers import to_float32
-from penstock.connect.converters.json_text import MISSING, float_json, node_type, quoted
-from penstock.connect.data import (
+from penstock.serde.data import (
     BytesError,
     DataError,
     Field,
@@ -24,6 +23,7 @@ from penstock.connect.data import (
     type_of,
     wrapped,
 )
+from penstock.serde.data.json_text import MISSING, float_json, node_type, quoted
 from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,
