@@ -122,7 +122,8 @@ class Recorded:
         self.log.append("access_log-bad", 0, letter.append_column("headers", pa.array([named], kind)))
         tasks = [dict(task) for task in PROGRESS[0].tasks]
         node = "KSTREAM-MAPVALUES-0000000001"
-        counts = {"reasons": [[node, why, 1]], "places": [[node, why, topic, partition, offset]]}
+        causes = [[node, why, "", "", 0, 1, [[topic, partition, offset, ""]]]]
+        counts = {"reasons": [[node, why, 1]], "causes": causes}
         tasks[0] = {**tasks[0], "counts": {**tasks[0].get("counts", {}), **counts}}
         self.settle(self.batch(tasks=tuple(tasks), dropped=1))
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from penstock.base.clock import unix_ms
 from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.error_groups import ErrorGroup
 from penstock.console.trend import Trend, trend_of
 from penstock.metrics.batches import busy_seconds
 from penstock.state.restores.restore import Restore
 
-__all__ = ["DIED", "ENDED", "Drop", "PartitionBehind", "Picture", "ThreadTime"]
+__all__ = ["DIED", "ENDED", "PartitionBehind", "Picture", "ThreadTime"]
 
 DIED = "DIED"
 """The state of an application whose process is gone without having ended it; Kafka has no name for it."""
@@ -40,29 +42,6 @@ class PartitionBehind:
     lag: int
     seconds: float | None
     margin: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Records that a node has dropped for one reason.
-
-    Attributes:
-        node: The node.
-        reason: The reason; of an error its class, with the text of the newest one where it may be shown.
-        records: Their number.
-        first_ms: The time of the first one.
-        newest_ms: The time of the newest one.
-        place: Topic, partition and offset of the newest one, where they are known.
-        kind: The reason by which they are counted: of an error its class.
-    """
-
-    node: str
-    reason: str
-    records: int
-    first_ms: int
-    newest_ms: int
-    place: tuple[Any, ...] | None = None
-    kind: str = ""
 
 
 @dataclass(slots=True)
@@ -244,21 +223,23 @@ class Picture:
         return sorted(found, key=lambda each: each.share)
 
     @cached_property
-    def drops(self) -> list[Drop]:
-        """The reasons for dropped records, the most frequent first."""
-        found = [
-            Drop(
-                node,
-                more[1] if len(more) > 1 and more[1] else reason,
-                records,
-                first,
-                newest,
-                tuple(more[0]) if more and more[0] else None,
-                reason,
-            )
-            for node, reason, records, first, newest, *more in self.get("reasons", ())
-        ]
-        return sorted(found, key=lambda each: -each.records)
+    def errors(self) -> list[ErrorGroup]:
+        """The errors and drops of the last day in groups; those with the most records of the last hour come first."""
+        found: list[ErrorGroup] = []
+        with suppress(KeyError, TypeError, ValueError):  # another version's
+            found = [ErrorGroup.of_row(row) for row in self.get("errors", ())]
+        return sorted(found, key=lambda each: (-sum(each.by_minute(self.figures_ms)), -each.newest_ms))
+
+    @property
+    def figures_ms(self) -> int:
+        """The time of the newest figures: now, or when they were written the last time."""
+        return unix_ms() if self.is_live else int(self.get("written_ms", 0))
+
+    @property
+    def failure(self) -> Mapping[str, Any] | None:
+        """The facts of the error that has ended the application: see `penstock.console.exposure.facts_of`."""
+        found = self.get("failure_facts")
+        return found if isinstance(found, Mapping) else None
 
     def newest_tasks(self) -> list[dict[str, Any]]:
         """Return the newest report of each task that is still kept, by task."""

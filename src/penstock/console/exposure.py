@@ -25,7 +25,7 @@ from penstock.errors import ConfigError, PenstockError, ProcessingError, Seriali
 from penstock.serde.plain import plain, text_of
 from penstock.serde.windowed import Windowed
 
-__all__ = ["EVERYTHING", "HIDDEN", "LETTER_HEADERS", "Exposure", "exposure_of", "place_of"]
+__all__ = ["EVERYTHING", "HIDDEN", "LETTER_HEADERS", "Exposure", "exposure_of", "facts_of", "place_of"]
 
 HIDDEN = "(hidden)"
 _ROOTS = ("key", "value", "header")
@@ -37,6 +37,8 @@ _SAFE_IN_LETTERS = re.compile(
     r"topic|partition|offset|timestamp|exception|exception\.class\.name|connector\.name|task\.id|stage|class\.name"
     r"|processor\.node\.id"
 )
+_MOST_OF_A_FACT = 500  # characters
+_MOST_POSITIONS = 50
 _WINDOW = {"key", "start", "end"}  # how a windowed key is written in JSON
 _KINDS = re.compile(r"^(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception))(?=:|$)", re.MULTILINE)
 _CLASS = re.compile(r"[A-Za-z_][\w.]*(?=:)")
@@ -191,7 +193,11 @@ class Exposure:
         if not self.is_limited:
             return dict(document)
         found = dict(document)
-        found["reasons"] = [[row[0], self.reason(str(row[1])), *row[2:6], None] for row in document.get("reasons", ())]
+        found["reasons"] = [[row[0], self.reason(str(row[1])), *row[2:]] for row in document.get("reasons", ())]
+        found["errors"] = [
+            {**row, "examples": [{**each, "said": ""} for each in row.get("examples", ())]}
+            for row in document.get("errors", ())
+        ]
         if document.get("failure"):
             safe = document.get("failure_place") or "the application ended with an error"
             found["failure"] = [safe, _WHOLE_LOG]
@@ -241,6 +247,52 @@ def place_of(error: PenstockError) -> str:
     if facts.get("topic") and facts.get("offset") is not None:
         found += f", for the record {facts['topic']}-{facts.get('partition')} offset {facts['offset']}"
     return found
+
+
+def facts_of(error: PenstockError) -> dict[str, Any]:
+    """Return what is known of the record and the code that have ended an application; no text of the error.
+
+    >>> facts = facts_of(ProcessingError("m", node="MAP", kind="ValueError", function="f", file="a.py", line=3,
+    ...     raised=["check", "b.py", 9], task="0_1", topic="in", partition=1, offset=7))
+    >>> facts["record"], facts["function"], facts["line"], facts["defined"]
+    (['in', 1, 7], 'check', 9, 'f (a.py:3)')
+    """
+    facts = error.facts
+    own = [str(facts.get("function") or ""), str(facts.get("file") or ""), _number(facts.get("line"), 0)]
+    raised = facts.get("raised")
+    code = list(raised) if isinstance(raised, list | tuple) and len(raised) == 3 and raised[1] else own
+    record = facts.get("source") or [facts.get(name) for name in ("topic", "partition", "offset")]
+    positions = facts.get("positions")
+    return {
+        "kind": _cut(facts.get("kind") or type(error).__name__),
+        "node": _cut(facts.get("node")),
+        "task": _cut(facts.get("task")),
+        "batch": facts["batch"] if isinstance(facts.get("batch"), int) else None,
+        "function": _cut(code[0]),
+        "file": _cut(code[1]),
+        "line": _number(code[2], 0),
+        "defined": _cut(f"{own[0]} ({own[1]}:{own[2]})") if own[1] and own != code else "",
+        "record": _record(record),
+        "positions": {_cut(name): _number(at, 0) for name, at in list(positions.items())[:_MOST_POSITIONS]}
+        if isinstance(positions, Mapping)
+        else {},
+    }
+
+
+def _record(found: Any) -> list[Any] | None:
+    """Return topic, partition and offset; None if they are not known."""
+    if not isinstance(found, list | tuple) or len(found) != 3 or not found[0]:
+        return None
+    partition, offset = _number(found[1], -1), _number(found[2], -1)
+    return None if partition < 0 or offset < 0 else [_cut(found[0]), partition, offset]
+
+
+def _number(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _cut(value: Any) -> str:
+    return "" if value is None else str(value)[:_MOST_OF_A_FACT]
 
 
 def _whole(error: PenstockError) -> str:

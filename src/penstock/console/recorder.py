@@ -23,7 +23,8 @@ from penstock.console.app_history import Past
 from penstock.console.app_view import Picture
 from penstock.console.batch_line import BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
-from penstock.console.exposure import EVERYTHING, Exposure, place_of
+from penstock.console.error_groups import ErrorGroups
+from penstock.console.exposure import EVERYTHING, Exposure, facts_of, place_of
 from penstock.console.totals import Totals
 from penstock.engines.batch_records import batch_record
 from penstock.errors import PenstockError
@@ -112,7 +113,8 @@ class Recorder:
         self._application, self._state = application, state
         self.batches = BatchHistory()
         self._queue: queue.SimpleQueue[tuple[BatchProgress, BatchRecord] | None] = queue.SimpleQueue()
-        self._totals, self._past = Totals(), Past()
+        self._totals, self._past, self._groups = Totals(), Past(), ErrorGroups()
+        self._failure_facts: dict[str, Any] | None = None
         self.failure: PenstockError | None = None
         self._lines: dict[int, tuple[BatchRecord, BatchLine]] = {}
         self._minutes: deque[Minute] = deque(maxlen=_MINUTES)
@@ -229,6 +231,7 @@ class Recorder:
     def _add(self, progress: BatchProgress, record: BatchRecord) -> None:
         self._totals.add(progress, record.ended_ms)
         self._past.add(progress, record.ended_ms)
+        self._groups.add_batch(progress, record.ended_ms)
         start = record.ended_ms - record.ended_ms % 60_000
         if not self._minutes or self._minutes[-1].start_ms != start:
             self._minutes.append(Minute(start))
@@ -275,7 +278,8 @@ class Recorder:
             "seen": seen,
             "application": self._application,
             "state": self._state(),
-            **self._failed(),
+            **self._failed(now_ms),
+            "errors": self._groups.rows(now_ms),
             "started_ms": self._started_ms,
             "written_ms": now_ms,
             "facts": {} if self._watched is None else dict(self._watched.facts),
@@ -297,12 +301,19 @@ class Recorder:
             self.version += is_new
         return is_new
 
-    def _failed(self) -> dict[str, Any]:
+    def _failed(self, now_ms: int) -> dict[str, Any]:
         """Return what is said of the failure: as the application may say it, and without any text of the error."""
-        if self.failure is None:
+        error = self.failure
+        if error is None:
             return {"failure": None}
-        said = [text[:_MOST_OF_A_FAILURE] for text in self._exposure.failure(self.failure)]
-        return {"failure": said, "failure_place": place_of(self.failure)[:_MOST_OF_A_FAILURE]}
+        said = [text[:_MOST_OF_A_FAILURE] for text in self._exposure.failure(error)]
+        if self._failure_facts is None:
+            self._failure_facts = {**facts_of(error), "at_ms": now_ms}
+            if self._failure_facts["node"]:
+                text = "" if self._exposure.is_limited else str(error.facts.get("said") or "")
+                self._groups.add_end(self._failure_facts, text, now_ms)
+        place = place_of(error)[:_MOST_OF_A_FAILURE]
+        return {"failure": said, "failure_place": place, "failure_facts": self._failure_facts}
 
     def _sample(self, behind: Mapping[str, Any], now_ms: int) -> None:
         """Note how much waits now, apart from batches: one that runs for minutes says nothing until it ends."""
@@ -326,6 +337,7 @@ class Recorder:
         before = read_facts(checkpoint, HISTORY) or {}
         now = read_facts(checkpoint, NOW) or {}
         self._past.recall(before.get("past", {}))
+        self._groups.recall(now.get("errors", ()))
         if now.get("state") in ("RUNNING", "REBALANCING"):
             self._past.ended_without_a_word(unix_ms())
         try:

@@ -28,8 +28,6 @@ class Totals:
         topics: Records and bytes that each node has written to or read from each topic, by ``node topic``.
         stores: Rows of each store by task.
         reasons: Node and reason -> count, the times of the first and of the newest drop.
-        places: Node and reason -> topic, partition and offset of the newest dropped record, where they are known.
-        examples: Node and reason -> the text of the newest error, where texts of records may be shown.
         positions: The offset of the next record, by ``topic-partition``.
         lost: Offsets that retention removed before they were read, by ``topic-partition``.
         stream_time_ms: The largest timestamp seen; -1 for none.
@@ -41,8 +39,6 @@ class Totals:
         self.topics: Amounts = {}
         self.stores: dict[str, dict[str, int]] = {}
         self.reasons: dict[tuple[str, str], list[int]] = {}
-        self.places: dict[tuple[str, str], list[Any]] = {}
-        self.examples: dict[tuple[str, str], str] = {}
         self.positions: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.stream_time_ms = -1
@@ -83,28 +79,13 @@ class Totals:
             _add(self.topics, f"{node} {topic}", [records, size])
         for node, topic, records, size in counts.get("consumed", ()):
             _add(self.topics, f"{node} {topic}", [records, size])
-        places = {(node, why): place for node, why, *place in counts.get("places", ())}
-        examples = {(node, why): said for node, why, said in counts.get("examples", ())}
-        self._drops(counts.get("reasons", ()), places, examples, now_ms)
-
-    def _drops(
-        self,
-        reasons: Any,
-        places: Mapping[tuple[str, str], list[Any]],
-        examples: Mapping[tuple[str, str], str],
-        now_ms: int,
-    ) -> None:
-        for node, reason, count in reasons:
+        for node, reason, count in counts.get("reasons", ()):
             key = (node, str(reason)[:_MOST_REASON_CHARACTERS])
             if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
                 key = (node, OTHER_REASONS)
             found = self.reasons.setdefault(key, [0, now_ms, now_ms])
             found[0] += count
             found[2] = now_ms
-            if (node, reason) in places:
-                self.places[key] = places[node, reason]
-            if (node, reason) in examples:
-                self.examples[key] = examples[node, reason][:_MOST_REASON_CHARACTERS]
 
     def rates(self, now_ms: int) -> dict[str, Any]:
         """Return rows a second of each node, and records a second in and out, over the last ten seconds."""
@@ -129,9 +110,7 @@ class Totals:
             "nodes": {name: [round(value, 4) for value in each] for name, each in self.nodes.items()},
             "topics": self.topics,
             "stores": self.stores,
-            "reasons": [
-                [*key, *counts, self.places.get(key), self.examples.get(key)] for key, counts in self.reasons.items()
-            ],
+            "reasons": [[*key, *counts] for key, counts in self.reasons.items()],
             "positions": self.positions,
             "lost": self.lost,
             "stream_time_ms": self.stream_time_ms,

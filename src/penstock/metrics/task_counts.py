@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FLUSH", "OTHER_REASONS", "Spread", "TaskCounts"]
+__all__ = ["EXAMPLES", "FLUSH", "OTHER_ERRORS", "OTHER_REASONS", "Cause", "Example", "Spread", "TaskCounts"]
 
 OTHER_REASONS = "other reasons"  # in place of those of an operator that would be too many
+OTHER_ERRORS = "other errors"  # in place of their classes
+EXAMPLES = 3  # of a cause: the newest ones
 FLUSH = "flush"  # the call whose numbers are flushes, rows, bytes and seconds
 
 _SPREADS = ("seconds", "lateness_ms", "punctuations")
@@ -68,6 +70,40 @@ class Spread:
             self.add(float(values.sum()), len(values), float(values.min()), float(values.max()))
 
 
+class Cause(NamedTuple):
+    """Why records were dropped: one for each operator, class of exception and line of the user's code.
+
+    Attributes:
+        node: The operator.
+        reason: The class of the exception, or fixed words such as "null key"; never the text of an error.
+        function: The function that raised; empty for drops without an exception.
+        file: Its file.
+        line: The line that raised.
+    """
+
+    node: str
+    reason: str
+    function: str = ""
+    file: str = ""
+    line: int = 0
+
+
+class Example(NamedTuple):
+    """A record of a cause.
+
+    Attributes:
+        topic: Its topic; empty if it is not known.
+        partition: Its partition.
+        offset: Its offset.
+        said: The text of the exception, where texts of records may be shown.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    said: str = ""
+
+
 @dataclass(slots=True)
 class TaskCounts:
     """The counts of a task since they were last taken.
@@ -85,8 +121,8 @@ class TaskCounts:
         emit_seconds: Node -> seconds of each look for closed windows.
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
-        places: (node, reason) -> topic, partition and offset of the newest record that was dropped for it, if known.
-        examples: (node, reason) -> the text of the newest error, where texts of records may be shown.
+        causes: Cause -> dropped records; the same as the reasons, by the line of code as well.
+        examples: Cause -> its newest records, at most `EXAMPLES`.
         reported: Function or column -> errors that were reported and not raised.
         errors: (node, class of the exception, what its handler said) -> errors.
         nodes: Operator -> rows in, rows out, its own seconds.
@@ -105,19 +141,25 @@ class TaskCounts:
     emit_seconds: dict[str, Spread] = field(default_factory=dict)
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
-    places: dict[tuple[str, str], tuple[str, int, int]] = field(default_factory=dict)
-    examples: dict[tuple[str, str], str] = field(default_factory=dict)
+    causes: dict[Cause, int] = field(default_factory=dict)
+    examples: dict[Cause, list[Example]] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     errors: dict[tuple[str, str, str], int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
     stores: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
+    def add_cause(self, cause: Cause, count: int, examples: Sequence[Example]) -> None:
+        """Add dropped records of a cause, and its newest ones."""
+        self.causes[cause] = self.causes.get(cause, 0) + count
+        if examples:
+            self.examples[cause] = [*self.examples.get(cause, ()), *examples][-EXAMPLES:]
+
     def merge(self, other: TaskCounts) -> None:
         """Add the counts of another one."""
         self.processed += other.processed
         self.dropped += other.dropped
-        self.places |= other.places
-        self.examples |= other.examples
+        for cause, count in other.causes.items():
+            self.add_cause(cause, count, other.examples.get(cause, ()))
         for name in _SPREADS:
             getattr(self, name).merge(getattr(other, name))
         for name in _BY_NODE:
@@ -152,8 +194,9 @@ class TaskCounts:
                 for at, counts in getattr(self, name).items()
             }
             setattr(new, name, {at: counts for at, counts in lists.items() if any(counts)})
-        new.places = {at: place for at, place in self.places.items() if at in new.reasons}
-        new.examples = {at: said for at, said in self.examples.items() if at in new.reasons}
+        counted = {cause: count - before.causes.get(cause, 0) for cause, count in self.causes.items()}
+        new.causes = {cause: count for cause, count in counted.items() if count}
+        new.examples = {each: self.examples[each][-n:] for each, n in new.causes.items() if each in self.examples}
         return new
 
     def forget_extremes(self) -> None:
@@ -176,8 +219,10 @@ class TaskCounts:
         found |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
         found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
         found["errors"] = [[*at, count] for at, count in self.errors.items()]
-        found["places"] = [[*at, *place] for at, place in self.places.items()]
-        found["examples"] = [[*at, said] for at, said in self.examples.items()]
+        found["causes"] = [
+            [*cause, count, [list(each) for each in self.examples.get(cause, ())]]
+            for cause, count in self.causes.items()
+        ]
         found["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
         return {name: value for name, value in found.items() if value}
 
@@ -186,8 +231,7 @@ class TaskCounts:
         """Return what `document` has written.
 
         >>> counts = TaskCounts(3, consumed={("source", "in"): [3, 90]}, reasons={("source", "late"): 1})
-        >>> counts.places["source", "late"] = ("in", 0, 7)
-        >>> counts.examples["source", "late"] = "ValueError: late"
+        >>> counts.add_cause(Cause("source", "ValueError", "f", "app.py", 3), 1, [Example("in", 0, 7, "late")])
         >>> counts.errors["source", "ValueError", "continue"] = 2
         >>> counts.e2e_latency_ms["source"] = Spread(3, 30.0, 5.0, 15.0)
         >>> TaskCounts.of_document(counts.document()) == counts
@@ -206,10 +250,7 @@ class TaskCounts:
             setattr(counts, name, spreads)
         counts.reasons = {(node, why): count for node, why, count in document.get("reasons", ())}
         counts.errors = {(node, kind, action): count for node, kind, action, count in document.get("errors", ())}
-        counts.places = {
-            (node, why): (topic, partition, offset)
-            for node, why, topic, partition, offset in document.get("places", ())
-        }
-        counts.examples = {(node, why): said for node, why, said in document.get("examples", ())}
+        for *cause, count, examples in document.get("causes", ()):
+            counts.add_cause(Cause(*cause), count, [Example(*each) for each in examples])
         counts.stores = {(store, call): numbers for store, call, *numbers in document.get("stores", ())}
         return counts

@@ -30,7 +30,7 @@ from penstock.metrics.definitions import (
 from penstock.metrics.name import MetricName
 from penstock.metrics.store_definitions import OWN
 from penstock.metrics.store_metrics import StoreMetrics
-from penstock.metrics.task_counts import FLUSH, OTHER_REASONS
+from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import TableSource, WindowedAggregate
 from penstock.topology.operations.tables import CogroupMember, Suppress
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["TaskMetrics", "TaskOf"]
 
 _NANOSECONDS = 1e9
-_MOST_REASONS = 40  # of an operator of a task
+_MOST_NAMES = 40  # reasons, and classes of errors, of an operator of a task
 _DROPPED, _OF_DROPS = "Records that were dropped for this reason.", ("processor-node-id", "reason")
 _ERRORS, _OF_ERRORS = "Errors of this class that a handler has judged.", ("processor-node-id", "kind", "action")
 _OF_NODES = (
@@ -105,7 +105,7 @@ class TaskMetrics:
         self._reported: dict[str, Meter | None] = {}
         self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
         self._totals: dict[MetricName, int] = {}
-        self._reasons: dict[str, set[str]] = {}
+        self._names: dict[tuple[str, str], set[str]] = {}
         self._nodes: dict[str, list[float]] = {}
         for name in task.nodes:
             self._add_node(topology, name)
@@ -142,7 +142,7 @@ class TaskMetrics:
         for at, count in counts.reasons.items():
             self._drop(*at, count)
         for failed, count in counts.errors.items():
-            self._add_total("errors-total", _ERRORS, count, dict(zip(_OF_ERRORS, failed, strict=True)))
+            self._fail(*failed, count)
         for name, numbers in counts.nodes.items():
             self._work(name, numbers)
         for (store, call), numbers in counts.stores.items():
@@ -183,11 +183,20 @@ class TaskMetrics:
 
     def _drop(self, node: str, why: str, count: int) -> None:
         """Count drops by reason: of each operator so many, as those of several workers come together."""
-        known = self._reasons.setdefault(node, set())
-        if why not in known and len(known) >= _MOST_REASONS:
-            why = OTHER_REASONS
-        known.add(why)
+        why = why if self._is_few((node, "reason"), why) else OTHER_REASONS
         self._add_total("dropped-records-total", _DROPPED, count, dict(zip(_OF_DROPS, (node, why), strict=True)))
+
+    def _fail(self, node: str, kind: str, action: str, count: int) -> None:
+        """Count errors by their class: of each operator so many."""
+        kind = kind if self._is_few((node, "error"), kind) else OTHER_ERRORS
+        self._add_total("errors-total", _ERRORS, count, dict(zip(_OF_ERRORS, (node, kind, action), strict=True)))
+
+    def _is_few(self, of: tuple[str, str], name: str) -> bool:
+        """Return whether a name is among the first of its kind; each becomes a series for good."""
+        known = self._names.setdefault(of, set())
+        if name not in known and len(known) < _MOST_NAMES:
+            known.add(name)
+        return name in known
 
     def _add_total(self, metric: str, what: str, count: int, tags: Mapping[str, str]) -> None:
         """Add to a total of Penstock's own; made at the first call, as nobody knows the reasons before."""

@@ -18,9 +18,11 @@ from penstock.base.log_lines import own_logger
 from penstock.base.terminal.human_numbers import counted
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
+from penstock.metrics.task_counts import EXAMPLES, Cause, Example
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
+from penstock.runtime.raised import function_of, line_of
 from penstock.runtime.record import RecordContext
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
@@ -42,10 +44,12 @@ __all__ = ["DropLines", "Failure", "Surroundings", "TaskContext"]
 
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
-_MOST_OF_A_REASON = 1_000  # characters
+_MOST_OF_A_TEXT = 1_000  # characters of an error's text, in the log and in the figures
+_MOST_OF_A_NAME = 200  # characters of the name of a class, which a user's code may make as it goes
 _SHOWN = 200  # characters of a record in a message
 _DROPS_EVERY_S = 1.0
-_Reason = tuple[str, str]  # the operator, and why
+_DROPS_KEPT = 200  # reasons whose last line is remembered for the second
+_Reason = tuple[object, ...]  # the operator, and why
 _Place = tuple[str, int, int]  # topic, partition, offset
 
 
@@ -118,10 +122,9 @@ class TaskContext:
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
-        self._why: Counter[tuple[str, str]] = Counter()
-        self._places: dict[tuple[str, str], tuple[str, int, int]] = {}  # of the newest record by reason
+        self._causes: Counter[Cause] = Counter()
+        self._examples: dict[Cause, list[Example]] = {}
         self._drops = DropLines(task_id, _LOG)
-        self._examples: dict[tuple[str, str], str] = {}  # the text of the newest error by its class
         self._hides_records = hides_records(config)
         self._cache_bytes = int(config["statestore.cache.max.bytes"])
         self._tasks = tasks
@@ -183,15 +186,12 @@ class TaskContext:
             late = view.take_dropped() if hasattr(view, "take_dropped") else 0
             if late:
                 self.drop(name, late, "too old for the store")
-        for (node, why), count in self._why.items():
-            self._drops.add((node, why), count, self._examples.get((node, why), why), self._places.get((node, why)))
-            self.sensor.on_dropped(self.task_id, node, count, why)
-        for (node, why), place in self._places.items():
-            self.sensor.on_dropped_record(self.task_id, node, why, place)
-        for (node, why), said in self._examples.items():
-            self.sensor.on_drop_example(self.task_id, node, why, said)
-        self._why.clear()
-        self._places.clear()
+        for cause, count in self._causes.items():
+            examples = self._examples.get(cause, [])
+            self._drops.add(cause, count, *_newest(cause, examples))
+            self.sensor.on_dropped(self.task_id, cause.node, count, cause.reason)
+            self.sensor.on_cause(self.task_id, cause, count, examples)
+        self._causes.clear()
         self._examples.clear()
         self._drops.write()
 
@@ -236,8 +236,7 @@ class TaskContext:
 
     def drop(self, node: str, count: int, why: str) -> None:
         """Count dropped records (Kafka's ``dropped-records-total``) and log the reason once per batch."""
-        self.dropped += count
-        self._why[node, why] += count
+        self._drop(Cause(node, why), count)
 
     def drop_rows(self, node: str, rows: Rows, numbers: NDArray[np.intp], why: str) -> None:
         """Count dropped rows by their numbers, and note where the last one comes from.
@@ -249,10 +248,16 @@ class TaskContext:
             why: The reason.
         """
         if len(numbers):
-            self.drop(node, len(numbers), why)
             source = self.record_context(rows, int(numbers[-1]))
-            if source.topic:
-                self._places[node, why] = (source.topic, source.partition, source.offset)
+            self._drop(Cause(node, why), len(numbers), _example(source))
+
+    def _drop(self, cause: Cause, count: int, example: Example | None = None) -> None:
+        self.dropped += count
+        self._causes[cause] += count
+        if example is not None:
+            kept = self._examples.setdefault(cause, [])
+            kept.append(example)
+            del kept[:-EXAMPLES]
 
     def get_meta(self, name: str, default: int) -> int:
         """Return a number that an operator keeps with the state (its stream time), committed with the batch."""
@@ -294,7 +299,7 @@ class TaskContext:
             raise error  # it has been asked about already, further down
 
         def wrapped() -> ProcessingError:
-            name, file, line = _origin(function, error)
+            name, file, line = function_of(function, error)
             where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
             own = error if isinstance(error, PenstockError) else None
             kind, said, shown_record = type(error).__name__, f": {error if own is None else own.message}", record
@@ -314,16 +319,20 @@ class TaskContext:
                 line=line,
                 kind=kind,
                 record=shown_record,
+                raised=line_of(function, error),
+                said=self._shown(error),
                 task=self.task_id,
                 topic=source.topic,
                 partition=source.partition,
                 offset=source.offset,
             )
 
-        self._decide("processing", failure, wrapped)
+        self._decide("processing", failure, wrapped, function)
 
     def undecodable(self, node: str, source: RecordContext, error: Exception) -> None:
         """Ask the deserialization handler about a record whose bytes do not decode."""
+        if source.topic is not None:
+            source = source._replace(topic=self.physical_name(source.topic))
 
         def wrapped() -> SerializationError:
             said = self._said_of(error)
@@ -332,6 +341,8 @@ class TaskContext:
                 hint='Check the serdes, or set deserialization.exception.handler to "continue" to skip such records.',
                 node=node,
                 kind=type(error).__name__,
+                raised=line_of(None, error),
+                said=self._shown(error),
                 task=self.task_id,
                 topic=source.topic,
                 partition=source.partition,
@@ -352,8 +363,11 @@ class TaskContext:
                 hint=self._where_serdes_go(topic),
                 node=node,
                 kind=type(error).__name__,
+                raised=line_of(None, error),
+                said=self._shown(error),
                 task=self.task_id,
                 topic=topic,
+                source=_place_of(source),
             )
 
         self._decide("production", Failure(node, source, rows.place.take(np.array([row])), error), wrapped)
@@ -370,11 +384,15 @@ class TaskContext:
 
     def _said_of(self, error: Exception) -> str:
         """Return the text of an error; only its class where no text may quote a record."""
-        if self._hides_records:
-            return type(error).__name__
-        return error.message if isinstance(error, PenstockError) else str(error)
+        return type(error).__name__ if self._hides_records else _text_of(error)
 
-    def _decide(self, kind: str, failure: Failure, wrapped: Callable[[], Exception]) -> None:
+    def _shown(self, error: Exception) -> str:
+        """Return the beginning of an error's text for figures; nothing where no text may quote a record."""
+        return "" if self._hides_records else visible(_text_of(error)[:_MOST_OF_A_TEXT])
+
+    def _decide(
+        self, kind: str, failure: Failure, wrapped: Callable[[], Exception], function: Function | None = None
+    ) -> None:
         node, source, error = failure.node, failure.source, failure.error
         facts = ErrorContext(
             self.task_id,
@@ -392,13 +410,32 @@ class TaskContext:
         self.sensor.on_error(self.task_id, node, error, response.action)
         if response.action == "fail":
             raise wrapped() from (None if self._hides_records else error)
-        why = type(error).__name__  # its text may quote a record, and be another one for each
-        if not self._hides_records:
-            said = error.message if isinstance(error, PenstockError) else error
-            self._examples[node, why] = visible(f"{why}: {said}"[:_MOST_OF_A_REASON])
-        self.drop(node, 1, why)
-        if source.topic:
-            self._places[node, why] = (source.topic, source.partition, source.offset)
+        why = type(error).__name__[:_MOST_OF_A_NAME]  # its text may quote a record, and be another one for each
+        self._drop(Cause(node, why, *line_of(function, error)), 1, _example(source, self._shown(error)))
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return error.message if isinstance(error, PenstockError) else str(error)
+    except Exception:  # noqa: BLE001 - whatever the __str__ of a user's class raises
+        return ""
+
+
+def _newest(cause: Cause, examples: list[Example]) -> tuple[str, tuple[str, int, int] | None]:
+    """Return what the log says of a cause, and the place of its newest record."""
+    newest = examples[-1] if examples else Example("", -1, -1)
+    said = f"{cause.reason}: {newest.said}" if newest.said else cause.reason
+    where = f", in {cause.function} ({cause.file}:{cause.line})" if cause.file else ""
+    return said + where, newest[:3] if newest.topic else None
+
+
+def _place_of(source: RecordContext) -> tuple[str, int, int] | None:
+    return (source.topic, source.partition, source.offset) if source.topic else None
+
+
+def _example(source: RecordContext, said: str = "") -> Example | None:
+    place = _place_of(source)
+    return Example(*place, said) if place else Example("", -1, -1, said) if said else None
 
 
 def _shorten(record: dict[str, Any]) -> str:
@@ -407,22 +444,6 @@ def _shorten(record: dict[str, Any]) -> str:
     except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
         text = reprlib.repr(record)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
-def _origin(function: Function | None, error: Exception) -> tuple[str, str, int]:
-    """Return what raised: the user's function as the topology knows it, else the user's line in the traceback."""
-    if function is not None and function.file:  # one that stands for several has none
-        return function.name, function.file, function.line
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    for trace in reversed(frames):
-        if not trace.tb_frame.f_globals.get("__name__", "").startswith(("penstock.", "polars.")):
-            code = trace.tb_frame.f_code
-            return code.co_qualname if hasattr(code, "co_qualname") else code.co_name, code.co_filename, trace.tb_lineno
-    return "the processor", "unknown", 0
 
 
 class DropLines:
@@ -458,8 +479,11 @@ class DropLines:
         ]
         for reason in due:
             count, said, place = self._waiting.pop(reason)
+            self._logged_s.pop(reason, None)
             self._logged_s[reason] = now
             where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
             self._log.warning(
                 "task %s: %s dropped %s: %s%s", self._task_id, reason[0], counted(count, "record"), said, where
             )
+        while len(self._logged_s) > _DROPS_KEPT:
+            del self._logged_s[next(iter(self._logged_s))]

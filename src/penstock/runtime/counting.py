@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.clock import unix_ms
-from penstock.metrics.task_counts import FLUSH, OTHER_REASONS, Spread, TaskCounts
+from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
 from penstock.runtime.sensor import Sensor
 from penstock.serde.buffers import LARGE_BINARY, parts
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from penstock.metrics.task_counts import Example
     from penstock.runtime.inputs import DecodedRecords
     from penstock.runtime.record import Headers
 
@@ -24,7 +25,7 @@ __all__ = ["CountingSensor"]
 
 # Kafka counts for each record its time and offset (8 bytes each) and its partition (4), and the name of its topic.
 _BYTES_OF_A_RECORD = 20
-_MOST_REASONS = 20  # of an operator of a task
+_MOST_NAMES = 20  # reasons, causes and classes of errors of an operator of a task
 
 
 class CountingSensor(Sensor):
@@ -39,7 +40,7 @@ class CountingSensor(Sensor):
         self._clock = clock
         self.detailed = detailed
         self._counts: dict[str, TaskCounts] = {}
-        self._reasons: dict[tuple[str, str], set[str]] = {}
+        self._names: dict[tuple[str, str, str], set[Hashable]] = {}
 
     @classmethod
     def at_level(cls, level: str) -> Self:
@@ -107,17 +108,19 @@ class CountingSensor(Sensor):
             counts.emit_seconds.setdefault(node, Spread()).add(seconds, 1, seconds, seconds)
 
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
-        reasons, why = self._of(task_id).reasons, self._reason(task_id, node, why)
-        reasons[node, why] = reasons.get((node, why), 0) + count
+        reasons = self._of(task_id).reasons
+        at = (node, why if self._is_few((task_id, node, "reason"), why) else OTHER_REASONS)
+        reasons[at] = reasons.get(at, 0) + count
 
-    def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
-        self._of(task_id).places[node, self._reason(task_id, node, why)] = place
-
-    def on_drop_example(self, task_id: str, node: str, why: str, said: str) -> None:
-        self._of(task_id).examples[node, self._reason(task_id, node, why)] = said
+    def on_cause(self, task_id: str, cause: Cause, count: int, examples: Sequence[Example]) -> None:
+        at = cause if self._is_few((task_id, cause.node, "cause"), cause) else Cause(cause.node, OTHER_REASONS)
+        self._of(task_id).add_cause(at, count, examples)
 
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
-        errors, at = self._of(task_id).errors, (node, type(error).__name__, action)
+        kind = type(error).__name__
+        if not self._is_few((task_id, node, "error"), kind):
+            kind = OTHER_ERRORS
+        errors, at = self._of(task_id).errors, (node, kind, action)
         errors[at] = errors.get(at, 0) + 1
 
     def on_reported(self, task_id: str, where: str, count: int) -> None:
@@ -144,13 +147,12 @@ class CountingSensor(Sensor):
         for at, value in enumerate((rows_in, rows_out, seconds)):
             totals[at] += value
 
-    def _reason(self, task_id: str, node: str, why: str) -> str:
-        """Return the reason as it is counted: errors may quote each record, and each reason is a series for good."""
-        known = self._reasons.setdefault((task_id, node), set())
-        if why in known or len(known) < _MOST_REASONS:
-            known.add(why)
-            return why
-        return OTHER_REASONS
+    def _is_few(self, of: tuple[str, str, str], name: Hashable) -> bool:
+        """Return whether a name is among the first of its kind: each is a series for good, and records make names."""
+        known = self._names.setdefault(of, set())
+        if name not in known and len(known) < _MOST_NAMES:
+            known.add(name)
+        return name in known
 
     @staticmethod
     def _add(counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.metrics.task_counts import Cause, Example
     from penstock.runtime.inputs import DecodedRecords
     from penstock.runtime.record import Headers
 
@@ -68,11 +69,11 @@ class Sensor:
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
         """Called when records were dropped."""
 
-    def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
-        """Called after `on_dropped` with topic, partition and offset of the newest such record, if they are known."""
+    def on_cause(self, task_id: str, cause: Cause, count: int, examples: Sequence[Example]) -> None:
+        """Called after `on_dropped` with the cause and the newest records of it, as far as they are known.
 
-    def on_drop_example(self, task_id: str, node: str, why: str, said: str) -> None:
-        """Called after `on_dropped` with the text of the newest such error, where texts of records may be shown."""
+        Examples have the texts of errors where texts of records may be shown.
+        """
 
     def on_reported(self, task_id: str, where: str, count: int) -> None:
         """Called when functions have reported so many errors, each of which made a null."""

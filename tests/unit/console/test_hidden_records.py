@@ -126,8 +126,8 @@ def fill(data: Recorded) -> None:
     note_formats(data.log, "shop", {"cards": TopicFormat("json", "json"), "texts": TopicFormat("string", "string")})
     data.log.append("access_log-bad", 0, rows((json.dumps(ORDER).encode(),), b'{"card": "' + SECRET.encode() + b'"}', letter_headers()))  # fmt: skip
     counts = {
-        "reasons": [[NODE, "ValueError", 20]], "places": [[NODE, "ValueError", "cards", 0, 1]],
-        "examples": [[NODE, "ValueError", TEXT]], "errors": [[NODE, "ValueError", "continue", 20]],
+        "reasons": [[NODE, "ValueError", 20]], "errors": [[NODE, "ValueError", "continue", 20]],
+        "causes": [[NODE, "ValueError", "f", "app.py", 4, 20, [["cards", 0, 1, TEXT]]]],
     }  # fmt: skip
     tasks = [dict(task) for task in data.batch_tasks()]
     tasks[0] = {**tasks[0], "counts": {**tasks[0].get("counts", {}), **counts}}
@@ -263,8 +263,8 @@ def test_masks_leave_the_other_fields(tmp_path: Path) -> None:
         assert {each["key"] if isinstance(each["key"], str) else each["key"]["card"] for each in entries} == {HIDDEN}
         assert [each["value"]["user"] for each in entries] == ["ann", "ann"]
         errors = http.get(f"/api/v1/apps/{APPLICATION}/errors").json()["drops"]
-        drop = next(each for each in errors if each["kind"] == "ValueError" and each["place"])
-        assert (drop["reason"], drop["place"]["offset"]) == ("ValueError", 1)
+        drop = next(each for each in errors if each["file"] == "app.py" and each["line"] == 4)
+        assert (drop["reason"], drop["place"]) == ("ValueError", {"topic": "cards", "partition": 0, "offset": 1})
         failed = next(each for each in http.get("/api/v1/alerts").json() if each["name"] == "failed")
         assert failed["what"] == f"ValueError in {NODE}: f (app.py:3), for the record cards-0 offset 1"
         task = http.get("/api/v1/connectors").json()[0]["tasks"][0]["trace"]

@@ -341,7 +341,7 @@ def served(root: Path) -> Iterator[httpx.Client]:
         names = {"exception": "x.ValueError", "message": HOSTILE, "topic": HOSTILE, "partition": "0", "offset": "1"}
         letters = {f"__streams.errors.{name}": text for name, text in names.items()}
         data.log.append("access_log-bad", 0, batch([b"k"], [b"v"], letters))
-        counts = {"reasons": [[NODE, "ValueError", 20]], "examples": [[NODE, "ValueError", HALF]], "places": [[NODE, "ValueError", "texts", 0, 0]]}  # fmt: skip
+        counts = {"reasons": [[NODE, "ValueError", 20]], "causes": [[NODE, HOSTILE, HOSTILE, HOSTILE, 3, 20, [["texts", 0, 0, HALF]]]]}  # fmt: skip
         tasks = data.batch_tasks()
         tasks[0] = {**tasks[0], "counts": counts, "host": HOSTILE}
         data.recorder.failure = ProcessingError(HALF, hint=HOSTILE)

@@ -8,7 +8,7 @@ from penstock.engines.batch_records import batch_record
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.thread_counts import ThreadCounts
-from penstock.metrics.task_counts import OTHER_REASONS, Spread, TaskCounts
+from penstock.metrics.task_counts import OTHER_REASONS, Cause, Example, Spread, TaskCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
 
 
@@ -148,12 +148,15 @@ def test_reasons_that_quote_each_record_are_no_series_for_each():
     counts, driver = ThreadCounts("INFO"), ProgressCounter()
     for number in range(500):
         counts.sensor.on_dropped("0_0", "map", 1, f"ValueError: {number}")
-        counts.sensor.on_dropped_record("0_0", "map", f"ValueError: {number}", ("in", 0, number))
+        example = Example("in", 0, number, f"no number: {number}")
+        counts.sensor.on_cause("0_0", Cause("map", f"ValueError: {number}"), 1, [example])
         reported(counts)
     counts.sensor.on_dropped("0_0", "filter", 1, "null key")
     (task,) = driver.progress(0, {"t": thread(counts, 1, 500)}).tasks
     new = TaskCounts.of_document(task["counts"])
     assert sum(new.reasons.values()) == 501
     assert len(new.reasons) <= 22
-    assert new.places["map", OTHER_REASONS] == ("in", 0, 499)
+    assert sum(new.causes.values()) == 500
+    assert len(new.causes) <= 22
+    assert [each.offset for each in new.examples[Cause("map", OTHER_REASONS)]] == [497, 498, 499]
     assert new.reasons["filter", "null key"] == 1

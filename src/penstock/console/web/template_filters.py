@@ -100,6 +100,22 @@ def spark(values: Sequence[float | None], label: str = "") -> Markup:
     ).format(label, first, line, last, line)
 
 
+def columns(values: Sequence[int], label: str = "") -> Markup:
+    """Return counts as columns of a small picture, scaled from zero to the largest."""
+    most, width = max(values, default=0) or 1, _WIDTH / max(len(values), 1)
+    found = Markup("").join(
+        Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+            number * width, _HEIGHT - max(_HEIGHT * value / most, 2), width * 0.8, max(_HEIGHT * value / most, 2)
+        )
+        for number, value in enumerate(values)
+        if value
+    )
+    return Markup(
+        '<svg class="columns-chart" viewBox="0 0 160 36" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path d="M0 36H160"/>{}</svg>'
+    ).format(label, found)
+
+
 def plain(value: Any) -> str:
     """Return the words of a name that was written for programs.
 
@@ -107,6 +123,15 @@ def plain(value: Any) -> str:
     'read committed'
     """
     return str(value).replace("_", " ")
+
+
+def filename(path: str) -> str:
+    """Return the last part of a file's path.
+
+    >>> filename("/srv/jobs/weblog.py"), filename("<stdin>")
+    ('weblog.py', '<stdin>')
+    """
+    return path.replace("\\", "/").rpartition("/")[2] or path
 
 
 FILTERS = {
@@ -119,4 +144,6 @@ FILTERS = {
     "spark": spark,
     "size": lambda value: _NONE if value is None else size(int(value)),
     "plain": plain,
+    "filename": filename,
+    "columns": columns,
 }

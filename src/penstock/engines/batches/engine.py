@@ -275,6 +275,8 @@ class BatchQuery:
                 lost_process=True,
                 task=words[0].task,
                 batch=words[0].batch,
+                node=words[0].node,
+                positions={name: start for name, (start, _) in words[0].ranges.items()},
             )
         return AppFailedError(
             f"the Spark query failed: {spark_error_reason(text)[:500]}",

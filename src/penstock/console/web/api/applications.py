@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.console.app_view import Drop, Picture
+from penstock.console.app_view import Picture
 from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.error_groups import ErrorGroup
 from penstock.console.exposed import Exposed
 from penstock.console.hotspots import findings_of
 from penstock.console.web.page import NotThereError, Visit, whole
@@ -92,6 +93,7 @@ def application(visit: Visit) -> Any:
         "stores": picture.store_rows,
         "steps": picture.steps,
         "alerts": list(picture.get("alerts", ())),
+        "failure": None if picture.failure is None else _failure(picture.failure),
     }
 
 
@@ -200,24 +202,36 @@ def node(visit: Visit) -> Any:
         "share": picture.shares.get(name),
         "per_second": picture.get("rates", {}).get("nodes", {}).get(name),
         "since_start": picture.get("nodes", {}).get(name),
-        "drops": [_drop(each) for each in picture.drops if each.node == name],
+        "drops": [_group(each) for each in picture.errors if each.node == name],
     }
 
 
 def errors(visit: Visit) -> Any:
-    """Return the dropped records by node and reason, and the topic of dead letters."""
+    """Return errors and drops in groups by node, class and line of code, and the topic of dead letters."""
     picture = _chosen(visit).picture()
     settings = picture.get("facts", {}).get("settings", {})
     return {
-        "drops": [_drop(each) for each in picture.drops],
+        "drops": [_group(each) for each in picture.errors],
         "lost": picture.get("lost", {}),
         "dead_letter_topic": settings.get("errors.dead.letter.queue.topic.name"),
     }
 
 
-def _drop(found: Drop) -> dict[str, Any]:
-    place = None if found.place is None else dict(zip(("topic", "partition", "offset"), found.place, strict=True))
-    return {**asdict(found), "place": place}
+def _group(found: ErrorGroup) -> dict[str, Any]:
+    return {
+        **found.row(),
+        "reason": found.reason,
+        "place": _place(found.place),
+        "minutes": [{"at_ms": minute * 60_000, "records": count} for minute, count in found.minutes],
+    }
+
+
+def _failure(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {**facts, "record": _place(facts.get("record"))}
+
+
+def _place(found: Sequence[Any] | None) -> dict[str, Any] | None:
+    return None if found is None else dict(zip(("topic", "partition", "offset"), found, strict=True))
 
 
 def stores(visit: Visit) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.console.app_view import Picture
 from penstock.console.web.page import Visit
 
-__all__ = ["application_stamp", "head_of", "linked_topics"]
+__all__ = ["application_stamp", "failure_of", "head_of", "linked_places", "linked_topics"]
 
 
 def application_stamp(visit: Visit) -> object:
@@ -24,6 +25,57 @@ def head_of(visit: Visit) -> tuple[Picture, dict[str, Any]]:
 
 
 def linked_topics(visit: Visit) -> frozenset[str]:
-    """Return the topics that a page may link to: repartition topics of micro-batches, for example, are in no log."""
+    """Return the topics that pages may link to: those of the log that are what an application calls by their name.
+
+    Records between the sub-topologies of micro-batches go through Spark's shuffle, and have offsets of their own. A
+    topic of that name may be in the log all the same, left there by the application in continuous mode.
+    """
     log = visit.site.log
-    return frozenset() if log is None else frozenset(topic.name for topic in log.topics())
+    if log is None:
+        return frozenset()
+    there = frozenset(topic.name for topic in log.topics())
+    return there.difference(*(_in_shuffles(visit, name, there) for name in visit.site.applications.names()))
+
+
+def _in_shuffles(visit: Visit, name: str, there: frozenset[str]) -> set[str]:
+    """Return the internal topics of an application that are none, as it runs in micro-batches."""
+    if not any(topic.startswith(f"{name}-") for topic in there):
+        return set()
+    application = visit.site.application(name)
+    if application.picture().get("facts", {}).get("mode") != "micro_batch":
+        return set()
+    boxes = (application.topology() or {}).get("boxes", ())
+    return {str(box["topic"]) for box in boxes if box["kind"] == "topic" and "topic" in box}
+
+
+def linked_places(visit: Visit, places: Iterable[tuple[str, int, int] | None]) -> dict[tuple[str, int, int], str]:
+    """Return the paths of the messages that places are linked to; none where messages are not shown."""
+    there = linked_topics(visit) if visit.site.permissions.messages else frozenset()
+    return {place: f"/topics/{place[0]}/{place[1]}/{place[2]}" for place in places if place and place[0] in there}
+
+
+def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
+    """Return what is known of the error that has ended an application, with links to the records; None if none has.
+
+    Attributes of the answer beside those of `penstock.console.exposure.facts_of`:
+        said: The error as it may be shown.
+        records: The record that failed, or where the task was to read on: (name, path of its message or None).
+        is_sure: Whether that record failed; else the records from there on may have.
+    """
+    facts = picture.failure
+    if facts is None or picture.is_running or not picture.get("failure"):
+        return None
+    record = facts.get("record")
+    positions = [(*name.rpartition("-")[::2], offset) for name, offset in facts.get("positions", {}).items()]
+    places = [
+        (str(topic), int(partition), int(offset))
+        for topic, partition, offset in ([record] if record else positions)
+        if str(partition).isdecimal()
+    ]
+    links = linked_places(visit, places)
+    return {
+        **facts,
+        "said": picture.get("failure")[0],
+        "records": [(f"{place[0]}-{place[1]} offset {place[2]:,}", links.get(place)) for place in places],
+        "is_sure": bool(record),
+    }

@@ -1,9 +1,8 @@
-"""Batches over time, the tasks of one of them, and the reasons for dropped records."""
+"""Batches over time, the tasks of one of them, and errors in groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from penstock.base.escapes import json_text
@@ -11,7 +10,7 @@ from penstock.base.terminal.human_numbers import size
 from penstock.console.app_view import Picture
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.web.page import Visit, whole
-from penstock.console.web.pages.application_pages import head_of, linked_topics
+from penstock.console.web.pages.application_pages import failure_of, head_of, linked_places, linked_topics
 from penstock.console.web.pages.letters import newest_letters
 from penstock.metrics.batches import busy_seconds, times_the_median
 
@@ -19,6 +18,7 @@ __all__ = ["batches", "errors", "tasks"]
 
 _TABLE = 40
 _DAY = 1440
+_GROUPS = 50  # of errors on one page
 _WIDTH = 1000.0
 
 
@@ -131,18 +131,21 @@ def _restored(task: Mapping[str, Any]) -> str:
 
 
 def errors(visit: Visit) -> Mapping[str, Any]:
-    """Return the reasons for dropped records, the most frequent first, and the newest dead letters."""
+    """Return errors and drops in groups, those with the most records of the last hour first, and the dead letters."""
     picture, facts = head_of(visit)
     settings = picture.get("facts", {}).get("settings", {})
     there = linked_topics(visit)
     letters = settings.get("errors.dead.letter.queue.topic.name")
+    newest = newest_letters(visit, letters)
+    groups = picture.errors[:_GROUPS]
+    places = [each.place for group in groups for each in group.examples] + [each["original"] for each in newest]
     return {
-        "newest": newest_letters(visit, letters),
+        "newest": newest,
         **facts,
-        "reasons": [
-            each if each.place is None or each.place[0] in there else replace(each, place=None)
-            for each in picture.drops
-        ],
+        "groups": [(each, each.by_minute(picture.figures_ms)) for each in groups],
+        "left_out": len(picture.errors) - len(groups),
+        "links": linked_places(visit, places),
+        "failure": failure_of(visit, picture),
         "letters": letters if letters in there else None,
         "lost": picture.get("lost", {}),
     }

@@ -12,6 +12,7 @@ from penstock.console.group_watch import GroupRow, waiting_of
 from penstock.console.messages import MessageQuery, one_message, read_messages
 from penstock.console.trend import Trend
 from penstock.console.web.page import NotThereError, Visit, whole
+from penstock.console.web.pages.application_pages import linked_places, linked_topics
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.admin import GroupAdmin
@@ -204,7 +205,8 @@ def message(visit: Visit) -> Mapping[str, Any]:
             f"{query.topic}-{partition} has no message at offset {offset:,}",
             hint="It was deleted or compacted, or a transaction's end stands there.",
         )
-    return {"topic": query.topic, "found": found}
+    links = linked_places(visit, [found["original"]])
+    return {"topic": query.topic, "found": found, "original_path": links.get(found["original"])}
 
 
 def group_rows(visit: Visit) -> list[GroupRow]:
@@ -242,4 +244,4 @@ def group(visit: Visit) -> Mapping[str, Any]:
     ]
     lag = sum(row.lag for row in found.partitions)
     trend = _trend_of_application(visit, name) or visit.site.groups.note(name, lag)
-    return {"group": found, "rows": rows, "lag": lag, "trend": trend}
+    return {"group": found, "rows": rows, "lag": lag, "trend": trend, "there": linked_topics(visit)}

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.hotspots import findings_of, sentence_of
 from penstock.console.web.page import Visit
-from penstock.console.web.pages.application_pages import head_of
+from penstock.console.web.pages.application_pages import failure_of, head_of
 
 __all__ = ["overview"]
 
@@ -37,6 +37,8 @@ def overview(visit: Visit) -> Mapping[str, Any]:
         "times": [line.seconds for line in lines[-_POINTS:]],
         "drops": [line.dropped for line in lines[-_POINTS:]],
         "others": others,
+        "failure": failure_of(visit, picture),
+        "has_group": visit.site.log is not None and visit.application_name in visit.site.log.groups(),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.console.web.page import NotThereError, Visit
+from penstock.console.web.pages.application_pages import linked_topics
 from penstock.errors import PenstockError
 
 __all__ = ["connectors", "sql"]
@@ -20,6 +21,7 @@ def connectors(visit: Visit) -> Mapping[str, Any]:
         "failed": 0,
         "chosen": None,
         "topics": [],
+        "there": frozenset(),
         "problem": None,
     }
     if found is None:
@@ -33,7 +35,8 @@ def connectors(visit: Visit) -> Mapping[str, Any]:
     if name and chosen is None:
         raise NotThereError(f"there is no connector {name[:100]!r}", hint="The page of connectors lists them.")
     topics = [] if chosen is None else found.topics(chosen.name)
-    return {**facts, "rows": rows, "failed": sum(row.has_failed for row in rows), "chosen": chosen, "topics": topics}
+    failed = sum(row.has_failed for row in rows)
+    return {**facts, "rows": rows, "failed": failed, "chosen": chosen, "topics": topics, "there": linked_topics(visit)}
 
 
 def sql(visit: Visit) -> Mapping[str, Any]:

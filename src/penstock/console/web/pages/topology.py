@@ -11,6 +11,8 @@ from penstock.console.web.pages.application_pages import head_of, linked_topics
 
 __all__ = ["topology"]
 
+_ERRORS = 10  # groups of a node
+
 
 def topology(visit: Visit) -> Mapping[str, Any]:
     """Return the drawing with the rates of now, and the same as a table."""
@@ -64,5 +66,5 @@ def topology(visit: Visit) -> Mapping[str, Any]:
         "graph": json_text(graph),
         "live": json_text(live),
         "chosen": chosen,
-        "reasons": [each for each in picture.drops if chosen is not None and each.node == chosen["name"]],
+        "errors": [each for each in picture.errors if chosen is not None and each.node == chosen["name"]][:_ERRORS],
     }
