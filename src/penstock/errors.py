@@ -405,8 +405,8 @@ def other_inputs(task: str, batch: int, where: str, **facts: object) -> Checkpoi
     return CheckpointMismatchError(
         f"task {task}: {where} says that batch {batch} is done, but it has read other records than it is to read now",
         hint="Log, segments and Spark's notes (the folder spark of the checkpoint) are of different times: one of them "
-        "was brought back from an older copy, or a disk has lost what it had confirmed. Going on would lose or double "
-        "records. Bring all of them back to one moment, or start from nothing: penstock app reset.",
+        "was brought back from an older copy, or a disk has lost what it had confirmed. Continuing would lose or "
+        "double records. Bring all of them back to one moment, or start from nothing: penstock app reset.",
         task=task,
         batch=batch,
         **facts,

@@ -242,7 +242,7 @@ def test_who_is_not_known_is_told_why(broker, endpoint):
         (doubter, "as CN=client.*\n.*Trust the authority"),
         (tls | {"bootstrap.servers": plain}, "does not use TLS"),
         (robot(broker, endpoint, "hunter2"), "invalid_client"),
-        ({"bootstrap.servers": tls["bootstrap.servers"]}, "wants TLS or SASL"),
+        ({"bootstrap.servers": tls["bootstrap.servers"]}, "requires TLS or SASL"),
     )
 
     def told(settings: dict[str, str]) -> LogError:

@@ -80,7 +80,7 @@ def test_what_holds_passes(tmp_path, statements):
         ("ASSERT STREAM slow WITH (kafka_topic='s', value_format='JSON');", "has KAFKA_TOPIC SLOW, not s."),
         ("ASSERT TOPIC nothing;", "Topic nothing does not exist."),
         ("ASSERT SCHEMA SUBJECT 'x';", "ASSERT SCHEMA is not part of tests."),
-        ("SELECT * FROM clicks;", "SELECT by itself"),
+        ("SELECT * FROM clicks;", "a SELECT alone"),
         ("CREATE STREAM x AS SELECT nothing FROM clicks;", "SELECT names the column 'NOTHING'"),
         ("ASSERT VALUE slow", "syntax error"),
         ("RUN SCRIPT 'case.sql';", "RUN SCRIPT of case.sql would never end."),

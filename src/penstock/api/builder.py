@@ -136,7 +136,7 @@ class StreamsBuilder:
             output_mode: "update" if ``df`` aggregates without a watermark.
         """
         if name in self._dataframes:
-            raise TopologyError(f"two DataFrames are named {name!r}", hint="Give each a name= of its own.")
+            raise TopologyError(f"two DataFrames are named {name!r}", hint="Give each its own name=.")
         options = option(consumed, Consumed, "stream_dataframe")
         given = DataFrameSource(
             name,

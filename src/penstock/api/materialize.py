@@ -52,7 +52,7 @@ def window_spec(materialized: Materialized, key_serde: Any, value_serde: Any, wi
     if materialized.history is not None:
         raise TopologyError(
             f"store {materialized.name!r} is of windows, which have no versions",
-            hint="Use retention= in place of history=.",
+            hint="Use retention= instead of history=.",
         )
     needed = windows.retention_ms
     retention = needed if materialized.retention is None else duration_ms(materialized.retention)

@@ -270,6 +270,6 @@ def _checked(*names: str) -> str:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(
-                f"the name of a node or store is {name!r}", hint="Give texts, each as an argument of its own."
+                f"the name of a node or store is {name!r}", hint="Give texts, each as a separate argument."
             )
     return names[0] if names else ""

@@ -23,9 +23,9 @@ class MovingOptions:
     """The target of offsets, by one of these options, and whether to execute the move."""
 
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first records.")] = False
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last records.")] = False
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="After the last records.")] = False
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
-    shift_by: Annotated[int | None, typer.Option(help="By so many offsets, or back: --shift-by=-10.")] = None
+    shift_by: Annotated[int | None, typer.Option(help="By this many offsets, or back: --shift-by=-10.")] = None
     to_datetime: Annotated[
         str | None, typer.Option(help="To the first records not older: ISO time (UTC) or milliseconds.")
     ] = None

@@ -247,7 +247,7 @@ _PENSTOCK = (
         "penstock.start.timestamp",
         TIMESTAMP,
         None,
-        "Start without a committed offset, in place of auto.offset.reset: an ISO date and time, or milliseconds.",
+        "Start without a committed offset, instead of auto.offset.reset: an ISO date and time, or milliseconds.",
     ),
     (
         "penstock.data.loss",
@@ -269,7 +269,7 @@ _PENSTOCK = (
         "penstock.state.map.size",
         SIZE,
         16 << 30,
-        "Address space of a task's replica; uses neither memory nor disk. A replica that outgrows it is mapped anew.",
+        "Address space of a task's replica; uses neither memory nor disk. A replica that outgrows it is mapped again.",
     ),
     (
         "penstock.state.drop",

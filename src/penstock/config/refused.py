@@ -32,7 +32,7 @@ REFUSED: Mapping[str, Refusal] = MappingProxyType(
     {
         "dsl.store.format": Refusal(
             "the stores of tables and windows keep no headers",
-            'Leave it out, or set it to "default". A processor may keep headers in a store of its own.',
+            'Leave it out, or set it to "default". A processor may keep headers in its own store.',
             lambda value: str(value).lower() in {"default", "plain"},
         ),
         "windowed.inner.class.serde": Refusal(

@@ -94,7 +94,7 @@ def _died(picture: Picture, now_ms: int) -> list[Alert]:
             "",
             f"its process is gone and has not ended it: it was {picture.get('was')}, and its last figures are of "
             f"{time_of(written_ms, short=True)}, {duration((now_ms - written_ms) / 1000)} ago",
-            "Start it again: it goes on where it was, and nothing is lost. The machine's log says whether it was "
+            "Start it again: it continues where it was, and nothing is lost. The machine's log says whether it was "
             "killed, often for its memory.",
             "error",
             written_ms,
@@ -302,7 +302,7 @@ def _new_errors(picture: Picture, now_ms: int) -> list[Alert]:
             "new errors",
             f"{node} {kind}",
             f"{count:,} records failed in {node} with {kind}, for the first time at {time_of(first, short=True)}",
-            "The page of errors has the newest such record; the handler has let it pass, so the application goes on.",
+            "The page of errors has the newest such record; the handler has let it pass, so the application continues.",
         )
         for node, kind, count, first, _ in picture.get("error_kinds", ())
         if first > since

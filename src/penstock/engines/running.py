@@ -270,7 +270,7 @@ class Run:
         Raises:
             CheckpointMismatchError: The state does not fit the new plan.
         """
-        _log.info("topics or executors have changed: %s is planned anew", plan.application_id)
+        _log.info("topics or executors have changed: %s is planned again", plan.application_id)
         self.plan = plan
         if not self.engine.extend(self._start()):
             self._begin_again()

@@ -150,7 +150,7 @@ def overtaken(name: RecordName) -> FencedError:
     return FencedError(
         f"{name.key.decode()} of {name.application!r} in {name.topic} was changed by another instance; "
         "nothing was overwritten",
-        hint="Stop this instance if the other one is to go on; else stop that one, and start this one again.",
+        hint="Stop this instance if the other one is to continue; else stop that one, and start this one again.",
         application=name.application,
         topic=name.topic,
     )

@@ -409,7 +409,7 @@ def _by_name(name: str) -> Serde[Any]:
     if "." in name and not name.startswith(_JAVA):
         raise ConfigError(
             f"there is no serde {name!r}",
-            hint="Classes of your own cannot be given by name: give the class or an instance.",
+            hint="Your own classes cannot be given by name: give the class or an instance.",
         )
     short = name.rpartition("$")[2] if "$" in name else name.rpartition(".")[2]
     plain = short.removesuffix("Serde").lower()

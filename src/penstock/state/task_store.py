@@ -343,7 +343,7 @@ class TaskStore:
             raise CheckpointMismatchError(
                 f"segment {segment.where} is of task {head.task_id} of application {head.application_id!r}, "
                 f"not of task {own.task_id} of {own.application_id!r}",
-                hint="Give each application a checkpoint location of its own.",
+                hint="Give each application its own checkpoint location.",
                 segment=segment.where,
             )
         if own.fingerprint and head.fingerprint and head.fingerprint not in self._accepts:

@@ -113,7 +113,7 @@ def test_avro_of_others_fits_columns(registry):
     registry.register("t-value", schema)
     writer = serde(registry, "AVRO", "FOO INT, more INT", schema=json.dumps(schema))
     assert serde(registry, "AVRO", "foo STRING, bar INT").deserialize(writer.serialize((5, 6))) == ("5", None)
-    with pytest.raises(SerializationError, match="in place of BOOLEAN"):
+    with pytest.raises(SerializationError, match="instead of BOOLEAN"):
         serde(registry, "AVRO", "foo BOOLEAN").deserialize(writer.serialize((5, 6)))
 
 

@@ -34,11 +34,11 @@ def session(tmp_path: Path) -> Iterator[SqlSession]:
 @pytest.mark.parametrize(
     ("first", "then", "said"),
     [
-        (COUNT, COUNT.replace("GROUP", "WHERE ms > 9 GROUP"), "which goes on with its state"),
-        (COUNT, COUNT.replace(" FROM", ", COUNT(*) * 2 AS twice FROM"), "which goes on with its state"),
-        (COUNT, COUNT.replace("page;", "page HAVING COUNT(*) > 1;"), "which goes on with its state"),
-        (JOIN, JOIN.replace("c.page", "c.page, d.ms"), "which goes on with its state"),
-        ("STREAM o AS SELECT id, page FROM c;", "STREAM o AS SELECT id, page FROM d WHERE ms > 1;", "which goes on"),
+        (COUNT, COUNT.replace("GROUP", "WHERE ms > 9 GROUP"), "which continues with its state"),
+        (COUNT, COUNT.replace(" FROM", ", COUNT(*) * 2 AS twice FROM"), "which continues with its state"),
+        (COUNT, COUNT.replace("page;", "page HAVING COUNT(*) > 1;"), "which continues with its state"),
+        (JOIN, JOIN.replace("c.page", "c.page, d.ms"), "which continues with its state"),
+        ("STREAM o AS SELECT id, page FROM c;", "STREAM o AS SELECT id, page FROM d WHERE ms > 1;", "which continues"),
     ],
 )
 def test_what_stands_before_and_behind_the_state_may_change(
@@ -80,8 +80,8 @@ def test_what_the_state_is_made_of_may_not(session: SqlSession, first: str, then
     before = dict(session.catalog.queries)
     with pytest.raises(SqlError, match=reason) as raised:
         session.execute(f"CREATE OR REPLACE {then}")
-    assert "To begin anew: DROP" in raised.value.hint
-    assert session.catalog.queries == before, "the old query goes on"
+    assert "To start from nothing: DROP" in raised.value.hint
+    assert session.catalog.queries == before, "the old query continues"
 
 
 def test_a_script_with_other_groups_of_one_type_is_refused_by_the_plan_of_its_checkpoint(session: SqlSession) -> None:

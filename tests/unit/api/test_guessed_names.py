@@ -70,7 +70,7 @@ def test_what_is_guessed_most() -> None:
         (stream, "where", "KStream has no where: it is filter(...) here"),
         (stream, "withColumn", 'KStream has no withColumn: it is map_values(pl.struct("a", total=pl.col("b") * 2)) here'),
         (stream, "union", "KStream has no union: it is merge(...) here"),
-        (stream, "limit", ("KStream has no limit, and nothing stands in its place: a stream has no end; a window, or the "
+        (stream, "limit", ("KStream has no limit, and there is no replacement: a stream has no end; a window, or the "
         "rows of a table, can be sorted")),
         (grouped, "sum", 'KGroupedStream has no sum: it is aggregate(agg.sum("field")) here'),
         (grouped, "avg", 'KGroupedStream has no avg: it is aggregate(agg.mean("field")) here'),

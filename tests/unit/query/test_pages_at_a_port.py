@@ -30,7 +30,7 @@ def test_pages_of_several_extensions_share_a_port_with_the_queries(state):
 
 
 def test_pages_that_cannot_share_a_port_are_refused(state):
-    with pytest.raises(ConfigError, match="2 extensions want to serve /a"):
+    with pytest.raises(ConfigError, match="2 extensions serve /a"):
         QueryServer(QueryService(state), pages=pages("/a", "/b", "/a"))
     with pytest.raises(ConfigError, match=r"different headers .*: X-One, X-Two"):
         QueryServer(QueryService(state), pages=[*pages("/a", mark="X-One"), *pages("/b", mark="X-Two")])

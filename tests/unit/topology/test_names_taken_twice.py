@@ -116,7 +116,7 @@ def test_the_message_names_the_store_and_both_processors() -> None:
     builder = StreamsBuilder()
     grouped(builder, "orders").count(Materialized("s"), name="first")
     grouped(builder, "clicks").count(Materialized("s"), name="second")
-    with pytest.raises(TopologyError, match="the name 's' for first; second needs one of its own"):
+    with pytest.raises(TopologyError, match="the name 's' for first; second needs its own"):
         builder.build()
 
 

@@ -94,7 +94,7 @@ def check_supplier(supplier: object, verb: str) -> None:
     if isinstance(supplier, Processor) or not callable(supplier):
         raise TopologyError(
             f"{verb}() takes a class or function that makes a processor, not {type(supplier).__name__} {supplier!r}",
-            hint="Every task needs a processor of its own: pass the class, or lambda: MyProcessor(...).",
+            hint="Every task needs its own processor: pass the class, or lambda: MyProcessor(...).",
         )
     try:
         inspect.signature(supplier).bind()

@@ -31,7 +31,7 @@ def transform_values(
     if isinstance(supplier, ValueTransformerWithKey):
         raise TopologyError(
             f"transform_values() takes a class or function that makes a transformer, not {supplier!r}",
-            hint="Every task needs a transformer of its own: pass the class, or lambda: MyTransformer(...).",
+            hint="Every task needs its own transformer: pass the class, or lambda: MyTransformer(...).",
         )
     check_supplier(supplier, "transform_values")
     check_method(supplier, "transform", ("key", "value"), "transform_values")

@@ -35,7 +35,7 @@ class _OtherName:
     def __init__(self, owner: str, name: str, ours: str, *, java: bool) -> None:
         self._java = java
         if ours.startswith(NOTHING):
-            self._message = f"{owner} has no {name}, and nothing stands in its place: {ours.removeprefix(NOTHING)}"
+            self._message = f"{owner} has no {name}, and there is no replacement: {ours.removeprefix(NOTHING)}"
         elif ours.startswith(";"):
             self._message = f"{owner} has no {name}{ours}"
         else:

@@ -165,7 +165,7 @@ _WINDOWED_NAMES = {
     "having": "filter(...) of the table: .count().filter(lambda count: count > 1)",
     "where": "; streams have it: .filter(...) before the grouping",
     "cogroup": "; it stands before the windows: .group_by_key().cogroup(...).windowed_by(...)",
-    "windowed_by": "; the records are windowed already; give each windowed_by() a grouped stream of its own",
+    "windowed_by": "; the records are windowed already; give each windowed_by() its own grouped stream",
     "final": 'emit_strategy("on_window_close")',
     "emit": 'emit_strategy("on_window_update")',
     "grace": "TimeWindows.of(size, grace=...)",

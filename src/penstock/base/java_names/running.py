@@ -7,7 +7,7 @@ from penstock.base.java_names.dsl import NOTHING
 __all__ = ["CLASSES", "RUNNING"]
 
 _NO_THREADS = f"{NOTHING}Spark runs the tasks, on as many cores as spark.master has"
-_NO_PAUSE = f"{NOTHING}close() stops; the next start goes on where it stopped"
+_NO_PAUSE = f"{NOTHING}close() stops; the next start continues where it stopped"
 _NO_HEADERS_STORES = f"{NOTHING}stores keep no headers"
 
 _STATE_STORE = {

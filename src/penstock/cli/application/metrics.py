@@ -53,7 +53,7 @@ def show(
     ] = "",
     *,
     matching: Annotated[str, typer.Option(help="A regular expression that GROUP:NAME must contain.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them anew every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every second, until Ctrl-C.")] = False,
     checkpoint: Annotated[
         str, typer.Option(metavar="LOCATION", help="Its checkpoint, if that is not in its usual place.")
     ] = "",

@@ -52,7 +52,7 @@ def apply(
     url: Url = "http://localhost:8083",
     user: User = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete connectors that no file names.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and make none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the changes without a question.")] = False,
 ) -> None:
     """Create, change and delete connectors until the workers have those of a folder.
@@ -80,7 +80,7 @@ def tap(
     url: Url = "http://localhost:8083",
     user: User = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records; else at Ctrl-C.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records; otherwise at Ctrl-C.")
     ] = None,
     from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the oldest records.")] = False,
     as_json: Json = False,
@@ -170,7 +170,7 @@ def _make(plan: Plan, client: ConnectClient) -> None:
             else:
                 client.delete(change.name)
         except Exception:
-            console(stderr=True).print(f"{_count(done)} of {len(plan.changes)} made; run it again to go on")
+            console(stderr=True).print(f"{_count(done)} of {len(plan.changes)} made; run it again to continue")
             raise
         out.print(f"{change.name}: {change.action.value}d", markup=False)
 

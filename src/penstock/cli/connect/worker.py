@@ -37,7 +37,7 @@ _STANDALONE = {
 }
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of the worker, in place of the file's."),
+    typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of the worker, instead of the file's."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what goes wrong.")]
 

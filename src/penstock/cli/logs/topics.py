@@ -176,7 +176,7 @@ def consume(
     from_time: Annotated[str | None, typer.Option(help="The first timestamp: ISO time or milliseconds.")] = None,
     to_time: Annotated[str | None, typer.Option(help="The end timestamp, exclusive.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    maximum: Annotated[int | None, typer.Option("--max", "-n", min=0, help="Stop after so many records.")] = None,
+    maximum: Annotated[int | None, typer.Option("--max", "-n", min=0, help="Stop after this many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
     key_format: NotedKeyFormat = None,
     value_format: NotedValueFormat = None,

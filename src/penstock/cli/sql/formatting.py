@@ -27,7 +27,7 @@ def format_(
         list[Path], typer.Argument(metavar="FILE...", help="Files of statements; - is the standard input.")
     ],
     *,
-    write: Annotated[bool, typer.Option("--write", "-w", help="Change the files, in place of printing.")] = False,
+    write: Annotated[bool, typer.Option("--write", "-w", help="Change the files, instead of printing.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Print differences, and end with exit code 1 if there are any.")
     ] = False,

@@ -39,7 +39,7 @@ Statements end with a semicolon and may go over several lines. For example:
   SHOW QUERIES;   DESCRIBE pages EXTENDED;   PRINT clicks FROM BEGINNING;   EXPLAIN CTAS_PAGES_0;
 
 Tab completes, Ctrl-R searches the history, Ctrl-C ends what is running, exit (or Ctrl-D) leaves.
-Streams, tables and queries stay: the next session of this log goes on with them."""
+Streams, tables and queries stay: the next session of this log continues with them."""
 LEAVE = ("exit", "quit", "\\q")
 LOOK_S = 0.1
 
@@ -123,7 +123,7 @@ class Prompt:
                 while thread.is_alive():
                     thread.join(LOOK_S)
         except KeyboardInterrupt:
-            self._console.print("\nthe statement goes on in the background", style="dim")
+            self._console.print("\nthe statement continues in the background", style="dim")
             return []
         if failed:
             raise failed[0]
@@ -136,7 +136,7 @@ class Prompt:
         if session.holder is not None:
             self._console.print(f"The catalog is in use by {session.holder}: this session can look, not change.")
         elif count:
-            self._console.print(f"{counted(count, 'query goes', 'queries go')} on in the background.")
+            self._console.print(f"{counted(count, 'query continues', 'queries continue')} in the background.")
         self._console.print("help shows examples; exit leaves.", style="dim")
 
 

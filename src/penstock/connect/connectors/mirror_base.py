@@ -24,7 +24,7 @@ _STOP_S = 10.0
 _log = own_logger(__name__)
 
 
-_CLUSTERS = "write it behind source.cluster. and target.cluster.: each cluster has its own."
+_CLUSTERS = "write it with the prefixes source.cluster. and target.cluster.: each cluster has its own."
 _TIMES = "the clients' own times count."
 _METRICS = "the figures of a worker are at /penstock/metrics, for Prometheus."
 MIRROR_MODEL = Model(

@@ -246,7 +246,7 @@ def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
         return scaled_decimal(number * 10 ** (wanted - has), wanted)
     rounded = value.quantize(Decimal(1).scaleb(-wanted), rounding=ROUND_HALF_UP, context=_EXACT)
     if scale is None and rounded != value:
-        raise ValueError(f"it has more than {HIGH_SCALE} digits behind the point")
+        raise ValueError(f"it has more than {HIGH_SCALE} digits after the point")
     return rounded
 
 

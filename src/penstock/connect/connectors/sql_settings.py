@@ -90,7 +90,7 @@ _QUOTES = Setting(
     kind=Kind.STRING,
     default="always",
     rule=OneOf(("always", "never", "ALWAYS", "NEVER")),
-    doc="Whether names of tables and columns stand in quotes in statements.",
+    doc="Whether names of tables and columns are quoted in statements.",
 )
 _DB_ZONE = Setting(
     name="db.timezone",
@@ -152,14 +152,17 @@ SOURCE = ConfigDef(
             doc="The tables; or a query.",
         ),
         Setting(
-            name="table.blacklist", kind=Kind.LIST, default="", doc="All tables but these; found anew while it runs."
+            name="table.blacklist",
+            kind=Kind.LIST,
+            default="",
+            doc="All tables but these; looked up again while it runs.",
         ),
         Setting(
             name="table.include.list",
             kind=Kind.LIST,
             default="",
             rule=EachRegex(),
-            doc="Regular expressions of schema.table; found anew while it runs.",
+            doc="Regular expressions of schema.table; looked up again while it runs.",
         ),
         Setting(
             name="table.exclude.list",
@@ -186,12 +189,12 @@ SOURCE = ConfigDef(
             name="schema.pattern", kind=Kind.STRING, default=None, doc="Only tables of schemas like this: a% or a_."
         ),
         Setting(name="catalog.pattern", kind=Kind.STRING, default=None, doc="Only tables of databases like this."),
-        Setting(name="query", kind=Kind.STRING, default="", doc="A SELECT, in place of tables."),
+        Setting(name="query", kind=Kind.STRING, default="", doc="A SELECT, instead of tables."),
         Setting(
             name="query.masked",
             kind=Kind.PASSWORD,
             default=Password(""),
-            doc="A SELECT, in place of tables, that is never shown.",
+            doc="A SELECT, instead of tables, that is never shown.",
         ),
         Setting(name="query.suffix", kind=Kind.STRING, default="", doc="Stands at the end of each statement."),
         Setting(

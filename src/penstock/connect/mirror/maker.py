@@ -124,7 +124,7 @@ class _Running:
             except LogUnavailableError as error:
                 failures += 1
                 pause_s = _BACKOFF.pause_s(failures)
-                _log.warning("%s goes on in %g s: %s", self.name, pause_s, error)
+                _log.warning("%s continues in %g s: %s", self.name, pause_s, error)
                 if self.source is not None:
                     self.source.begin_anew()
                 self._due.clear()

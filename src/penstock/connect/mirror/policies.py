@@ -22,7 +22,7 @@ INTERNAL_SEPARATOR = Setting(
     kind=Kind.BOOLEAN,
     default="true",
     importance=Importance.LOW,
-    doc="Whether the separator stands in the names of the mirror's own topics too; else it is a dot there.",
+    doc="Whether the separator is in the names of the mirror's own topics too; else it is a dot there.",
 )
 SOURCE_ALIAS = Setting(
     name="source.cluster.alias",

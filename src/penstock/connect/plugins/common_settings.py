@@ -188,7 +188,7 @@ RESTARTS = ConfigDef(
             kind=Kind.LONG,
             default=FOREVER,
             rule=Range(FOREVER),
-            doc="How often in a row; -1: for ever.",
+            doc="Attempts in a row; -1: no limit.",
         ),
     ]
 )

@@ -104,7 +104,7 @@ class ProtobufConverter(RegistryConverter):
         text, known = plan
         end = skip_indexes(data, start)
         if end < 0:
-            raise DataError("the bytes have no path of a message behind the schema's id")
+            raise DataError("the bytes have no path of a message after the schema's id")
         path = data[start:end]
         try:
             found = known.get(path)

@@ -56,7 +56,7 @@ REGISTRY_SETTINGS: tuple[Setting, ...] = (
         "latest.cache.ttl.sec",
         Kind.LONG,
         "-1",
-        "With use.latest.version: the seconds for which the newest schema is kept; -1 keeps it for ever.",
+        "With use.latest.version: the seconds for which the newest schema is kept; -1 keeps it forever.",
     ),
     _setting("normalize.schemas", Kind.BOOLEAN, "false", "Compare schemas in their normal form."),
     _setting("schemas.cache.config", Kind.INT, "1000", "Number of schemas that are kept.", rule=Range(1)),

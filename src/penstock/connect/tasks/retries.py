@@ -35,4 +35,4 @@ class Repeated:
         """Note that it has succeeded."""
         if self._last is not None:
             self._last = None
-            _log.warning("task %s-%d goes on", *self._task)
+            _log.warning("task %s-%d continues", *self._task)

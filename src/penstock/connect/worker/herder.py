@@ -236,7 +236,7 @@ class Herder:
                     self._take_news()
                 self._end_pass(_AFTER_ERROR_S)
             except Exception:  # noqa: BLE001 - the loop goes on
-                _log.exception("the worker goes on after an error")
+                _log.exception("the worker continues after an error")
                 self._end_pass(_AFTER_ERROR_S)
             else:
                 self._end_pass()

@@ -182,7 +182,8 @@ def _check_empty(changelog: Changelog, log: TopicLog) -> None:
     for partition in range(changelog.partitions):
         if log.end_offset(changelog.topic, partition) > log.beginning_offset(changelog.topic, partition):
             raise CheckpointMismatchError(
-                f"the application starts anew, but changelog topic {changelog.topic} has records of an earlier one",
+                f"the application starts from nothing, but changelog topic {changelog.topic} "
+                "has records of an earlier one",
                 hint="Set state.dir or penstock.checkpoint.location to where it ran, or reset the application.",
                 topic=changelog.topic,
             )

@@ -52,7 +52,7 @@ def resumable_plan(
             f"application {plan.application_id!r} has run before, but its checkpoint {checkpoint} does not exist",
             hint=f"An earlier version kept it in {left}: move it, mv {left} {checkpoint}"
             if left
-            else "Set state.dir or penstock.checkpoint.location to where it ran. If it is lost, go on from what the "
+            else "Set state.dir or penstock.checkpoint.location to where it ran. If it is lost, continue from what the "
             "log holds: penstock state rebuild app.py:topology --without-checkpoint. To start from nothing: penstock "
             "app reset app.py:topology --without-checkpoint.",
             checkpoint=checkpoint,

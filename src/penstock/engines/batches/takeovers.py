@@ -304,8 +304,8 @@ def _deleted(
     return kind(
         f"{listed}: deleted, or made again, since {application!r} has written there (as Kafka's application reset tool "
         f"does), and the state in the checkpoint {checkpoint} is what it was",
-        hint=f"To start from nothing: penstock app reset {application}. To keep the state, and go on with changelogs "
-        "that do not hold all of it, so that nothing can be rebuilt from them: penstock.data.loss=continue.",
+        hint=f"To start from nothing: penstock app reset {application}. To keep the state, and continue with "
+        "changelogs that do not hold all of it, so that nothing can be rebuilt from them: penstock.data.loss=continue.",
         checkpoint=checkpoint,
         topics=sorted(topics),
     )
@@ -315,7 +315,7 @@ def _taken_over(tp: TopicPartition, start: int, end: int, application: str, chec
     return TakenOverError(
         f"another program has continued application {application!r}: {tp.topic}-{tp.partition} has records from "
         f"offset {start} to {end} that the state in the checkpoint {checkpoint} does not know",
-        hint="Let that program go on, which has the newer state. To start from nothing here: penstock app reset "
+        hint="Let that program continue, which has the newer state. To start from nothing here: penstock app reset "
         f"{application}.",
         checkpoint=checkpoint,
         topic=tp.topic,

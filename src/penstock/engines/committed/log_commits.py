@@ -136,7 +136,7 @@ class LogCommits:
                 except LogUnavailableError as error:
                     if self._newest is None:
                         raise
-                    _log.info("Queries go on with the state as it was: %s", error)
+                    _log.info("Queries continue with the state as it was: %s", error)
                     self._due = time.monotonic() + _AFTER_FAILURE_S
             return self._newest
 

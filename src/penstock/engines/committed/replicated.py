@@ -250,7 +250,7 @@ class ReplicatedState(QueryableStores):
         """Return the application as planned over the present topics; None before its first start."""
         with self._lock:
             if self._closed:
-                raise InvalidStateError("these queries are closed", hint="Open them anew.")
+                raise InvalidStateError("these queries are closed", hint="Open them again.")
             known = self._planned
             if time.monotonic() - self._looked < (_PLAN_REFRESH_S if known is not None else 0.0):
                 return known

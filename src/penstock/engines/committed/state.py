@@ -202,7 +202,7 @@ class CommittedState(QueryableStores):
         task_id = f"{sub.number}_{number}"
         with self._lock:
             if self._closed:
-                raise InvalidStateError("these queries are closed", hint="Open them anew.")
+                raise InvalidStateError("these queries are closed", hint="Open them again.")
             found = self._readers.get(task_id)
             if found is None:
                 found = self._readers[task_id] = TaskReader(

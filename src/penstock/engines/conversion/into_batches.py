@@ -177,7 +177,7 @@ class IntoBatches(LostCheckpoint):
             self._app.application,
             MICRO_BATCH,
             why,
-            "Go on with processing.mode=continuous. Leave penstock.changelog.enabled out for the conversion; stores "
+            "Continue with processing.mode=continuous. Leave penstock.changelog.enabled out for the conversion; stores "
             "without logging are given up with penstock.data.loss=continue.",
         )
 

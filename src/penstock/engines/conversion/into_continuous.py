@@ -115,7 +115,7 @@ class IntoContinuous:
                 CONTINUOUS,
                 f"the changelogs of the versioned stores {', '.join(unwritable)} do not hold all of their puts, and "
                 "rows do not show them",
-                "Go on in micro-batches, or give the application another application.id.",
+                "Continue in micro-batches, or give the application another application.id.",
             )
         found += [f"{each.topic} does not hold all of its store" for each in partial]
         unlogged = self._state.unlogged()
@@ -125,9 +125,9 @@ class IntoContinuous:
                 CONTINUOUS,
                 f"no topic holds all of {', '.join(unlogged)}: logging is off, or records of the source topic are gone",
                 "Turn logging on for it and run once more in micro-batches: the conversion then writes its changelog. "
-                "To go on with what the log holds: penstock.data.loss=continue.",
+                "To continue with what the log holds: penstock.data.loss=continue.",
             )
-        found += [f"{name} is in no topic, and begins with what the log holds" for name in unlogged]
+        found += [f"{name} is in no topic, and starts with what the log holds" for name in unlogged]
         return found
 
     def steps(self) -> list[str]:

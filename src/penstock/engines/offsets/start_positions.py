@@ -137,7 +137,7 @@ def lost_records_error(tp: TopicPartition, at: int, first: int, end: int) -> Off
         )
     return OffsetOutOfRangeError(
         f"retention removed offsets {at} to {first - 1} of {name} before they were read",
-        hint="This application cannot read them any more. To go on with the oldest that are there, set "
+        hint="This application cannot read them any more. To continue with the oldest that are there, set "
         "penstock.data.loss=continue; to keep them longer, raise the topic's retention.ms or retention.bytes.",
         **facts,
     )

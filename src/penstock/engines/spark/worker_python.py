@@ -27,7 +27,7 @@ _PYTHON, _HOME = "PYSPARK_PYTHON", "SPARK_HOME"
 _OTHERS = "PYSPARK_DRIVER_PYTHON"
 _NAME = "worker-python"
 _SCRIPT = """#!/bin/sh
-# Penstock: PySpark as it is installed, in place of its zip files, which Spark names once or twice
+# Penstock: PySpark as it is installed, instead of its zip files, which Spark names once or twice
 theirs={theirs}
 for _ in 1 2; do
   PYTHONPATH=${{PYTHONPATH#"$theirs"}}

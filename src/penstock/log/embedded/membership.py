@@ -243,7 +243,7 @@ def _check_member(connection: sqlite3.Connection, me: ConsumerIdentity) -> None:
             raise FencedError(
                 f"another consumer (process {each.pid} on {each.host}) joined group {me.group!r} "
                 f"as instance {me.instance!r}",
-                hint="give each running consumer a group.instance.id of its own",
+                hint="give each running consumer its own group.instance.id",
                 group=me.group, instance=me.instance,
             )  # fmt: skip
     raise InvalidStateError(

@@ -122,7 +122,7 @@ class EmbeddedTransaction:
                 if not all(done):
                     raise FencedError(
                         f"transaction {self._id!r}: some of its tasks have written their batch, others have not",
-                        hint="give each task a transaction of its own",
+                        hint="give each task its own transaction",
                     )
                 self.already_written = True
                 return

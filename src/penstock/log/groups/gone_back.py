@@ -88,7 +88,7 @@ def gone_back_error(
     return CheckpointMismatchError(
         gone_back_text(application, who, found),
         hint="Another program has set them, or the brokers have lost its newest commits. The records in between are "
-        "processed already, and would count twice. To go on from the newer offsets: penstock.data.loss=continue. To "
+        "processed already, and would count twice. To continue from the newer offsets: penstock.data.loss=continue. To "
         f"process them once more, with the state as it is: penstock groups reset {application}; from nothing: penstock "
         f"app reset {application}.",
         application=application,

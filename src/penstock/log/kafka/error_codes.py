@@ -18,7 +18,7 @@ class ErrorCategory(Enum):
 
     PASSES = "the same request may work later: a broker restarts, a leader moves, a record was damaged on its way"
     SETTLES = "like PASSES for some seconds, until all brokers know a new topic; after that there is no such topic"
-    ABORTABLE = "the transaction is lost; a new one may succeed, by a producer that initialises anew"
+    ABORTABLE = "the transaction is lost; a new one may succeed, by a producer that initialises again"
     FENCED = "another producer has initialised this transactional id, or its coordinator has ended a transaction"
     REJOIN = "the group has gone on without this member: it has to join again"
     REFUSED = "the broker does not accept this record; others may be fine"

@@ -35,7 +35,8 @@ __all__ = [
 _log = own_logger(__name__)
 _T = TypeVar("_T")
 _UNREACHABLE = (
-    "Is the broker up and reachable? See bootstrap.servers; and security.protocol, if its listener wants TLS or SASL."
+    "Is the broker up and reachable? See bootstrap.servers; and security.protocol, if its listener requires TLS or "
+    "SASL."
 )
 _BUSY = "Is the cluster healthy? The broker's log may say more; the same may work later."
 _LOST = "A new transaction of a new producer may succeed: begin again. The broker's log may say why this one failed."
@@ -56,7 +57,7 @@ _REMEDIES = {
     87: "A topic with cleanup.policy=compact takes no records without a key. For other reasons see the broker's log."
     + _HANDLER,
     # Offsets.
-    1: "Retention has removed the records, or the topic was created anew: move the group's offsets with penstock "
+    1: "Retention has removed the records, or the topic was created again: move the group's offsets with penstock "
     "groups reset, or set auto.offset.reset.",
     12: "The limit is offset.metadata.max.bytes of the brokers.",
     28: "The limit of a request is message.max.bytes of the brokers: commit the offsets of fewer partitions at once.",
@@ -69,19 +70,19 @@ _REMEDIES = {
     39: "Leave the assignment of replicas to the brokers.",
     40: "See the names and values of topic settings at https://kafka.apache.org/documentation/#topicconfigs",
     44: "It is a rule of the brokers (create.topic.policy.class.name, alter.config.policy.class.name, or the largest "
-    "number of partitions of a request): keep to it, or ask who runs the cluster.",
+    "number of partitions of a request): keep to it, or ask the administrator of the cluster.",
     60: "Wait for the end of the reassignment (kafka-reassign-partitions --list), and try again.",
-    73: "The brokers have delete.topic.enable=false: whoever runs the cluster may delete the topic.",
+    73: "The brokers have delete.topic.enable=false: an administrator of the cluster can delete the topic.",
     76: "Set compression.type to one that the brokers know: zstd needs Kafka 2.1.",
     # Groups and members.
-    22: "The group has assigned its partitions anew: poll again.",
+    22: "The group has assigned its partitions again: poll again.",
     23: "Members of another program are in this group: stop it, or give this one another application.id or group.id.",
     24: "Give a group.id that is not empty.",
-    25: "The group went on without this member: it joins again by its next poll. Poll more often than "
+    25: "The group continued without this member: it joins again by its next poll. Poll more often than "
     "max.poll.interval.ms.",
     26: "The limits of session.timeout.ms are group.min.session.timeout.ms and group.max.session.timeout.ms of the "
     "brokers.",
-    27: "The group assigns its partitions anew: poll again.",
+    27: "The group is assigning its partitions again: poll again.",
     68: "Stop its members first: penstock groups describe GROUP shows them.",
     69: "penstock groups list shows all groups.",
     81: "The limit is group.max.size of the brokers: run fewer members.",
@@ -106,7 +107,7 @@ _REMEDIES = {
     LocalCode.TIMED_OUT: "The broker did not answer in time: is it up, reachable and healthy?",
 }
 _BY_CATEGORY = {
-    ErrorCategory.REJOIN: "The group has assigned its partitions anew: poll again.",
+    ErrorCategory.REJOIN: "The group has assigned its partitions again: poll again.",
     ErrorCategory.DENIED: "See security.protocol, sasl.* and ssl.* in the settings, and the ACLs of this user.",
 }
 _OTHERWISE = "The broker's log may say why."
@@ -188,8 +189,8 @@ def failure(
     if category is ErrorCategory.FENCED:
         return FencedError(
             text,
-            hint="Another producer has taken over this transactional id: a newer attempt or instance goes on. If there "
-            "is none, another program uses the same application.id or transactional.id.",
+            hint="Another producer has taken over this transactional id: a newer attempt or instance continues. If "
+            "there is none, another program uses the same application.id or transactional.id.",
             **facts,
         )
     if category is ErrorCategory.SETTLES:

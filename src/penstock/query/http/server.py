@@ -131,7 +131,7 @@ def _require_own_prefixes(pages: Sequence[Beside]) -> None:
     for prefix, count in Counter(page.prefix for page in pages).items():
         if count > 1:
             raise ConfigError(
-                f"{count} extensions want to serve {prefix} at the HTTP port of the application",
+                f"{count} extensions serve {prefix} at the HTTP port of the application",
                 hint="Uninstall all but one of them, or give them other prefixes.",
             )
 
@@ -141,7 +141,7 @@ def _mark(pages: Sequence[Beside]) -> str:
     marks = sorted({page.mark for page in pages if page.mark})
     if len(marks) > 1:
         raise ConfigError(
-            f"extensions at one HTTP port want different headers in requests that change something: {', '.join(marks)}",
+            f"extensions at one HTTP port require different headers in writing requests: {', '.join(marks)}",
             hint="Use one header for all of them.",
         )
     return marks[0] if marks else ""

@@ -53,7 +53,7 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
 def returned_expression(function: Function, node: str) -> ProcessingError:
     """Return the error for a function whose result is an expression, not a value."""
     return ProcessingError(
-        f"{node}: {function.location} returned a Polars expression in place of a value",
+        f"{node}: {function.location} returned a Polars expression instead of a value",
         hint='Pass the expression itself, without a function around it: filter(pl.col("a") > 1).',
         node=node,
         file=function.file,

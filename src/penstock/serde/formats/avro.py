@@ -497,7 +497,7 @@ def _read_default(schema: Schema, value: Any) -> Any:
 def _read_value(schema: Schema, value: Any) -> Any:
     if value is None:
         if not schema.optional:
-            raise ValueError("null is none of its values")
+            raise ValueError("null is not one of its values")
         return None
     if _union(schema):  # defaults are of the first branch
         first = schema.fields[0]

@@ -184,7 +184,7 @@ class _Reader:
     def _inside(self, found: Any, *, nullable: bool) -> Schema:
         self._walk.field()
         if not isinstance(found, dict):
-            raise _UntypedError(f"the JSON Schema has {json.dumps(found)} in place of a schema")
+            raise _UntypedError(f"the JSON Schema has {json.dumps(found)} instead of a schema")
         if "$ref" in found:
             place = str(found["$ref"])
             with self._walk.inside(place):

@@ -26,7 +26,7 @@ def plain_bytes(value: Any, schema: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if not isinstance(value, Decimal) or not _is_decimal(schema):
-        raise TypeError(f"{type(value).__name__} in place of bytes")
+        raise TypeError(f"{type(value).__name__} instead of bytes")
     sign, digits, exponent = value.as_tuple()
     scale, precision = schema.get("scale", 0), schema["precision"]
     zeros = scale + exponent if isinstance(exponent, int) else -1

@@ -277,7 +277,7 @@ class SchemaSerde(BaseSerde):
             return self._placed([(rows, 0, None)], data)
         found = groups(data)
         if found is None:
-            raise SerializationError(f"a row is not framed as the {self.name} serde wants", serde=self.name)
+            raise SerializationError(f"a row does not have the frame of the {self.name} serde", serde=self.name)
         client = self._process().client
         return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in found], data)
 

@@ -126,7 +126,7 @@ class Composite:
         if not same or (own != theirs and self.left.key_format.name not in BY_PLACE):
             raise self._refused(
                 "The primary keys of the tables have other names or formats, and hence other bytes",
-                "Make one of them anew by CREATE TABLE ... AS with the names of the other.",
+                "Create one of them again by CREATE TABLE ... AS with the names of the other.",
             )
         return JoinTables(**self._result(pairs, self.left), is_table=True, left=self.left, right=self.right)
 

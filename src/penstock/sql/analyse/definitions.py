@@ -154,7 +154,7 @@ def _inferred(
         if any(column.is_key == (part == "KEY") and not column.is_header for column in columns):
             raise refusal(
                 given.at(setting),
-                f"{setting} stands beside listed table elements (columns); a CREATE takes one of the two.",
+                f"{setting} is given together with table elements (columns); a CREATE takes only one of the two.",
             )
     found: list[SourceColumn] = []
     if not any(column.is_key for column in columns) and format_info(key.name).infers:

@@ -60,7 +60,7 @@ def typed_expression(node: Any, names: ClauseScope, library: Library) -> Express
 def predicate(node: Any, names: ClauseScope, library: Library) -> Expression:
     """Type an expression that must be true or false."""
     if library.tables_of(node):
-        raise refusal(node.at, f"{names.clause} calls a table function; these stand in SELECT alone")
+        raise refusal(node.at, f"{names.clause} calls a table function; these are allowed only in SELECT")
     try:
         found = typed_expression(node, names, library)
     except SqlError as error:

@@ -102,7 +102,7 @@ class _Joined:
         if condition.rest is not None and self.join.kind != "INNER":
             raise refusal(
                 condition.rest.at,
-                f"{KINDS[self.join.kind]} takes comparisons by = alone; further conditions are for inner joins.",
+                f"{KINDS[self.join.kind]} takes only comparisons by =; further conditions are for inner joins.",
                 "WHERE takes conditions on the joined rows.",
             )
         keyed_by_several = self.right.is_table and len(self.right.key) > 1

@@ -79,7 +79,7 @@ def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:
     """
     do = _HANDLERS.get(type(statement))
     if do is None:
-        raise refusal(statement.at, f"{type(statement).__name__} cannot be run here yet")
+        raise refusal(statement.at, f"{type(statement).__name__} cannot be run here")
     check_enabled(statement, catalog)
     return do(statement, catalog, text)
 
@@ -282,7 +282,7 @@ def _drop_type(statement: s.DropType, catalog: Catalog, text: str) -> Applied:
 def _terminate(statement: c.Steer, catalog: Catalog, text: str) -> Applied:
     del text
     if statement.action != "TERMINATE":
-        raise refusal(statement.at, f"{statement.action} cannot be run here yet")
+        raise refusal(statement.at, f"{statement.action} cannot be run here")
     if statement.query_id is None:
         catalog.queries.clear()
         return Applied("Queries terminated")
@@ -317,9 +317,7 @@ def _undefine(statement: c.Undefine, catalog: Catalog, text: str) -> Applied:
 
 def _query(statement: Query, catalog: Catalog, text: str) -> Applied:
     del catalog, text
-    raise refusal(
-        statement.at, "SELECT by itself cannot be run here yet", "CREATE STREAM ... AS SELECT writes a topic."
-    )
+    raise refusal(statement.at, "a SELECT alone cannot be run here", "CREATE STREAM ... AS SELECT writes a topic.")
 
 
 _HANDLERS: dict[type, Callable[[Any, Catalog, str], Applied]] = {

@@ -83,7 +83,7 @@ class AvroRows(RowSerde):
             if self.unwrapped:
                 return (self._read[0](found),)
             if not isinstance(found, dict):
-                raise SqlValueError(f"{type(found).__name__} in place of a record")
+                raise SqlValueError(f"{type(found).__name__} instead of a record")
             values = pick(found, self._names)
             return tuple([read(value) for read, value in zip(self._read, values, strict=True)])
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:

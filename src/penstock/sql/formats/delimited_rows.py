@@ -67,7 +67,7 @@ def split_fields(text: str, delimiter: str) -> list[str]:
         if at >= len(text) or text[at] in "\r\n":
             return fields
         if text[at] != delimiter:
-            raise SqlValueError(f"a delimiter is missing behind a quoted field, before {text[at]!r}")
+            raise SqlValueError(f"a delimiter is missing after a quoted field, before {text[at]!r}")
         at += 1
 
 

@@ -82,7 +82,7 @@ def _of(value: Any, wanted: type, kind: SqlType) -> Any:
 
 
 def _wrong(value: Any, kind: SqlType) -> SqlValueError:
-    return SqlValueError(f"{type(value).__name__} in place of {kind}")
+    return SqlValueError(f"{type(value).__name__} instead of {kind}")
 
 
 def _whole(value: Any, low: int, high: int, kind: SqlType) -> int:

@@ -64,7 +64,7 @@ class JsonRows(RowSerde):
             if self.unwrapped:
                 return (self._readers[0](found),)
             if type(found) is not dict:
-                raise SqlValueError(f"{type(found).__name__} in place of an object")
+                raise SqlValueError(f"{type(found).__name__} instead of an object")
             values = pick(found, self._names)
             return tuple([read(value) for read, value in zip(self._readers, values, strict=True)])
         except (ValueError, ArithmeticError, RecursionError) as error:

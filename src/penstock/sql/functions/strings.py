@@ -198,7 +198,7 @@ def chr_text(escaped: str) -> str | None:
     if len(escaped) < 6 or not escaped.startswith("\\u"):
         return None
     if BROKEN.search(escaped):
-        raise SqlValueError(f"{escaped[:100]!r} has a \\u without four hexadecimal digits behind it")
+        raise SqlValueError(f"{escaped[:100]!r} has a \\u without four hexadecimal digits after it")
     units = ESCAPE.sub(_unescaped, escaped).encode("utf-16-be", "surrogatepass")
     return units.decode("utf-16-be", "replace")
 

@@ -108,7 +108,7 @@ class Cursor:
         if self._depth > MAX_DEPTH:
             reason = f"more than {MAX_DEPTH} levels in each other"
             raise self.refused(
-                self.token.at, reason, "Split the statement, for example with WITH or a stream of its own."
+                self.token.at, reason, "Split the statement, for example with WITH or a separate stream."
             )
 
     def leave(self) -> None:

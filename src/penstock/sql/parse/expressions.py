@@ -109,7 +109,7 @@ def _predicate(cursor: Cursor, left: x.Expression) -> x.Expression:
     cursor.expect("IN")
     cursor.expect("(")
     if cursor.token.key == "SELECT":
-        raise cursor.refused(cursor.token.at, "a subquery stands in FROM only", "Join with the subquery instead.")
+        raise cursor.refused(cursor.token.at, "a subquery is allowed only in FROM", "Join with the subquery instead.")
     items = expressions(cursor)
     cursor.expect(")")
     return x.In(left, items, negated, at=left.at)
@@ -154,7 +154,7 @@ def _prefix(cursor: Cursor, floor: int) -> x.Expression:
 def _brackets(cursor: Cursor) -> x.Expression:
     cursor.expect("(")
     if cursor.token.key == "SELECT":
-        raise cursor.refused(cursor.token.at, "a subquery stands in FROM only", "Join with the subquery instead.")
+        raise cursor.refused(cursor.token.at, "a subquery is allowed only in FROM", "Join with the subquery instead.")
     found = expression(cursor)
     cursor.expect(")")
     return found

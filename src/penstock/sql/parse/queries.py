@@ -156,7 +156,7 @@ def _limit(cursor: Cursor) -> int:
     found = cursor.whole_number()
     if cursor.at("EMIT"):
         at = cursor.token.at
-        raise cursor.refused(at, "EMIT stands behind LIMIT", f"Write EMIT CHANGES LIMIT {found}.")
+        raise cursor.refused(at, "EMIT must come before LIMIT", f"Write EMIT CHANGES LIMIT {found}.")
     return found
 
 

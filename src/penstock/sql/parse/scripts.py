@@ -58,7 +58,7 @@ def parse_statement(text: str, variables: Mapping[str, str] | None = None, *, te
         return found[0].statement
     if not found:
         raise syntax_error(text, Snag(START, "expected a statement, found nothing"))
-    raise syntax_error(text, Snag(found[1].at, "expected one statement, found another behind it"))
+    raise syntax_error(text, Snag(found[1].at, "expected one statement, found another after it"))
 
 
 def parse_script(text: str, variables: Mapping[str, str] | None = None, *, tests: bool = False) -> tuple[Parsed, ...]:

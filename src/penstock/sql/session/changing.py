@@ -83,7 +83,7 @@ def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -
     is_paused = plan.id in work.paused
     _replace(work.runner, plan, parsed, runs=work.runs, is_paused=is_paused)
     work.commit(changed, parsed.text)
-    kept = "which goes on with its state" if has_state(plan) else "which goes on"
+    kept = "which continues with its state" if has_state(plan) else "which continues"
     if is_paused:
         kept = "which stays paused"
     return QueryStarted(f"Replaced query with ID {plan.id}, {kept}", plan.id, statement=parsed.text)
@@ -100,7 +100,8 @@ def _not_replaced(plan: QueryPlan, parsed: Parsed, reason: str) -> SqlError:
     return refusal(
         parsed.statement.at,
         f"{plan.sink} cannot be replaced with its state kept: {reason}",
-        f"The query {plan.id} goes on as it was. To begin anew: DROP {plan.target.kind} {plan.sink}; then create it.",
+        f"The query {plan.id} continues as it was. To start from nothing: DROP {plan.target.kind} {plan.sink}; "
+        "then create it.",
     )
 
 

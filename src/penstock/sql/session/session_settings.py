@@ -62,7 +62,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "ksql.fail.on.production.error": ("true", "a record that cannot be written ends its query"),
     "ksql.rowpartition.rowoffset.enabled": ("true", "all sources have ROWPARTITION and ROWOFFSET"),
     "ksql.query.push.v2.enabled": ("true", "push queries have one form"),
-    "ksql.runtime.feature.shared.enabled": ("false", "each query is an application of its own"),
+    "ksql.runtime.feature.shared.enabled": ("false", "each query is an application"),
     "ksql.persistent.prefix": ("query_", "ids of applications have one form"),
     "ksql.transient.prefix": ("transient_", "ids of queries have one form"),
     "ksql.create.topic.inherit.source.replicas.enabled": ("false", "ksql.sink.replicas says how many there are"),

@@ -113,7 +113,7 @@ def reading_changelog(store: str) -> Iterator[None]:
         yield
     except (LookupError, ValueError, OverflowError, struct.error, pa.ArrowException) as error:
         raise StateError(
-            f"the changelog of store {store!r} has a record that is none of such a store: {error}",
+            f"the changelog of store {store!r} has a record that such a store does not write: {error}",
             hint="Another program has written to it, or it is of a store of another kind. In micro-batches, bring the "
             "checkpoint back from a backup; in continuous mode nothing but this topic has the state. To start from "
             "nothing: penstock app reset.",

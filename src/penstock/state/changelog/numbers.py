@@ -47,7 +47,7 @@ class TaskNumbers:
             return cls(int(facts["batch"]), str(facts["checksum"]), meta)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(
-                f"the topic of the tasks' numbers has a record that is none of Penstock's: {error!r}",
+                f"the topic of the tasks' numbers has a record that Penstock did not write: {error!r}",
                 hint="Another program has written to it. In micro-batches, bring the checkpoint back from a backup; in "
                 "continuous mode nothing but this topic has them. To start from nothing: penstock app reset.",
             ) from error

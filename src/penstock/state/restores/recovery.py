@@ -57,7 +57,8 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
     elif head != NO_BATCH and (not names or names[-1].batch < head):
         raise MissingSegmentError(
             f"segment {storage.where(SegmentName(head, 'delta'))} is gone: this machine's replica has it",
-            hint="Bring the file back from a backup. To go on without it, remove the replica under state.dir as well.",
+            hint="Bring the file back from a backup. To continue without it, remove the replica under "
+            "state.dir as well.",
             batch=head,
         )
     if replica.position.batch == NO_BATCH and snapshots:

@@ -146,7 +146,7 @@ class _Job:
                 source.start(log)
                 before = source.total_lines()
                 if before:
-                    view.note(f"going on after line {before:,} of {self._file}")
+                    view.note(f"continuing after line {before:,} of {self._file}")
                 if writer:
                     writer.start()
                 with _output_to(self._home / "spark.log"):
@@ -268,7 +268,7 @@ def _summary(console: Console, result: CountComparison, before: int, figures: Fi
         console.print(f"{result.late:,} hits came later than the grace of their window and were not counted")
     else:
         console.print(f"NOT verified: {result.wrong:,} counts differ from a recount of the file", style="bold red")
-    console.print(f"everything is in {home}; run it again to go on, or delete that folder to start anew")
+    console.print(f"everything is in {home}; run it again to continue, or delete that folder to start from nothing")
 
 
 def _tree_bytes(folder: Path) -> int:

@@ -95,10 +95,10 @@ class Assembly:
             kind = "GlobalStateStore" if spec.name in self.global_stores else "StateStore"
             users = [n.name for n in self.nodes.values() if isinstance(n, ProcessorNode) and spec.name in n.stores]
             whose = f" for {', '.join(users)}" if users else ""
-            wanted = f"; {', '.join(processors)} needs one of its own" if processors else ""
+            wanted = f"; {', '.join(processors)} needs its own" if processors else ""
             raise TopologyError(
                 f"a different {kind} has already been added with the name {spec.name!r}{whose}{wanted}",
-                hint="Give each store a name of its own. To share one, make it once with Stores, add it with "
+                hint="Give each store its own name. To share one, make it once with Stores, add it with "
                 "add_state_store(), and pass its name to each processor.",
                 store=spec.name,
             )

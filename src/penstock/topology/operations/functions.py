@@ -180,7 +180,7 @@ def _hint_for(fn: object, verb: str, *, expression: bool) -> str:
         return f"{name} has another place: pass it by name, {verb.partition(':')[0]}(..., {option}={name}(...))."
     if name in _OF_VALUES:
         instead = "an expression such as pl.col('field') * 2, or a function" if expression else "a function"
-        return f"It holds values of its own, not of the records. Pass {instead}."
+        return f"It holds its own values, not those of the records. Pass {instead}."
     parts = fn.values() if isinstance(fn, dict) else fn if isinstance(fn, list | tuple) else ()
     if any(map(is_expression, parts)):
         return "Combine several expressions with pl.struct(...)."

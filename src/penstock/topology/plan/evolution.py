@@ -79,7 +79,7 @@ def _stores(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str], f
         elif name in drop:
             found.migrations.append(
                 f"store {name!r} is taken out: its rows and its changelog topic are kept, and a store of this name and "
-                "kind that is put back goes on with them"
+                "kind that is put back continues with them"
             )
         else:
             found.reasons.append(
@@ -127,8 +127,8 @@ def _was_auto(name: str, fact: str) -> str:
     default = "default.key.serde" if fact == "key_serde" else "default.value.serde"
     return (
         f"store {name!r}: the topology names no {fact.replace('_', ' ')}, so it was auto, and now is {default}, as in "
-        "Kafka Streams; set penstock.untyped.stores=auto to go on with what it holds, or start anew under another "
-        "application.id to have Kafka Streams' bytes"
+        "Kafka Streams; set penstock.untyped.stores=auto to continue with what it holds, or start from nothing "
+        "under another application.id to have Kafka Streams' bytes"
     )
 
 
@@ -208,9 +208,9 @@ def _regrouped(number: str, was: Mapping[str, Any], now: Mapping[str, Any], new:
     return (
         f"{topics or 'its input'} had {was['tasks']} partitions and now has {now['tasks']}: the state of sub-topology "
         f"{number} (stores {_quoted(was['stores'])}) lies by partition, and keys that now go to other partitions would "
-        "not find theirs. Go back to a topic with the old number of partitions, or start anew over the grown one: "
-        "`penstock app reset`, or another application.id; a repartition() with a fixed number in front of the state "
-        "makes later growth harmless"
+        "not find theirs. Go back to a topic with the old number of partitions, or start from nothing over the grown "
+        "one: `penstock app reset`, or another application.id; a repartition() with a fixed number in front of "
+        "the state makes later growth harmless"
     )
 
 
@@ -255,7 +255,7 @@ def require_compatible(stored: StoredPlan, new: Mapping[str, Any], where: str, d
     if application != new["application"]:
         raise CheckpointMismatchError(
             f"the checkpoint {where} is of application {application!r}, not of {new['application']!r}",
-            hint="Set penstock.checkpoint.location to a place of its own for each application.",
+            hint="Set penstock.checkpoint.location to a separate place for each application.",
             checkpoint=where,
         )
     change = compare(stored, new, drop)

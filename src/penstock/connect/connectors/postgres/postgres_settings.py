@@ -131,7 +131,7 @@ CONFIG = ConfigDef(
             kind=Kind.STRING,
             default="",
             rule=Check(_check_keys, "schema.table:column,column;..."),
-            doc="The columns of keys, by regular expressions of tables, in place of those of the primary key.",
+            doc="The columns of keys, by regular expressions of tables, instead of those of the primary key.",
         ),
         Setting(
             name="skipped.operations",
@@ -157,7 +157,7 @@ CONFIG = ConfigDef(
             doc="Tables whose rows are read by the statement in snapshot.select.statement.overrides.SCHEMA.TABLE.",
         ),
         Setting(name="snapshot.delay.ms", kind=Kind.LONG, default=0, rule=Range(0), doc="A wait before the rows."),
-        Setting(name="streaming.delay.ms", kind=Kind.LONG, default=0, rule=Range(0), doc="A wait behind the rows."),
+        Setting(name="streaming.delay.ms", kind=Kind.LONG, default=0, rule=Range(0), doc="A wait after the rows."),
         Setting(
             name="decimal.handling.mode",
             kind=Kind.STRING,

@@ -183,7 +183,7 @@ def parse_array(text: str, delimiter: str = ",") -> list[Any]:
             at += 1
             if not open_lists:
                 if at != end:
-                    raise ValueError(f"{text[:100]!r} has something behind its array")
+                    raise ValueError(f"{text[:100]!r} has something after its array")
                 return done
         elif letter == delimiter:
             at += 1

@@ -18,13 +18,13 @@ _COMMON = (
         kind=Kind.STRING,
         importance=Importance.HIGH,
         doc="The name of Spark's source or sink: parquet, csv, json, rate, kafka, jdbc, delta and so on. Options of it "
-        "stand behind spark.option., such as spark.option.path.",
+        "begin with spark.option., such as spark.option.path.",
     ),
     Setting(
         name="spark.master",
         kind=Kind.STRING,
         default="local[1]",
-        doc="Where Spark runs; settings of it stand behind spark.conf., such as spark.conf.spark.jars.packages.",
+        doc="Where Spark runs; its settings begin with spark.conf., such as spark.conf.spark.jars.packages.",
     ),
 )
 SOURCE_CONFIG = ConfigDef(

@@ -88,7 +88,7 @@ def lost_rows(task: str, batch: int, topics: Collection[str]) -> StateError:
     return StateError(
         f"task {task} has written batch {batch}, which was not finished when the application ended; its records for "
         f"{', '.join(topics)} were in a segment that is lost",
-        hint="Bring the segment back from a backup, or go on without those records: --accept-loss.",
+        hint="Bring the segment back from a backup, or continue without those records: --accept-loss.",
         task=task,
         batch=batch,
     )

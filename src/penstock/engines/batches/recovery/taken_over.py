@@ -76,7 +76,7 @@ class _TakeUp(LostCheckpoint):
         app.log.commit_offsets(app.application, last.ends, f"{MARK} batch {last.batch}")
         _log.warning(
             "another program has continued %s: the old state is discarded, %d rows are restored from "
-            "changelogs, and reading goes on from the group's offsets",
+            "changelogs, and reading continues from the group's offsets",
             app.application,
             rows,
         )

@@ -61,8 +61,8 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
 def _check_empty(log: TopicLog, application: str, topic: str) -> None:
     if log.beginning_offsets([topic]) != log.end_offsets([topic]):
         raise CheckpointMismatchError(
-            f"{application!r} starts anew, but the changelog topic {topic} has records of an earlier run that "
-            "Penstock's continuous mode knows nothing of",
+            f"{application!r} starts from nothing, but the changelog topic {topic} has records of an earlier run "
+            "of which Penstock's continuous mode knows nothing",
             hint="Give the application another application.id, or reset it.",
             topic=topic,
         )

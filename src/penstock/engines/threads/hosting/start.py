@@ -247,7 +247,7 @@ def check_own_changelogs(app: PlannedApp, before: LogNotes) -> None:
         raise CheckpointMismatchError(
             f"{', '.join(gone)}: deleted, or made again, since {app.application!r} has written there, and they held "
             "its state",
-            hint=f"To start from nothing: penstock app reset {app.application}. To go on with empty stores in their "
+            hint=f"To start from nothing: penstock app reset {app.application}. To continue with empty stores in their "
             "place: penstock.data.loss=continue.",
             topics=gone,
         )

@@ -83,7 +83,7 @@ class KafkaLeases(Leases):
                 TransactionalWriter(clients.cluster(), transactional_id, timeout_ms, clients.limits()).init()
         except KafkaException as error:
             clients.cluster().forget()
-            _log.debug("open transactions are left to end by themselves: %s", error_of(error).str())
+            _log.debug("open transactions are left to time out: %s", error_of(error).str())
 
     def renew(self, lease: Lease) -> None:
         """Send a heartbeat; raises FencedError if a newer instance has taken over, but nothing if no broker answers."""

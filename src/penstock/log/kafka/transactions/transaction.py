@@ -115,7 +115,7 @@ class KafkaTransaction:
         self._check_open()
         if self._entry is not None or not self._id:
             raise InvalidStateError(
-                "a ledger entry needs a transaction of its own with an id", hint="give each task its own transaction"
+                "a ledger entry needs its own transaction, with an id", hint="give each task its own transaction"
             )
         self._entry = (application, task, LedgerRecord(batch, self._epoch or 0, inputs))
 
