@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
+from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.engine import is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob
@@ -282,3 +283,29 @@ def test_threads_that_spark_has_started_are_waited_for_on_a_busy_machine(caplog:
         driver.hello("thread-1", "a", pid=2)
     assert len(driver.tasks("thread-0")[0]) == len(driver.tasks("thread-1")[0]) == 2
     assert not caplog.records
+
+
+def test_threads_get_the_fronts_of_the_others_once_all_have_reported() -> None:
+    driver = Driver(2, 4)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a", pid=2)
+    for name in ("thread-0", "thread-1"):
+        driver.done(name)
+
+    def tell(name: str, **fronts: int) -> None:
+        driver.epoch.on_message(Member(name, EPOCH), {"pace": {group[1:]: front for group, front in fronts.items()}})
+
+    def told(name: str) -> list[Any]:
+        return [each["pace"] for each in driver.sent[name] if "pace" in each]
+
+    tell("thread-0", _0=100, _3=7)
+    assert (told("thread-0"), told("thread-1")) == ([None], [])
+    tell("thread-1")
+    assert (told("thread-0"), told("thread-1")) == ([None, {}], [{0: 100, 3: 7}])
+    tell("thread-0", _0=200)
+    tell("thread-0", _0=200)
+    assert (told("thread-0"), told("thread-1")) == ([None, {}], [{0: 100, 3: 7}, {0: 200}])
+    driver.gone("thread-0")
+    assert driver.epoch.lost(lambda state: True) == ["thread-0"]
+    driver.epoch.fenced("thread-0")
+    assert told("thread-1")[-1] == {}

@@ -23,7 +23,7 @@ decode, and is left out later, still counts with its own time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,34 @@ __all__ = ["NEVER_WAIT", "PartitionGroup", "Taken"]
 NEVER_WAIT = -1
 Times = Callable[["TopicPartition", pa.RecordBatch], "NDArray[np.int64]"]
 Taken = list[tuple["TopicPartition", pa.RecordBatch]]
+_SAMPLE_ROWS = 16  # of which one is asked for its time, where times cost
+
+
+@dataclass(slots=True)
+class _Reach:
+    """The newest times that are reached with some rows of a chunk: the running maxima of their times.
+
+    ``first`` is the number of the chunk's first row: rows before it have been taken.
+    """
+
+    rows: NDArray[np.int64]
+    times: NDArray[np.int64]
+    first: int = 0
+
+    def at(self, row: int) -> int:
+        """Return the time that is reached with a row; where only some rows are known, with one before it."""
+        return int(self.times[max(0, int(np.searchsorted(self.rows, self.first + row, "right")) - 1)])
+
+    def counts(self, time: int, size: int) -> tuple[int, int]:
+        """Return the least and the greatest number of rows before the first one that reaches more than this time."""
+        over = int(np.searchsorted(self.times, time, "right"))
+        least = 0 if over == 0 else int(self.rows[over - 1]) + 1 - self.first
+        most = size if over == len(self.times) else int(self.rows[over]) - self.first
+        return max(0, least), max(0, most)
+
+    def without(self, count: int) -> _Reach:
+        begin = max(0, int(np.searchsorted(self.rows, self.first + count, "right")) - 1)
+        return _Reach(self.rows[begin:], self.times[begin:], self.first + count)
 
 
 @dataclass(slots=True)
@@ -51,11 +79,13 @@ class _Chunk:
     records: pa.RecordBatch
     times: NDArray[np.int64]
     bytes: int
+    reach: _Reach | None = None
 
     def split(self, count: int) -> tuple[_Chunk, _Chunk]:
         size = self.bytes * count // self.records.num_rows
         first = _Chunk(self.records.slice(0, count), self.times[:count], size)
-        return first, _Chunk(self.records.slice(count), self.times[count:], self.bytes - size)
+        reach = None if self.reach is None else self.reach.without(count)
+        return first, _Chunk(self.records.slice(count), self.times[count:], self.bytes - size, reach)
 
 
 @dataclass(slots=True)
@@ -105,13 +135,22 @@ class PartitionGroup:
         positions: The partitions and the offsets from which they are read, in the order that decides ties.
         idle_ms: ``max.task.idle.ms``.
         times: Returns the times of records; None: those in the column ``timestamp``.
+        is_costly: Whether ``times`` has to decode the records. `time_of` then asks only for every 16th one.
 
     Attributes:
         records: The number of buffered records.
         bytes: Their size in memory.
     """
 
-    def __init__(self, positions: Mapping[TopicPartition, int], idle_ms: int = 0, times: Times | None = None) -> None:
+    def __init__(
+        self,
+        positions: Mapping[TopicPartition, int],
+        idle_ms: int = 0,
+        times: Times | None = None,
+        *,
+        is_costly: bool = False,
+    ) -> None:
+        self._is_costly = is_costly
         self._buffers = {place: _Buffer(offset) for place, offset in positions.items()}
         self._idle_ms = idle_ms
         self._times = times
@@ -133,7 +172,14 @@ class PartitionGroup:
             self.records += records.num_rows
             self.bytes += size
 
-    def take(self, now_ms: int, ends: Mapping[TopicPartition, int], most: int, most_bytes: int = 1 << 62) -> Taken:
+    def take(
+        self,
+        now_ms: int,
+        ends: Mapping[TopicPartition, int],
+        most: int,
+        most_bytes: int = 1 << 62,
+        until_ms: int | None = None,
+    ) -> Taken:
         """Take the next records in processing order, as many as the rule above lets go.
 
         Args:
@@ -141,6 +187,7 @@ class PartitionGroup:
             ends: The ends of the partitions as they are known; see `Fetcher.ends`.
             most: The most records.
             most_bytes: Their approximate size at most, but at least one record.
+            until_ms: The time up to which records are taken; None: all.
 
         Returns:
             The records by partition. Merged by running maxima of time they are in processing order.
@@ -150,7 +197,12 @@ class PartitionGroup:
         full = {place: buffer for place, buffer in self._buffers.items() if buffer.records}
         if self.bytes > most_bytes:
             most = min(most, max(1, most_bytes * self.records // self.bytes))
-        counts = [min(most, self.records)] if len(full) == 1 else self._counts(full, ends, most)
+        if until_ms is not None:
+            reached = [self._count_until(place, until_ms) for place in full]
+        if len(full) == 1:
+            counts = [min(most, self.records if until_ms is None else reached[0])]
+        else:
+            counts = self._counts(full, ends, most, None if until_ms is None else reached)
         taken = [(place, full[place].take(count)) for place, count in zip(full, counts, strict=True) if count]
         self.records -= sum(counts)
         self.bytes = sum(buffer.bytes for buffer in full.values())
@@ -158,7 +210,11 @@ class PartitionGroup:
         return taken
 
     def _counts(
-        self, full: Mapping[TopicPartition, _Buffer], ends: Mapping[TopicPartition, int], most: int
+        self,
+        full: Mapping[TopicPartition, _Buffer],
+        ends: Mapping[TopicPartition, int],
+        most: int,
+        reached: Sequence[int] | None,
     ) -> list[int]:
         """Return how many records of each of these partitions may go."""
         maxima = [buffer.maxima() for buffer in full.values()]
@@ -175,11 +231,67 @@ class PartitionGroup:
                 int(np.searchsorted(each, time, "right" if rank <= last else "left"))
                 for rank, each in enumerate(maxima)
             ]
+        if reached is not None:
+            counts = [min(pair) for pair in zip(counts, reached, strict=True)]
         if sum(counts) <= most:
             return counts
         ranks = np.repeat(np.arange(len(counts)), counts)
         first = np.lexsort((ranks, np.concatenate([each[:count] for each, count in zip(maxima, counts, strict=True)])))
         return [int(count) for count in np.bincount(ranks[first[:most]], minlength=len(counts))]
+
+    def _count_until(self, place: TopicPartition, time: int) -> int:
+        """Return how many buffered records of a partition come before the first one that reaches more than a time."""
+        count = 0
+        for chunk in self._buffers[place].chunks:
+            size = chunk.records.num_rows
+            known, part = self._reach(place, chunk).counts(time, size)
+            if part - known > 1 and self._times is not None:  # only some rows are known: look at those between
+                times = self._times(place, chunk.records.slice(known, part - known))
+                part = known + int(np.searchsorted(np.maximum.accumulate(times), time, "right"))
+            count += part
+            if part < size:
+                break
+        return count
+
+    def _reach(self, place: TopicPartition, chunk: _Chunk) -> _Reach:
+        if chunk.reach is None:
+            records, size = chunk.records, chunk.records.num_rows
+            rows = np.arange(0, size, _SAMPLE_ROWS if self._is_costly else 1)
+            if len(chunk.times) == size:
+                times = chunk.times[rows]
+            elif self._times is None or not self._is_costly:
+                times = records.column("timestamp").to_numpy()
+            else:
+                times = self._times(place, records.take(pa.array(rows)))
+            chunk.reach = _Reach(rows, np.maximum.accumulate(times))
+        return chunk.reach
+
+    def time_of(self, count: int) -> int | None:
+        """Return the time that is reached with so many records of that partition that is the slowest; None: of none.
+
+        Of a partition with fewer buffered records it is the time of the last one.
+        """
+        times = []
+        for place, buffer in self._buffers.items():
+            left = min(count, buffer.records) - 1
+            for chunk in buffer.chunks:
+                if left < chunk.records.num_rows:
+                    times.append(self._reach(place, chunk).at(left))
+                    break
+                left -= chunk.records.num_rows
+        return min(times, default=None)
+
+    def awaited(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether there are records of a partition of which none is buffered, as far as the ends are known."""
+        return any(not buffer.records and self._lags(place, ends) for place, buffer in self._buffers.items())
+
+    def has_more(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether there are records that are not buffered yet, as far as the ends are known."""
+        return any(self._lags(place, ends) for place in self._buffers)
+
+    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Return the number of offsets that are not processed yet, as far as the ends are known."""
+        return sum(max(0, ends[place] - each.following) for place, each in self._buffers.items() if place in ends)
 
     def _lags(self, place: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
         end = ends.get(place)

@@ -12,6 +12,7 @@ from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.counted_map import count_calls, take_calls
+from penstock.topology.nodes import SourceNode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +64,12 @@ class ActiveTask:
         self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
         in_order = sorted(positions, key=lambda place: (self._logical[place], place.partition))
         idle_ms = int(app.config["max.task.idle.ms"])
-        self.buffers = PartitionGroup({place: positions[place] for place in in_order}, idle_ms, self._times)
+        extracts = any(
+            isinstance(node, SourceNode) and node.timestamp_extractor is not None
+            for node in map(app.topology.nodes.__getitem__, self._sub.nodes)
+        )
+        own = {place: positions[place] for place in in_order}
+        self.buffers = PartitionGroup(own, idle_ms, self._times, is_costly=extracts)
         self._partition_times: dict[TopicPartition, int] = {}  # of what is buffered
         self._size = BatchSize(int(app.config["max.poll.records"]))
         self._tick_ms = int(app.config["penstock.tick.interval.ms"])
@@ -76,14 +82,17 @@ class ActiveTask:
         """Buffer records that have been fetched."""
         self.buffers.add(place, fetched)
 
-    def process(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> TaskOutput | None:
+    def process(
+        self, now_ms: int, ends: Mapping[TopicPartition, int], until_ms: int | None = None
+    ) -> TaskOutput | None:
         """Process records that are ready, and punctuations that are due; None: there was nothing to do.
 
         Args:
             now_ms: The wall-clock time.
             ends: The ends of the task's partitions as they are known.
+            until_ms: The time up to which it may process records now; None: all that are ready.
         """
-        taken = self.buffers.take(now_ms, ends, self._size.records, _BATCH_BYTES)
+        taken = self.buffers.take(now_ms, ends, self._size.records, _BATCH_BYTES, until_ms)
         wakes_at = self._wakes_at_ms()
         if not taken and (wakes_at is None or now_ms < wakes_at):
             return None
@@ -100,6 +109,26 @@ class ActiveTask:
         self.records_out += sum(rows.num_rows for rows in output.records.values())
         self.is_changed = True
         return output
+
+    @property
+    def batch_records(self) -> int:
+        """The most records that it processes at once."""
+        return self._size.records
+
+    def front(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Return the time from which on its waiting records are; its stream time while some have not come yet."""
+        head = None if self.buffers.awaited(ends) else self.buffers.time_of(1)
+        return self.stream_time_ms if head is None else max(self.stream_time_ms, head)
+
+    def piece_ends_ms(self, ends: Mapping[TopicPartition, int]) -> int | None:
+        """Return the time that it reaches with its next piece; None if that is all there is."""
+        size = self._size.records
+        return self.buffers.time_of(size) if self.buffers.records > size or self.buffers.has_more(ends) else None
+
+    def time_of(self, count: int) -> int:
+        """Return the time that it reaches with so many of its buffered records."""
+        time = self.buffers.time_of(count)
+        return self.stream_time_ms if time is None else time
 
     @property
     def ticks(self) -> bool:

@@ -26,6 +26,7 @@ from penstock.engines.threads.commit_schedule import Beats
 from penstock.engines.threads.figures import TaskFigures, ThreadFigures
 from penstock.engines.threads.global_state import GlobalState, open_globals
 from penstock.engines.threads.outputs import parts_of_output
+from penstock.engines.threads.pace import Pace, merged_by_time, pace_groups
 from penstock.engines.threads.purging import Purger
 from penstock.engines.threads.refused import RefusedRecords
 from penstock.engines.threads.replica import TaskReplica
@@ -39,8 +40,9 @@ from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
+    from penstock.engines.threads.pace import PaceGroup
     from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
-    from penstock.log.thread_clients import Fetcher, Writer
+    from penstock.log.thread_clients import Fetcher, Part, Writer
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
@@ -51,6 +53,7 @@ _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as th
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
 _LOOKS = 2  # of one commit interval, at least
 _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
+_HELD_S = 0.005  # between two looks whether other threads have caught up
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
@@ -98,6 +101,8 @@ class StreamThread:
         self._ticking: dict[TaskId, ActiveTask] = {}  # that time alone makes do something
         self._touched: dict[TaskId, ActiveTask] = {}  # with something to commit
         self._paused: set[TopicPartition] = set()
+        self._pace = Pace(pace_groups(app.topology, app.plan), self._hooks.pace, self._hooks.clock)
+        self._written: dict[PaceGroup, list[tuple[TaskId, list[Part]]]] = {}  # in this turn, by tasks of a group
         self._records = 0  # processed since the last commit
         self._is_busy = False  # whether there is more to process without waiting
         self._arrived = 0  # records, at the last look for them
@@ -156,17 +161,23 @@ class StreamThread:
             self._add(place, fetched)
         ends = self._polling.ends()
         now_ms, began = self._hooks.clock(), time.monotonic()
-        did = [self._process(task, now_ms, ends) for task in (self._loaded | self._ticking).values()]
+        limits = self._pace.limits(self._tasks.values(), ends)
+        did = [
+            self._process(task, now_ms, ends, limits.get(task.id)) for task in (self._loaded | self._ticking).values()
+        ]
+        self._send_written()
         self._is_busy = any(did)
         self._loaded = {id_: task for id_, task in self._loaded.items() if task.buffers.records}
         self._pause()
         self._looked_s = time.monotonic()
         self._worked_s = self._looked_s - began
         self._purger.begin_if_due()
-        if self._is_commit_due():
+        has_committed = self._is_commit_due()
+        if has_committed:
             self.commit()
-            return True
-        return self._is_busy
+        if not self._touched:
+            self._pace.report(self._tasks.values(), ends)
+        return has_committed or self._is_busy
 
     def commit(self) -> None:
         """Commit everything that has been processed, with the positions and the state.
@@ -223,6 +234,7 @@ class StreamThread:
             tasks: The tasks, each with its replica, if that is open and has been caught up already.
         """
         self._app = app
+        self._pace.groups = pace_groups(app.topology, app.plan)
         if not tasks:
             return
         committed = self._log.group_offsets(app.application_id)
@@ -372,22 +384,36 @@ class StreamThread:
             with self._times.step("process"):
                 self._globals.add(place, fetched)
 
-    def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
+    def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int], until_ms: int | None) -> bool:
         with Work(task=str(task.id), batch=self._commits), self._times.step("process", str(task.id)):
             before = task.records_in
-            output = task.process(now_ms, ends)
+            output = task.process(now_ms, ends, until_ms)
         if output is None:
             return False
         self._touched[task.id] = task
         self._hooks.reach("processed")
         with self._times.step("send"):
-            self._sending.send(parts_of_output(self._app, output.records), str(task.id))
+            parts, group = parts_of_output(self._app, output.records), self._pace.groups.get(task.id.subtopology)
+            if group is None:
+                self._sending.send(parts, str(task.id))
+            else:
+                self._written.setdefault(group, []).append((task.id, parts))
         self._records += task.records_in - before
         return True
+
+    def _send_written(self) -> None:
+        """Send what tasks of a group have written in this turn, in the order of time."""
+        written, self._written = self._written, {}
+        for group, parts_of_tasks in written.items():
+            with self._times.step("send"):
+                for names, parts in merged_by_time(parts_of_tasks, group.topics):
+                    self._sending.send(parts, names)
 
     def _time_to_wait(self, timeout_s: float) -> float:
         if self._is_busy and self._loaded:
             return 0.0
+        if self._pace.is_held:
+            timeout_s = min(timeout_s, _HELD_S)
         if self._touched:
             timeout_s = min(timeout_s, self._committed_s + self._interval_s - time.monotonic())
         now_ms = self._hooks.clock()
@@ -400,6 +426,8 @@ class StreamThread:
     def _is_commit_due(self) -> bool:
         if self._sending.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
             return True
+        if self._pace.is_held and self._loaded and self._touched:
+            return True  # other threads may wait for this commit, as this one waits for theirs
         return time.monotonic() - self._committed_s >= self._interval_s and bool(self._touched)
 
     def _pause(self) -> None:

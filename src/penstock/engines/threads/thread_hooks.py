@@ -12,6 +12,7 @@ from penstock.log.thread_clients import ThreadClients
 from penstock.runtime.sensor import Sensor
 
 if TYPE_CHECKING:
+    from penstock.engines.threads.pace import PaceChannel
     from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["ThreadHooks", "ThreadLog"]
@@ -35,6 +36,7 @@ class ThreadHooks:
         on_restore: Called with the progress of restores (`RestoreProgress`).
         reach: Called at each step by its name, where a fault test may end the process: ``processed``, ``sent`` (the
             changelogs too), ``committed`` (by the log), ``kept <task>`` (by a replica).
+        pace: The exchange with the application's other threads about their pace; None: there are none.
         until_latest: Whether the run ends at the records that exist at its start, see `Surroundings`.
     """
 
@@ -42,4 +44,5 @@ class ThreadHooks:
     sensor: Sensor = field(default_factory=Sensor)
     on_restore: Callable[[RestoreProgress], None] | None = None
     reach: Callable[[str], None] = _nothing
+    pace: PaceChannel | None = None
     until_latest: bool = False

@@ -12,6 +12,7 @@ from penstock.engines.spark.signed_errors import unseal_error
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
 from penstock.engines.threads.ownership import Ownership, TaskList
+from penstock.engines.threads.pace import PaceBoard
 from penstock.engines.threads.placement import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.errors import AppFailedError, PenstockError
 from penstock.query.placement import Standby, TaskPlaces
@@ -59,6 +60,7 @@ class Epoch:
         self._is_stopping = False
         self._membership: list[Any] | None = None
         self._owners = Ownership()
+        self._pace = PaceBoard()
         self._placed = Placement({}, {}, {})
         self._probed = clock()
         self._has_grown = False
@@ -91,6 +93,9 @@ class Epoch:
                 if member.thread in self._starting and state.revision >= 0:
                     self._starting.discard(member.thread)
                     self._place()
+            if "pace" in message:
+                self._pace.take(member.thread, {int(group): front for group, front in message["pace"].items()})
+                self._send_pace()
             if "error" in message:
                 self.fail(self.unsealed(str(message["error"])))
 
@@ -193,6 +198,7 @@ class Epoch:
             _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
             self._crashed.append((name, self._tasks_of(name, state)))
             self._starting.discard(name)
+            self._pace.forget(name)
             self._owners.fenced(name)
             if back is not None and _attempt_of(back) != state.attempt:
                 self._hello(name, back)
@@ -315,6 +321,7 @@ class Epoch:
             state.report = known.report
         elif known is not None:
             self._crashed.append((name, self._tasks_of(name, known)))
+            self._pace.forget(name)
         self.threads[name] = state
         member = Member(name, self.job.epoch)
         if self._membership is not None:
@@ -367,6 +374,13 @@ class Epoch:
             active, standby = _names(each.active), _names(each.standby)
             message = {"revision": each.revision, "active": active, "standby": standby}
             self._send(Member(name, self.job.epoch), {"assign": message})
+        self._send_pace()
+
+    def _send_pace(self) -> None:
+        """Send each thread the fronts of the others, where they have changed."""
+        running = [name for name, each in self._owners.lists.items() if each.active and name in self.threads]
+        for name, fronts in self._pace.news(running).items():
+            self._send(Member(name, self.job.epoch), {"pace": fronts})
 
 
 def _names(tasks: Iterable[TaskId]) -> list[str]:

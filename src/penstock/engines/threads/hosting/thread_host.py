@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_client import ControlClient
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
     from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.pace import Fronts
     from penstock.engines.threads.thread import StreamThread, ThreadLog
     from penstock.engines.threads.thread_counts import ThreadCounts
     from penstock.log.membership import GroupMembership
@@ -152,7 +153,12 @@ class ThreadHost:
         writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once, self._membership)
         tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
         counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
-        hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring, until_latest=job.bounds is not None)
+        hooks = ThreadHooks(
+            sensor=counts.sensor,
+            on_restore=self._restoring,
+            pace=_DriversPace(control),
+            until_latest=job.bounds is not None,
+        )
         thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
         is_clean = False
         try:
@@ -245,6 +251,20 @@ class ThreadHost:
             "restores": self._restores.newest(),
             **tasks.report(),
         }
+
+
+class _DriversPace:
+    """The exchange of fronts over the control channel, see `penstock.engines.threads.pace`."""
+
+    def __init__(self, control: ControlClient) -> None:
+        self._control = control
+
+    def others(self) -> Fronts | None:
+        fronts = self._control.newest("pace")
+        return None if fronts is None else {int(group): front for group, front in fronts.items()}
+
+    def tell(self, fronts: Fronts) -> None:
+        self._control.send({"pace": fronts}, 0.0)
 
 
 def _key(job: ContinuousJob) -> tuple[str, str]:

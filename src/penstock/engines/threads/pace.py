@@ -1,0 +1,310 @@
+"""The pace of tasks whose records meet in windows: none of them runs ahead of the others in time.
+
+Tasks of a sub-topology write to the same repartition topic. With a backlog in several partitions, one of them could be
+processed to its end before another one is begun; the other's records would then be too late for the windows behind the
+repartition. So tasks that lead to the same windows are a *group*, with a slack: the smallest time by which a record may
+be late for any of these windows.
+
+Of one thread, all tasks of a group process up to the same time in a turn, and what they write is merged by time. So any
+piece may be long, whatever the slack.
+
+Between threads, a thread goes no further than the slack beyond the oldest record that another one has not committed. So
+what it writes makes no later record of the other too late. Threads report that time, their *front*, when it changes,
+and commit at once when they come to their limit. A thread that has no records waiting holds back no other, and one
+whose front has not moved for some seconds neither: it may be paused, or may restore its state. Nor does a thread wait
+for records that are too late already, as it has passed their time while nothing held it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.clock import unix_ms
+from penstock.topology.nodes import ProcessorNode
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.task import ActiveTask
+    from penstock.log.base import TopicPartition
+    from penstock.log.thread_clients import Part
+    from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
+    from penstock.topology.topology import Topology
+
+__all__ = ["Fronts", "Pace", "PaceBoard", "PaceChannel", "PaceGroup", "merged_by_time", "pace_groups"]
+
+Fronts = Mapping[int, int]
+"""Group -> the time of its oldest record that waits; without groups that have none."""
+
+_UNKNOWN = -1  # the front of tasks that have not fetched yet
+_PATIENCE_MS = 10_000
+_STRICT_MS = 1000  # a smaller slack cannot be kept between threads: a turn of theirs takes longer
+_PART_OF_LAG = 1000  # that a turn may process, however small the slack is: turns between threads take some 20 ms
+_PART_OF_BATCH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PaceGroup:
+    """Sub-topologies whose records meet in windows.
+
+    Attributes:
+        id: The smallest number of its sub-topologies.
+        slack_ms: The smallest time by which a record may be late for a window behind them.
+        topics: The topics that they write and other sub-topologies read, by their names in the log.
+    """
+
+    id: int
+    slack_ms: int
+    topics: frozenset[str]
+
+
+def pace_groups(topology: Topology, plan: PhysicalPlan) -> dict[int, PaceGroup]:
+    """Return by sub-topology the group that it is in; those are missing that lead to no window, or have one task."""
+    subs = plan.subtopologies
+    readers = {sub.id: [each for topic in sub.sink_topics for each in plan.readers(topic)] for sub in subs}
+    slacks = {sub.id: _slack_ms(sub, topology, readers) for sub in subs}
+    together = {sub.id: {sub.id} for sub in subs if slacks[sub.id] is not None}
+    for reader in subs:
+        writers = [number for number in together if reader in readers[number]]
+        joined = set().union(*(together[number] for number in writers))
+        together |= dict.fromkeys(joined, joined)
+    found: dict[int, PaceGroup] = {}
+    for numbers in together.values():
+        members = [plan.subtopology(number) for number in numbers]
+        if sum(sub.tasks for sub in members) > 1:
+            slack = min(slack for number in numbers if (slack := slacks[number]) is not None)
+            topics = {topic for sub in members for topic in sub.sink_topics if plan.readers(topic)}
+            group = PaceGroup(min(numbers), slack, frozenset(map(plan.physical_name, topics)))
+            found |= dict.fromkeys(numbers, group)
+    return found
+
+
+def _slack_ms(
+    sub: PlannedSubTopology, topology: Topology, readers: Mapping[int, Sequence[PlannedSubTopology]]
+) -> int | None:
+    """Return the smallest time by which a record may be late for a window that is behind a sub-topology."""
+    behind: dict[int, PlannedSubTopology] = {}
+    waiting = list(readers[sub.id])
+    while waiting:
+        each = waiting.pop()
+        if each.id not in behind:
+            behind[each.id] = each
+            waiting += readers[each.id]
+    graces: list[int] = []
+    for each in behind.values():
+        for name in each.nodes:
+            node = topology.nodes[name]
+            operation = node.operation if isinstance(node, ProcessorNode) else None
+            windows = getattr(operation, "windows", None)
+            of_windows = getattr(windows, "closes_after_ms", getattr(windows, "grace_ms", None))
+            graces += [ms for ms in (of_windows, getattr(operation, "grace_ms", None)) if ms is not None]
+        graces += [spec.history_ms for store in each.stores if (spec := topology.stores[store]).kind == "versioned"]
+    return min(graces, default=None)
+
+
+class PaceChannel(Protocol):
+    """The exchange of fronts with the application's other threads."""
+
+    def others(self) -> Fronts | None:
+        """Return the smallest fronts of the other threads by group; None: some have not reported yet."""
+        ...
+
+    def tell(self, fronts: Fronts) -> None:
+        """Report the fronts of this thread, after all before them is committed."""
+        ...
+
+
+@dataclass(slots=True)
+class _Hold:
+    """The front of others that holds back this thread, and since when."""
+
+    front: int
+    since_ms: int
+
+
+@dataclass
+class Pace:
+    """The limits of a thread's tasks.
+
+    Args:
+        groups: The groups by sub-topology.
+        channel: The exchange with other threads; None: there are none.
+        clock: Returns the time in milliseconds.
+
+    Attributes:
+        is_held: Whether other threads hold back some task, as of the last call of `limits`.
+    """
+
+    groups: Mapping[int, PaceGroup]
+    channel: PaceChannel | None = None
+    clock: Callable[[], int] = unix_ms
+    is_held: bool = False
+    _holds: dict[int, _Hold] = field(default_factory=dict)
+    _free: dict[int, int] = field(default_factory=dict)  # the times that groups have reached without a limit by others
+    _told: Fronts | None = None
+
+    def limits(self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]) -> dict[TaskId, int]:
+        """Return the times up to which tasks may process now; those that are missing have no limit.
+
+        Args:
+            tasks: All tasks of the thread.
+            ends: The ends of the partitions as they are known.
+        """
+        self.is_held = False
+        if not self.groups:
+            return {}
+        found: dict[TaskId, int] = {}
+        for group, own in self._behind(tasks, ends).items():
+            limit = self._limit(group, own, ends)
+            if limit is not None:
+                found |= dict.fromkeys((task.id for task in own), limit)
+        return found
+
+    def report(self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]) -> None:
+        """Report the fronts, if they have changed; everything that was processed is committed."""
+        if self.channel is None or not self.groups:
+            return
+        behind = self._behind(tasks, ends)
+        fronts = {group.id: min(task.front(ends) for task in own) for group, own in behind.items()}
+        if fronts != self._told:
+            self._told = fronts
+            self.channel.tell(fronts)
+
+    def _behind(
+        self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]
+    ) -> dict[PaceGroup, list[ActiveTask]]:
+        found: dict[PaceGroup, list[ActiveTask]] = {}
+        for task in tasks:
+            group = self.groups.get(task.id.subtopology)
+            if group is not None and (task.buffers.records or task.buffers.awaited(ends)):
+                found.setdefault(group, []).append(task)
+        return found
+
+    def _limit(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
+        others = self._others(group, own, ends)
+        if others is None:
+            self._free[group.id] = max(task.stream_time_ms for task in own)
+            if len(own) == 1:
+                return None
+        loaded = [task for task in own if task.buffers.records]
+        limit = min((ms for task in loaded if (ms := task.piece_ends_ms(ends)) is not None), default=None)
+        bound = None if others is None else others + group.slack_ms
+        if bound is None or bound < self._free.get(group.id, _UNKNOWN):
+            return limit
+        first = [task for task in loaded if task.front(ends) <= bound]
+        least = min((task.time_of(self._least(group, task, ends)) for task in first), default=bound)
+        if limit is not None and limit <= max(bound, least):
+            return limit
+        self.is_held = True
+        return max(bound, least)
+
+    def _others(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
+        """Return the smallest front of other threads, and of tasks whose records have not come yet.
+
+        None: there is none, or it has not moved for too long.
+        """
+        fronts = [task.front(ends) for task in own if task.buffers.awaited(ends)]
+        if self.channel is not None:
+            told = self.channel.others()
+            fronts += [_UNKNOWN] if told is None else [told[group.id]] if group.id in told else []
+        if not fronts:
+            self._holds.pop(group.id, None)
+            return None
+        hold = self._holds.get(group.id)
+        if hold is None or hold.front != min(fronts):
+            self._holds[group.id] = hold = _Hold(min(fronts), self.clock())
+        return None if abs(self.clock() - hold.since_ms) > _PATIENCE_MS else hold.front
+
+    @staticmethod
+    def _least(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
+        """Return how many records a task may process in a turn whatever their times, so that turns are not too many."""
+        least = max(1, task.buffers.lag(ends) // _PART_OF_LAG)
+        return least if group.slack_ms >= _STRICT_MS else max(least, task.batch_records // _PART_OF_BATCH)
+
+
+class PaceBoard:
+    """The fronts of all threads, on the driver.
+
+    >>> board = PaceBoard()
+    >>> board.take("a", {0: 7})
+    >>> board.news(["a", "b"]), board.news(["a", "b"])
+    ({'a': None}, {})
+    >>> board.take("b", {})
+    >>> board.news(["a", "b"])
+    {'a': {}, 'b': {0: 7}}
+    """
+
+    def __init__(self) -> None:
+        self._fronts: dict[str, Fronts] = {}
+        self._sent: dict[str, Fronts | None] = {}
+
+    def take(self, thread: str, fronts: Fronts) -> None:
+        """Note the fronts of a thread."""
+        self._fronts[thread] = fronts
+
+    def forget(self, thread: str) -> None:
+        """Forget a thread that has ended."""
+        self._fronts.pop(thread, None)
+        self._sent.pop(thread, None)
+
+    def news(self, running: Collection[str]) -> dict[str, Fronts | None]:
+        """Return by thread what `PaceChannel.others` is to return there now, where that is not what it was.
+
+        Args:
+            running: The threads that have tasks.
+        """
+        is_complete = self._fronts.keys() >= set(running)
+        news: dict[str, Fronts | None] = {}
+        for thread in self._fronts:
+            fronts: dict[int, int] = {}
+            for other, each in self._fronts.items():
+                for group, front in each.items() if other != thread else ():
+                    fronts[group] = min(front, fronts.get(group, front))
+            newest = fronts if is_complete else None
+            if thread not in self._sent or self._sent[thread] != newest:
+                self._sent[thread] = news[thread] = newest
+        return news
+
+
+def merged_by_time(
+    written: Sequence[tuple[TaskId, Sequence[Part]]], topics: Collection[str]
+) -> Iterator[tuple[str, list[Part]]]:
+    """Merge what tasks have written in one turn into partitions of these topics, by the newest time that each reached.
+
+    Args:
+        written: The parts of each task, in the order of its records.
+        topics: The topics.
+
+    Returns:
+        Parts, and the names of their tasks.
+    """
+    places: dict[tuple[str, int], list[tuple[TaskId, pa.RecordBatch]]] = {}
+    for task, parts in written:
+        alone = [part for part in parts if part[0] not in topics]
+        if alone:
+            yield str(task), alone
+        for topic, partition, rows in parts:
+            if topic in topics:
+                places.setdefault((topic, partition), []).append((task, rows))
+    for (topic, partition), pieces in places.items():
+        names = dict.fromkeys(str(task) for task, _ in pieces)
+        yield ", ".join(names), [(topic, partition, _merged([rows for _, rows in pieces]))]
+
+
+def _merged(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Merge batches by the running maxima of their times.
+
+    >>> pieces = [pa.record_batch({"timestamp": times}) for times in ([1, 5, 2], [3, 4])]
+    >>> _merged(pieces).column("timestamp").to_pylist()
+    [1, 3, 4, 5, 2]
+    """
+    if len(pieces) == 1:
+        return pieces[0]
+    rows = pa.concat_batches(pieces)
+    reached = np.concatenate([np.maximum.accumulate(piece.column("timestamp").to_numpy()) for piece in pieces])
+    if (reached[1:] >= reached[:-1]).all():
+        return rows
+    return rows.take(pa.array(np.argsort(reached, kind="stable")))

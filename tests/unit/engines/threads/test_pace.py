@@ -1,0 +1,193 @@
+"""Backlogs of several partitions, counted in windows behind a repartition: no record comes too late for its window."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock import Consumed, JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.hooks import ThreadHooks
+from penstock.engines.threads.pace import Fronts, PaceBoard, pace_groups
+from penstock.engines.threads.thread import StreamThread
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.open import open_log
+from penstock.topology.plan.plan import TaskId
+from penstock.topology.topology import Topology
+from threads import Drops, append, new_thread, records_of, run_to_end, settle, thread_app
+
+TEXT = Consumed(key_serde="string", value_serde="string")
+SETTINGS = {"default.key.serde": "string", "default.value.serde": "string", "max.poll.records": 60}
+PARTITIONS, RECORDS = 4, 300  # of each partition: five pieces
+STEP_MS = 200  # between two records of a partition, so the backlog is a minute long
+GRACE_S = 5
+
+
+def counting(grace_s: int, *, extracts: bool = False) -> Topology:
+    """Counts values, which become keys, in windows of a second."""
+    builder = StreamsBuilder()
+    source = Consumed(timestamp_extractor=lambda record: int(record.value.split()[1])) if extracts else Consumed()
+    lines = builder.stream("in", source).map_values(lambda value: value.split()[0])
+    windows = TimeWindows.of("1 second", grace=f"{grace_s} seconds")
+    lines.group_by(lambda key, value: value).windowed_by(windows).count().to_stream(lambda key, _: key.key).to("out")
+    return builder.build()
+
+
+@pytest.fixture
+def log() -> Iterator[EmbeddedLog]:
+    with open_log(f"memory://{uuid.uuid4().hex}") as opened:
+        opened.create_topic("in", PARTITIONS)
+        opened.create_topic("out", 1)
+        for partition in range(PARTITIONS):
+            times = [1_000_000 + STEP_MS * number + 7 * partition for number in range(RECORDS)]
+            append(opened, "in", [("k", f"word {time}", time) for time in times], partition)
+        yield opened
+
+
+class Exchange:
+    """The exchange of fronts of one process: a board, and a channel for each thread."""
+
+    def __init__(self) -> None:
+        self.board = PaceBoard()
+        self.news: dict[str, Fronts | None] = {}
+        self.threads: list[str] = []
+
+    def channel(self, name: str) -> Channel:
+        self.threads.append(name)
+        return Channel(self, name)
+
+
+class Channel:
+    def __init__(self, exchange: Exchange, name: str) -> None:
+        self.exchange, self.name = exchange, name
+
+    def others(self) -> Fronts | None:
+        return self.exchange.news.get(self.name)
+
+    def tell(self, fronts: Fronts) -> None:
+        self.exchange.board.take(self.name, fronts)
+        self.exchange.news |= self.exchange.board.news(self.exchange.threads)
+
+
+def threads_of(
+    app: ThreadApp, log: EmbeddedLog, drops: Drops, exchange: Exchange, clock: Any = lambda: 0
+) -> list[StreamThread]:
+    """A thread with the first partition, one with the others, and one with the counts."""
+    lists = [[TaskId(0, 0)], [TaskId(0, n) for n in range(1, PARTITIONS)], [TaskId(1, n) for n in range(PARTITIONS)]]
+    threads = []
+    for number, tasks in enumerate(lists):
+        name = f"thread-{number}"
+        hooks = ThreadHooks(clock=clock, sensor=drops, pace=exchange.channel(name))
+        threads.append(new_thread(app, log, tasks, hooks, name=name))
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+@pytest.mark.parametrize("extracts", [False, True])
+def test_tasks_of_a_thread_reach_the_same_time_in_each_turn(log: EmbeddedLog, guarantee: str, extracts: bool) -> None:
+    settings = SETTINGS | {"processing.guarantee": guarantee}
+    app, drops = thread_app(counting(0, extracts=extracts), settings, log), Drops()
+    run_to_end(app, log, hooks=ThreadHooks(sensor=drops))
+    assert drops.records == 0
+    assert len(records_of(log, "out")) > RECORDS * STEP_MS // 1000 - 2
+    rows = [records_of(log, "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition", n) for n in range(4)]
+    assert sum(map(len, rows)) == PARTITIONS * RECORDS
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (7, 1), (1, 7)])
+def test_no_thread_runs_ahead_of_another_one(log: EmbeddedLog, steps: tuple[int, int]) -> None:
+    app, drops = thread_app(counting(GRACE_S), SETTINGS, log), Drops()
+    threads = threads_of(app, log, drops, Exchange())
+    for _ in range(400):
+        for thread, count in zip(threads, (*steps, 1), strict=True):
+            for _ in range(count):
+                thread.step(0)
+    settle(*threads)
+    for thread in threads:
+        thread.close(commit=True)
+    assert drops.records == 0
+    assert sum(threads_end(app, log).values()) == PARTITIONS * RECORDS
+
+
+def threads_end(app: ThreadApp, log: EmbeddedLog) -> dict[Any, int]:
+    offsets = log.committed_offsets(app.application_id)
+    return {place: at for place, at in offsets.items() if place.topic == "in"}
+
+
+def test_a_thread_that_does_not_go_on_is_waited_for_some_seconds(log: EmbeddedLog) -> None:
+    now = [0]
+    app = thread_app(counting(GRACE_S), SETTINGS, log)
+    first, second, third = threads = threads_of(app, log, Drops(), Exchange(), lambda: now[0])
+    for thread in threads:
+        thread.step(0)  # it reports where it stands, and the second one does no more
+    for _ in range(50):
+        first.step(0)
+    place = next(place for place in first.committed if place.topic == "in")
+    assert 0 < first.positions[place] < RECORDS
+    now[0] += 9_000
+    held = first.positions[place]
+    first.step(0)
+    assert first.positions[place] == held
+    now[0] += 2_000
+    for _ in range(50):
+        first.step(0)
+    assert first.positions[place] == RECORDS
+    for thread in (first, second, third):
+        thread.close(commit=True)
+
+
+def test_nobody_waits_for_records_that_are_too_late_already(log: EmbeddedLog) -> None:
+    app, exchange = thread_app(counting(GRACE_S), SETTINGS, log), Exchange()
+    first, second, third = threads_of(app, log, Drops(), exchange)
+    exchange.threads.clear()
+    second_channel = exchange.channel("thread-1")
+    second_channel.tell({})  # nothing waits there
+    for _ in range(50):
+        first.step(0)
+    place = next(iter(first.committed))
+    assert first.positions[place] == RECORDS
+    second_channel.tell({0: 1_000_000})  # a task has come to it that is a minute behind
+    append(log, "in", [("k", "word", 1_000_000 + RECORDS * STEP_MS)])
+    for _ in range(5):
+        first.step(0)
+    assert first.positions[place] == RECORDS + 1
+    for thread in (first, second, third):
+        thread.close(commit=False)
+
+
+def slacks(builder: StreamsBuilder, **partitions: int) -> dict[int, tuple[int, int]]:
+    """Sub-topology -> its group, and the group's slack."""
+    from penstock.topology.plan.plan import plan_of
+
+    topology = builder.build()
+    found = pace_groups(topology, plan_of(topology, "app", partitions))
+    return {number: (group.id, group.slack_ms) for number, group in found.items()}
+
+
+def test_the_slack_is_the_smallest_grace_behind_a_repartition() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("in", TEXT).group_by(lambda key, value: value)
+    words.windowed_by(TimeWindows.of("1 minute", grace="30 seconds")).count()
+    words.windowed_by(SessionWindows.of("10 seconds", grace="5 seconds")).count()
+    assert slacks(builder, **{"in": 4}) == {0: (0, 15_000)}
+    assert slacks(builder, **{"in": 1}) == {}
+
+
+def test_no_group_without_windows_behind_a_repartition() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT)
+    stream.group_by(lambda key, value: value).count()
+    stream.group_by_key().windowed_by(TimeWindows.of("1 minute")).count()
+    assert slacks(builder, **{"in": 4}) == {}
+
+
+def test_streams_that_meet_in_a_join_are_one_group() -> None:
+    builder = StreamsBuilder()
+    left, right = (builder.stream(name, TEXT).select_key(lambda k, v: v) for name in "ab")
+    left.join(right, lambda a, b: a + b, JoinWindows.of("1 minute", grace="20 seconds"))
+    assert slacks(builder, a=2, b=2) == {0: (0, 20_000), 1: (0, 20_000)}
