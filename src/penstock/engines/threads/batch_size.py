@@ -41,5 +41,5 @@ class BatchSize:
         wanted = int(count * _AIM_S / max(seconds, 1e-9))
         if wanted < count:
             self.records = max(1, wanted, self.records // _SHRINKING)  # one slow batch may have had to wait
-        elif count >= self.records:
+        elif count >= self.records // 2:  # a limit of time may cut it a little shorter
             self.records = min(self._most, wanted, self.records * _GROWTH)
