@@ -140,6 +140,7 @@ class PartitionGroup:
     Attributes:
         records: The number of buffered records.
         bytes: Their size in memory.
+        disorder_ms: The longest time by which a record is behind one before it, of those that `time_of` has seen.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class PartitionGroup:
         self._times = times
         self.records = 0
         self.bytes = 0
+        self.disorder_ms = 0
 
     def add(self, place: TopicPartition, fetched: Fetched) -> None:
         """Add records that follow those that were added before."""
@@ -264,6 +266,9 @@ class PartitionGroup:
             else:
                 times = self._times(place, records.take(pa.array(rows)))
             chunk.reach = _Reach(rows, np.maximum.accumulate(times))
+            known = times >= 0  # others do not decode
+            late = (chunk.reach.times - times)[known]
+            self.disorder_ms = max(self.disorder_ms, int(late.max(initial=0)))
         return chunk.reach
 
     def time_of(self, count: int) -> int | None:

@@ -9,10 +9,12 @@ Of one thread, all tasks of a group process up to the same time in a turn, and w
 piece may be long, whatever the slack.
 
 Between threads, a thread goes no further than the slack beyond the oldest record that another one has not committed. So
-what it writes makes no later record of the other too late. Threads report that time, their *front*, when it changes,
-and commit at once when they come to their limit. A thread that has no records waiting holds back no other, and one
-whose front has not moved for some seconds neither: it may be paused, or may restore its state. Nor does a thread wait
-for records that are too late already, as it has passed their time while nothing held it back.
+what it writes makes no later record of the other too late. Threads report the time of that record, their *front*, when
+it changes, and commit at once when they come to their limit. The records of a partition may be out of order, as windows
+allow by their grace; so the front is that of the partition less the disorder that was seen. A thread that has no
+records waiting holds back no other, and one whose front has not moved for some seconds neither: it may be paused, or
+may restore its state. Nor does a thread wait for records that are too late already, as it has passed their time while
+nothing held it back.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _PATIENCE_MS = 10_000
 _STRICT_MS = 1000  # a smaller slack cannot be kept between threads: a turn of theirs takes longer
 _PART_OF_LAG = 1000  # that a turn may process, however small the slack is: turns between threads take some 20 ms
 _PART_OF_BATCH = 4
+_MOST_DISORDER = 0.75  # of the slack: if the records themselves need more, some come too late in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class Pace:
         if self.channel is None or not self.groups:
             return
         behind = self._behind(tasks, ends)
-        fronts = {group.id: min(task.front(ends) for task in own) for group, own in behind.items()}
+        fronts = {group.id: min(_oldest(group, task, ends) for task in own) for group, own in behind.items()}
         if fronts != self._told:
             self._told = fronts
             self.channel.tell(fronts)
@@ -206,7 +209,7 @@ class Pace:
 
         None: there is none, or it has not moved for too long.
         """
-        fronts = [task.front(ends) for task in own if task.buffers.awaited(ends)]
+        fronts = [_oldest(group, task, ends) for task in own if task.buffers.awaited(ends)]
         if self.channel is not None:
             told = self.channel.others()
             fronts += [_UNKNOWN] if told is None else [told[group.id]] if group.id in told else []
@@ -223,6 +226,11 @@ class Pace:
         """Return how many records a task may process in a turn whatever their times, so that turns are not too many."""
         least = max(1, task.buffers.lag(ends) // _PART_OF_LAG)
         return least if group.slack_ms >= _STRICT_MS else max(least, task.batch_records // _PART_OF_BATCH)
+
+
+def _oldest(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
+    """Return the time of the oldest record that a task may still process: its records need not be in order of time."""
+    return task.front(ends) - min(task.buffers.disorder_ms, int(group.slack_ms * _MOST_DISORDER))
 
 
 class PaceBoard:

@@ -23,6 +23,7 @@ TEXT = Consumed(key_serde="string", value_serde="string")
 SETTINGS = {"default.key.serde": "string", "default.value.serde": "string", "max.poll.records": 60}
 PARTITIONS, RECORDS = 4, 300  # of each partition: five pieces
 STEP_MS = 200  # between two records of a partition, so the backlog is a minute long
+LAST = 1_000_000 + STEP_MS * (RECORDS + 20)
 GRACE_S = 5
 
 
@@ -99,11 +100,17 @@ def test_tasks_of_a_thread_reach_the_same_time_in_each_turn(log: EmbeddedLog, gu
     assert sum(map(len, rows)) == PARTITIONS * RECORDS
 
 
+@pytest.mark.parametrize("late_s", [0, 3])
 @pytest.mark.parametrize("steps", [(1, 1), (7, 1), (1, 7)])
-def test_no_thread_runs_ahead_of_another_one(log: EmbeddedLog, steps: tuple[int, int]) -> None:
+def test_no_thread_runs_ahead_of_another_one(log: EmbeddedLog, steps: tuple[int, int], late_s: int) -> None:
+    for partition in range(PARTITIONS):  # a part of the records comes late by itself
+        times = [LAST + STEP_MS * number - 1000 * late_s * (number % 3 == 0) for number in range(RECORDS)]
+        append(log, "in", [("k", f"word {time}", time) for time in times], partition)
     app, drops = thread_app(counting(GRACE_S), SETTINGS, log), Drops()
     threads = threads_of(app, log, drops, Exchange())
-    for _ in range(400):
+    for _ in range(600):
+        if sum(read_by(app, log).values()) == 2 * PARTITIONS * RECORDS:
+            break
         for thread, count in zip(threads, (*steps, 1), strict=True):
             for _ in range(count):
                 thread.step(0)
@@ -111,10 +118,10 @@ def test_no_thread_runs_ahead_of_another_one(log: EmbeddedLog, steps: tuple[int,
     for thread in threads:
         thread.close(commit=True)
     assert drops.records == 0
-    assert sum(threads_end(app, log).values()) == PARTITIONS * RECORDS
+    assert sum(read_by(app, log).values()) == 2 * PARTITIONS * RECORDS
 
 
-def threads_end(app: ThreadApp, log: EmbeddedLog) -> dict[Any, int]:
+def read_by(app: ThreadApp, log: EmbeddedLog) -> dict[Any, int]:
     offsets = log.committed_offsets(app.application_id)
     return {place: at for place, at in offsets.items() if place.topic == "in"}
 
