@@ -57,8 +57,13 @@ class _Reach:
     first: int = 0
 
     def at(self, row: int) -> int:
-        """Return the time that is reached with a row; where only some rows are known, with one before it."""
-        return int(self.times[max(0, int(np.searchsorted(self.rows, self.first + row, "right")) - 1)])
+        """Return the time that is reached with a row; where only some rows are known, with the next of them."""
+        return int(self.times[int(np.searchsorted(self.rows, self.first + row))])
+
+    @property
+    def head(self) -> int | None:
+        """The time of the first row; None if it is not known."""
+        return int(self.times[0]) if self.rows[0] == self.first else None
 
     def counts(self, time: int, size: int) -> tuple[int, int]:
         """Return the least and the greatest number of rows before the first one that reaches more than this time."""
@@ -68,8 +73,11 @@ class _Reach:
         return max(0, least), max(0, most)
 
     def without(self, count: int) -> _Reach:
-        begin = max(0, int(np.searchsorted(self.rows, self.first + count, "right")) - 1)
+        begin = int(np.searchsorted(self.rows, self.first + count))
         return _Reach(self.rows[begin:], self.times[begin:], self.first + count)
+
+    def with_head(self, time: int) -> _Reach:
+        return _Reach(np.r_[self.first, self.rows], np.r_[min(time, int(self.times[0])), self.times], self.first)
 
 
 @dataclass(slots=True)
@@ -259,6 +267,8 @@ class PartitionGroup:
         if chunk.reach is None:
             records, size = chunk.records, chunk.records.num_rows
             rows = np.arange(0, size, _SAMPLE_ROWS if self._is_costly else 1)
+            if rows[-1] != size - 1:
+                rows = np.append(rows, size - 1)
             if len(chunk.times) == size:
                 times = chunk.times[rows]
             elif self._times is None or not self._is_costly:
@@ -271,10 +281,23 @@ class PartitionGroup:
             self.disorder_ms = max(self.disorder_ms, int(late.max(initial=0)))
         return chunk.reach
 
+    def head_ms(self) -> int | None:
+        """Return the smallest time among the heads of the partitions; None if nothing is buffered."""
+        times = []
+        for place, buffer in self._buffers.items():
+            if buffer.chunks:
+                chunk = buffer.chunks[0]
+                reach = self._reach(place, chunk)
+                if reach.head is None and self._times is not None:
+                    chunk.reach = reach = reach.with_head(int(self._times(place, chunk.records.slice(0, 1))[0]))
+                times.append(reach.head)
+        return min((time for time in times if time is not None), default=None)
+
     def time_of(self, count: int) -> int | None:
         """Return the time that is reached with so many records of that partition that is the slowest; None: of none.
 
-        Of a partition with fewer buffered records it is the time of the last one.
+        Of a partition with fewer buffered records it is the time of the last one; where times cost, the time of one of
+        the next records.
         """
         times = []
         for place, buffer in self._buffers.items():

@@ -117,7 +117,7 @@ class ActiveTask:
 
     def front(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return the time from which on its waiting records are; its stream time while some have not come yet."""
-        head = None if self.buffers.awaited(ends) else self.buffers.time_of(1)
+        head = None if self.buffers.awaited(ends) else self.buffers.head_ms()
         return self.stream_time_ms if head is None else max(self.stream_time_ms, head)
 
     def piece_ends_ms(self, ends: Mapping[TopicPartition, int]) -> int | None:

@@ -121,6 +121,23 @@ def test_no_thread_runs_ahead_of_another_one(log: EmbeddedLog, steps: tuple[int,
     assert sum(read_by(app, log).values()) == 2 * PARTITIONS * RECORDS
 
 
+@pytest.mark.parametrize("extracts", [False, True])
+def test_threads_go_on_after_a_time_without_records(log: EmbeddedLog, extracts: bool) -> None:
+    for pause in range(1, 4):
+        for partition in range(PARTITIONS):
+            times = [LAST * (pause + 1) + number - 2000 * (number % 3 == 0) for number in range(50)]
+            append(log, "in", [("k", f"word {time}", time) for time in times], partition)
+    app, drops = thread_app(counting(GRACE_S, extracts=extracts), SETTINGS, log), Drops()
+    threads = threads_of(app, log, drops, Exchange())
+    for _ in range(300):
+        for thread in threads:
+            thread.step(0)
+    for thread in threads:
+        thread.close(commit=True)
+    assert sum(read_by(app, log).values()) == PARTITIONS * (RECORDS + 150)
+    assert drops.records == 0
+
+
 def read_by(app: ThreadApp, log: EmbeddedLog) -> dict[Any, int]:
     offsets = log.committed_offsets(app.application_id)
     return {place: at for place, at in offsets.items() if place.topic == "in"}
