@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -46,6 +47,7 @@ _PATIENCE_MS = 10_000
 _STRICT_MS = 1000  # a smaller slack cannot be kept between threads: a turn of theirs takes longer
 _PART_OF_LAG = 1000  # that a turn may process, however small the slack is: turns between threads take some 20 ms
 _PART_OF_BATCH = 4
+_TURNS = 9
 _MOST_DISORDER = 0.75  # of the slack: if the records themselves need more, some come too late in any order
 
 
@@ -194,15 +196,13 @@ class Pace:
                 return None
         loaded = [task for task in own if task.buffers.records]
         limit = min((ms for task in loaded if (ms := task.piece_ends_ms(ends)) is not None), default=None)
-        bound = None if others is None else others + group.slack_ms
-        if bound is None or bound < self._free.get(group.id, _UNKNOWN):
+        if others is None:
             return limit
-        first = [task for task in loaded if task.front(ends) <= bound]
-        least = min((task.time_of(self._least(group, task, ends)) for task in first), default=bound)
-        if limit is not None and limit <= max(bound, least):
+        bound = others + max(group.slack_ms, max((self._span_ms(group, task, ends) for task in loaded), default=0))
+        if bound < self._free.get(group.id, _UNKNOWN) or (limit is not None and limit <= bound):
             return limit
         self.is_held = True
-        return max(bound, least)
+        return bound
 
     def _others(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
         """Return the smallest front of other threads, and of tasks whose records have not come yet.
@@ -222,10 +222,13 @@ class Pace:
         return None if abs(self.clock() - hold.since_ms) > _PATIENCE_MS else hold.front
 
     @staticmethod
-    def _least(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
-        """Return how many records a task may process in a turn whatever their times, so that turns are not too many."""
+    def _span_ms(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
+        """Return the time that the least records of a turn span, where they are densest: so turns are not too many."""
         least = max(1, task.buffers.lag(ends) // _PART_OF_LAG)
-        return least if group.slack_ms >= _STRICT_MS else max(least, task.batch_records // _PART_OF_BATCH)
+        if group.slack_ms < _STRICT_MS:
+            least = max(least, task.batch_records // _PART_OF_BATCH)
+        times = [task.time_of(1 + least * turn) for turn in range(_TURNS)]
+        return min(after - before for before, after in pairwise(times))
 
 
 def _oldest(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
