@@ -42,42 +42,6 @@ __all__ = ["NEVER_WAIT", "PartitionGroup", "Taken"]
 NEVER_WAIT = -1
 Times = Callable[["TopicPartition", pa.RecordBatch], "NDArray[np.int64]"]
 Taken = list[tuple["TopicPartition", pa.RecordBatch]]
-_SAMPLE_ROWS = 16  # of which one is asked for its time, where times cost
-
-
-@dataclass(slots=True)
-class _Reach:
-    """The newest times that are reached with some rows of a chunk: the running maxima of their times.
-
-    ``first`` is the number of the chunk's first row: rows before it have been taken.
-    """
-
-    rows: NDArray[np.int64]
-    times: NDArray[np.int64]
-    first: int = 0
-
-    def at(self, row: int) -> int:
-        """Return the time that is reached with a row; where only some rows are known, with the next of them."""
-        return int(self.times[int(np.searchsorted(self.rows, self.first + row))])
-
-    @property
-    def head(self) -> int | None:
-        """The time of the first row; None if it is not known."""
-        return int(self.times[0]) if self.rows[0] == self.first else None
-
-    def counts(self, time: int, size: int) -> tuple[int, int]:
-        """Return the least and the greatest number of rows before the first one that reaches more than this time."""
-        over = int(np.searchsorted(self.times, time, "right"))
-        least = 0 if over == 0 else int(self.rows[over - 1]) + 1 - self.first
-        most = size if over == len(self.times) else int(self.rows[over]) - self.first
-        return max(0, least), max(0, most)
-
-    def without(self, count: int) -> _Reach:
-        begin = int(np.searchsorted(self.rows, self.first + count))
-        return _Reach(self.rows[begin:], self.times[begin:], self.first + count)
-
-    def with_head(self, time: int) -> _Reach:
-        return _Reach(np.r_[self.first, self.rows], np.r_[min(time, int(self.times[0])), self.times], self.first)
 
 
 @dataclass(slots=True)
@@ -87,13 +51,13 @@ class _Chunk:
     records: pa.RecordBatch
     times: NDArray[np.int64]
     bytes: int
-    reach: _Reach | None = None
+    reached: NDArray[np.int64] | None = None  # the running maxima of the times, once they are asked for
 
     def split(self, count: int) -> tuple[_Chunk, _Chunk]:
         size = self.bytes * count // self.records.num_rows
         first = _Chunk(self.records.slice(0, count), self.times[:count], size)
-        reach = None if self.reach is None else self.reach.without(count)
-        return first, _Chunk(self.records.slice(count), self.times[count:], self.bytes - size, reach)
+        reached = None if self.reached is None else self.reached[count:]
+        return first, _Chunk(self.records.slice(count), self.times[count:], self.bytes - size, reached)
 
 
 @dataclass(slots=True)
@@ -143,7 +107,6 @@ class PartitionGroup:
         positions: The partitions and the offsets from which they are read, in the order that decides ties.
         idle_ms: ``max.task.idle.ms``.
         times: Returns the times of records; None: those in the column ``timestamp``.
-        is_costly: Whether ``times`` has to decode the records. `time_of` then asks only for every 16th one.
 
     Attributes:
         records: The number of buffered records.
@@ -151,15 +114,7 @@ class PartitionGroup:
         disorder_ms: The longest time by which a record is behind one before it, of those that `time_of` has seen.
     """
 
-    def __init__(
-        self,
-        positions: Mapping[TopicPartition, int],
-        idle_ms: int = 0,
-        times: Times | None = None,
-        *,
-        is_costly: bool = False,
-    ) -> None:
-        self._is_costly = is_costly
+    def __init__(self, positions: Mapping[TopicPartition, int], idle_ms: int = 0, times: Times | None = None) -> None:
         self._buffers = {place: _Buffer(offset) for place, offset in positions.items()}
         self._idle_ms = idle_ms
         self._times = times
@@ -253,58 +208,34 @@ class PartitionGroup:
         """Return how many buffered records of a partition come before the first one that reaches more than a time."""
         count = 0
         for chunk in self._buffers[place].chunks:
-            size = chunk.records.num_rows
-            known, part = self._reach(place, chunk).counts(time, size)
-            if part - known > 1 and self._times is not None:  # only some rows are known: look at those between
-                times = self._times(place, chunk.records.slice(known, part - known))
-                part = known + int(np.searchsorted(np.maximum.accumulate(times), time, "right"))
+            part = int(np.searchsorted(self._reached(place, chunk), time, "right"))
             count += part
-            if part < size:
+            if part < chunk.records.num_rows:
                 break
         return count
 
-    def _reach(self, place: TopicPartition, chunk: _Chunk) -> _Reach:
-        if chunk.reach is None:
-            records, size = chunk.records, chunk.records.num_rows
-            rows = np.arange(0, size, _SAMPLE_ROWS if self._is_costly else 1)
-            if rows[-1] != size - 1:
-                rows = np.append(rows, size - 1)
-            if len(chunk.times) == size:
-                times = chunk.times[rows]
-            elif self._times is None or not self._is_costly:
-                times = records.column("timestamp").to_numpy()
-            else:
-                times = self._times(place, records.take(pa.array(rows)))
-            chunk.reach = _Reach(rows, np.maximum.accumulate(times))
-            known = times >= 0  # others do not decode
-            late = (chunk.reach.times - times)[known]
+    def _reached(self, place: TopicPartition, chunk: _Chunk) -> NDArray[np.int64]:
+        if chunk.reached is None:
+            times = chunk.times
+            if len(times) < chunk.records.num_rows:
+                stored = self._times is None
+                times = chunk.records.column("timestamp").to_numpy() if stored else self._times(place, chunk.records)  # type: ignore[misc]
+            chunk.reached = np.maximum.accumulate(times)
+            late = (chunk.reached - times)[times >= 0]  # others do not decode
             self.disorder_ms = max(self.disorder_ms, int(late.max(initial=0)))
-        return chunk.reach
-
-    def head_ms(self) -> int | None:
-        """Return the smallest time among the heads of the partitions; None if nothing is buffered."""
-        times = []
-        for place, buffer in self._buffers.items():
-            if buffer.chunks:
-                chunk = buffer.chunks[0]
-                reach = self._reach(place, chunk)
-                if reach.head is None and self._times is not None:
-                    chunk.reach = reach = reach.with_head(int(self._times(place, chunk.records.slice(0, 1))[0]))
-                times.append(reach.head)
-        return min((time for time in times if time is not None), default=None)
+        return chunk.reached
 
     def time_of(self, count: int) -> int | None:
         """Return the time that is reached with so many records of that partition that is the slowest; None: of none.
 
-        Of a partition with fewer buffered records it is the time of the last one; where times cost, the time of one of
-        the next records.
+        Of a partition with fewer buffered records it is the time of the last one.
         """
         times = []
         for place, buffer in self._buffers.items():
             left = min(count, buffer.records) - 1
             for chunk in buffer.chunks:
                 if left < chunk.records.num_rows:
-                    times.append(self._reach(place, chunk).at(left))
+                    times.append(int(self._reached(place, chunk)[left]))
                     break
                 left -= chunk.records.num_rows
         return min(times, default=None)

@@ -13,8 +13,8 @@ what it writes makes no later record of the other too late. Threads report the t
 it changes, and commit at once when they come to their limit. The records of a partition may be out of order, as windows
 allow by their grace; so the front is that of the partition less the disorder that was seen. A thread that has no
 records waiting holds back no other, and one whose front has not moved for some seconds neither: it may be paused, or
-may restore its state. Nor does a thread wait for records that are too late already, as it has passed their time while
-nothing held it back.
+may restore its state. Nor does a thread wait long for records that are too late already, as it has passed their time
+while nothing held it back.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _STRICT_MS = 1000  # a smaller slack cannot be kept between threads: a turn of t
 _PART_OF_LAG = 1000  # that a turn may process, however small the slack is: turns between threads take some 20 ms
 _PART_OF_BATCH = 4
 _TURNS = 9
+_NEAR_MS = 60_000
 _MOST_DISORDER = 0.75  # of the slack: if the records themselves need more, some come too late in any order
 
 
@@ -199,10 +200,11 @@ class Pace:
         if others is None:
             return limit
         bound = others + max(group.slack_ms, max((self._span_ms(group, task, ends) for task in loaded), default=0))
-        if bound < self._free.get(group.id, _UNKNOWN) or (limit is not None and limit <= bound):
+        passed = self._free.get(group.id, bound)
+        if passed - bound > min(group.slack_ms, _NEAR_MS) or (limit is not None and limit <= max(bound, passed)):
             return limit
         self.is_held = True
-        return bound
+        return max(bound, passed)
 
     def _others(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
         """Return the smallest front of other threads, and of tasks whose records have not come yet.

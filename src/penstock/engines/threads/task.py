@@ -12,7 +12,6 @@ from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.counted_map import count_calls, take_calls
-from penstock.topology.nodes import SourceNode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,12 +63,7 @@ class ActiveTask:
         self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
         in_order = sorted(positions, key=lambda place: (self._logical[place], place.partition))
         idle_ms = int(app.config["max.task.idle.ms"])
-        extracts = any(
-            isinstance(node, SourceNode) and node.timestamp_extractor is not None
-            for node in map(app.topology.nodes.__getitem__, self._sub.nodes)
-        )
-        own = {place: positions[place] for place in in_order}
-        self.buffers = PartitionGroup(own, idle_ms, self._times, is_costly=extracts)
+        self.buffers = PartitionGroup({place: positions[place] for place in in_order}, idle_ms, self._times)
         self._partition_times: dict[TopicPartition, int] = {}  # of what is buffered
         self._size = BatchSize(int(app.config["max.poll.records"]))
         self._tick_ms = int(app.config["penstock.tick.interval.ms"])
@@ -117,7 +111,7 @@ class ActiveTask:
 
     def front(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return the time from which on its waiting records are; its stream time while some have not come yet."""
-        head = None if self.buffers.awaited(ends) else self.buffers.head_ms()
+        head = None if self.buffers.awaited(ends) else self.buffers.time_of(1)
         return self.stream_time_ms if head is None else max(self.stream_time_ms, head)
 
     def piece_ends_ms(self, ends: Mapping[TopicPartition, int]) -> int | None:
