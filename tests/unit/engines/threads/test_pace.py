@@ -10,9 +10,9 @@ import pytest
 
 from penstock import Consumed, JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.hooks import ThreadHooks
 from penstock.engines.threads.pace import Fronts, PaceBoard, pace_groups
 from penstock.engines.threads.thread import StreamThread
+from penstock.engines.threads.thread_hooks import ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
