@@ -213,7 +213,9 @@ def test_a_process_that_ended_leads_to_where_its_task_was_to_read(tmp_path: Path
 
 def test_no_page_links_a_topic_that_is_not_the_applications(tmp_path: Path) -> None:
     """Micro-batches have no internal topics; one of that name may be left of continuous mode."""
+    import html
     import re
+    from urllib.parse import unquote_plus
 
     with ended_by(tmp_path, failed(SHUFFLED)) as (http, data):
         data.log.create_topic(SHUFFLED, 4)
@@ -221,6 +223,9 @@ def test_no_page_links_a_topic_that_is_not_the_applications(tmp_path: Path) -> N
         data.log.commit_offsets("audit", {TopicPartition("os-check-gone", 0): 0})
         for topic in (SHUFFLED, "os-check-gone"):
             data.reject(topic, 0, 2, "null key")
+        tasks = data.batch_tasks()
+        tasks[0] = {**tasks[0], "counts": {"causes": [["a store", "too old for the store", "", "", 0, 1, []]]}}
+        data.settle(data.batch(tasks=tuple(tasks)))
         data.log.delete_topic("os-check-gone")
         letters = len(http.get(f"/api/v1/topics/{LETTERS}/messages").json()["messages"])
         pages = ["/", "/errors", "/topology", "/batches", "/tasks", "/groups", "/groups/audit", "/stores"]
@@ -235,6 +240,12 @@ def test_no_page_links_a_topic_that_is_not_the_applications(tmp_path: Path) -> N
         assert f"{SHUFFLED}-0 @ 2" in http.get("/errors").text
         assert {"access_log", "orders", LETTERS} <= linked | {"orders"}
         assert linked.isdisjoint({SHUFFLED, "os-check-gone"})
+        errors = http.get("/errors").text
+        nodes = {html.unescape(unquote_plus(each)) for each in re.findall(r'href="/topology\?node=([^"]+)"', errors)}
+        assert "a store" in errors
+        assert NODE in nodes
+        for node in nodes:
+            assert "The topology has no node" not in http.get("/topology", params={"node": node}).text, node
         for topic in linked:
             assert http.get(f"/topics/{topic}").status_code == 200, topic
 

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.console.app_view import Picture
 from penstock.console.web.page import Visit
 
-__all__ = ["application_stamp", "failure_of", "head_of", "linked_places", "linked_topics"]
+__all__ = ["application_stamp", "failure_of", "head_of", "linked_nodes", "linked_places", "linked_topics"]
 
 
 def application_stamp(visit: Visit) -> object:
@@ -54,10 +54,18 @@ def linked_places(visit: Visit, places: Iterable[tuple[str, int, int] | None]) -
     return {place: f"/topics/{place[0]}/{place[1]}/{place[2]}" for place in places if place and place[0] in there}
 
 
+def linked_nodes(visit: Visit) -> frozenset[str]:
+    """Return the nodes that a page may link to: stores drop records, too, and a topology may be another one by now."""
+    application = visit.application
+    drawing = None if application is None else application.topology()
+    return frozenset(box["name"] for box in (drawing or {}).get("boxes", ()) if box["kind"] == "node")
+
+
 def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
     """Return what is known of the error that has ended an application, with links to the records; None if none has.
 
     Attributes of the answer beside those of `penstock.console.exposure.facts_of`:
+        node_is_linked: Whether the topology has the node.
         said: The error as it may be shown.
         records: The record that failed, or where the task was to read on: (name, path of its message or None).
         is_sure: Whether that record failed; else the records from there on may have.
@@ -75,6 +83,7 @@ def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
     links = linked_places(visit, places)
     return {
         **facts,
+        "node_is_linked": facts["node"] in linked_nodes(visit),
         "said": picture.get("failure")[0],
         "records": [(f"{place[0]}-{place[1]} offset {place[2]:,}", links.get(place)) for place in places],
         "is_sure": bool(record),

@@ -10,7 +10,13 @@ from penstock.base.terminal.human_numbers import size
 from penstock.console.app_view import Picture
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.web.page import Visit, whole
-from penstock.console.web.pages.application_pages import failure_of, head_of, linked_places, linked_topics
+from penstock.console.web.pages.application_pages import (
+    failure_of,
+    head_of,
+    linked_nodes,
+    linked_places,
+    linked_topics,
+)
 from penstock.console.web.pages.letters import newest_letters
 from penstock.metrics.batches import busy_seconds, times_the_median
 
@@ -144,6 +150,7 @@ def errors(visit: Visit) -> Mapping[str, Any]:
         **facts,
         "groups": [(each, each.by_minute(picture.figures_ms)) for each in groups],
         "left_out": len(picture.errors) - len(groups),
+        "nodes": linked_nodes(visit),
         "links": linked_places(visit, places),
         "failure": failure_of(visit, picture),
         "letters": letters if letters in there else None,
