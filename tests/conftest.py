@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from brokers import running_broker
+from penstock.tools.broker.process import Broker
 from swallowed_errors import SwallowedErrors
 
 settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -20,16 +22,47 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
 HERE = Path(__file__).parent
 collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
-# Folders in which every test starts Spark, and what of them one process runs: tests that share Spark's session and the
-# broker, as one Spark has seldom work for two processors.
-ON_SPARK = {"integration": "integration", "soak": "soak", "faults": "faults"}
-# Folders and files whose tests share what takes seconds to start: a browser, brokers, workers, an installed wheel.
-TOGETHER = frozenset({"browser"})
-BY_FILE = frozenset({"connect", "packaging"})
+# Folders in which tests start Spark.
+ON_SPARK = frozenset({"integration", "soak", "faults"})
+# What one process runs: tests that share what takes seconds to start (Spark's session, a broker, a browser, workers, an
+# installed wheel). The longest groups begin first. Most of them wait more than they compute.
+GROUPS = ("integration", "faults", "broker")
+ON_A_BROKER = frozenset({
+    "test_broker.py", "test_fenced_records.py", "test_hanging_transactions.py", "test_kafka_clients.py",
+    "test_kafka_log.py", "test_kafka_threads.py", "test_kafka_wire.py", "test_shared_positions.py",
+    "test_zombie_threads.py",
+})  # fmt: skip
+OF_THEIR_OWN_PROCESSES = frozenset({
+    "test_continuous_killed.py", "test_demo.py", "test_jvm_gone.py", "test_notebook_application.py",
+    "test_standby_takes_over.py", "test_submit.py",
+})  # fmt: skip
+BY_FILE = frozenset({"connect", "packaging", "soak"})
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def group_of(nodeid: str) -> str:
+    """The group of a test, which one process runs; most tests are one by themselves."""
+    path = nodeid.partition("::")[0]
+    top, _, rest = path.partition("/")
+    folder, _, file = rest.partition("/")
+    if top != HERE.name:
+        return nodeid
+    if folder in ("integration", "faults"):
+        return "broker" if file in ON_A_BROKER else path if file in OF_THEIR_OWN_PROCESSES else folder
+    return path if folder in BY_FILE else folder if folder == "browser" else nodeid
+
+
+def _turn(item: pytest.Item) -> int:
+    """When a test's group begins: the long ones, then others that share something, then single tests."""
+    group = group_of(item.nodeid)
+    if group in GROUPS:
+        return GROUPS.index(group)
+    return len(GROUPS) + (2 if group == item.nodeid else not group.endswith(tuple(OF_THEIR_OWN_PROCESSES)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks the tests that start Spark, which leaves sockets to be closed by the garbage collector."""
+    if hasattr(config, "workerinput"):  # with -n: groups begin in the order of their first tests
+        items.sort(key=_turn)
     for item in items:
         folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if folder in ON_SPARK:
@@ -42,19 +75,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 2``: the largest groups of tests that share something are first, then each takes the next other test."""
+    """With ``-n 3``: each process takes the next group of tests."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            top, _, rest = nodeid.partition("::")[0].partition("/")
-            folder = rest.partition("/")[0]
-            if top != HERE.name:
-                return nodeid
-            if folder in BY_FILE:
-                return rest
-            return folder if folder in TOGETHER else ON_SPARK.get(folder, nodeid)
+            return group_of(nodeid)
 
+    config.option.loadscopereorder = False  # their order is that of the collection
     return Scheduling(config, log)
 
 
@@ -97,6 +125,13 @@ def _columns_for_small_batches() -> Iterator[None]:
         patch.setattr(operators, "FEW", 2)
         patch.setattr(numbers, "_FEW", 8)
         yield
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The plain broker of this process, for tests that need not stop it; topics and groups want names of their own."""
+    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

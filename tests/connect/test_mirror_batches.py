@@ -242,25 +242,34 @@ def test_rights_to_topics_are_copied_but_nobody_else_may_write(servers):
         acl("secret", "dan", "WRITE", "DENY"), acl("other", "eve", "READ"),
     ]  # fmt: skip
     for future in admin.create_acls(given).values():
-        future.result(10)
+        future.result(60)
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )  # the controller has them; the broker shows them a moment later
+    eventually(lambda: {*map(str, given)} <= {str(each) for each in admin.describe_acls(every).result(60)})
     with open_log(servers) as log:
         log.create_topic("secret")
         with Mirror(properties(servers, servers, "secret")) as mirror:
             mirror.run_once()
             mirror.run_once()
         wanted = {("ann", "READ", "ALLOW"), ("bob", "READ", "ALLOW"), ("dan", "WRITE", "DENY")}
-        found = [each for each in log.topic_acls() if each.topic == "a.secret"]
-        assert {(each.principal.removeprefix("User:"), each.operation, each.permission) for each in found} == wanted
+
+        def copied():
+            found = [each for each in log.topic_acls() if each.topic == "a.secret"]
+            return {(each.principal.removeprefix("User:"), each.operation, each.permission) for each in found}
+
+        eventually(lambda: copied() == wanted, facts=copied)
         assert not [each for each in log.topic_acls() if each.topic == "a.other"]
         any_of = AclBindingFilter(
             ResourceType.TOPIC, "a.secret", ResourcePatternType.LITERAL, None, None, AclOperation.ANY,
             AclPermissionType.ANY,
         )  # fmt: skip
         for future in admin.delete_acls([any_of]).values():
-            future.result(10)
+            future.result(60)
+        eventually(lambda: not copied(), facts=copied)
         with Mirror(properties(servers, servers, "secret", sync_topic_acls_enabled="false")) as mirror:
             mirror.run_once()
-        assert not [each for each in log.topic_acls() if each.topic == "a.secret"]
+        assert not copied()
 
 
 def test_rights_that_come_later_are_copied_by_a_connector_at_its_interval(servers):

@@ -11,21 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from brokers import running_broker
 from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
 from penstock.tools.broker.process import Broker
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
-def words(broker: Broker, tmp_path: Path) -> Iterator[Words]:
-    made = Words(tmp_path, broker.settings.bootstrap_servers)
+def words(kafka: Broker, tmp_path: Path) -> Iterator[Words]:
+    made = Words(tmp_path, kafka.settings.bootstrap_servers)
     yield made
     made.log.close()
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from brokers import running_broker
 from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
 from fault_sites import BOTH, DRIVER, STARTING
@@ -22,17 +21,11 @@ from penstock.tools.broker.process import Broker
 ONE_FAILURE = {"spark.task.maxFailures": 1}  # Spark starts no thread again: a lost one is a new epoch
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["embedded", "kafka"])
 def words(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
     url = ""
     if request.param == "kafka":
-        url = request.getfixturevalue("broker").settings.bootstrap_servers
+        url = request.getfixturevalue("kafka").settings.bootstrap_servers
     made = Words(tmp_path_factory.mktemp("words"), url)
     yield made
     made.log.close()
@@ -128,10 +121,10 @@ def test_a_driver_that_dies_at_an_epoch_change(others: Words, started: list[Proc
 
 @pytest.mark.whole
 def test_a_transaction_that_brokers_have_aborted_is_written_again_once_with_more_time(
-    broker: Broker, tmp_path: Path
+    kafka: Broker, tmp_path: Path
 ) -> None:
     """The thread is paused in the midst of it for longer than ``transaction.timeout.ms``."""
-    words = Words(tmp_path, broker.settings.bootstrap_servers)
+    words = Words(tmp_path, kafka.settings.bootstrap_servers)
     with Process(words, **{"producer.transaction.timeout.ms": 1000}) as app:
         words.send(20)
         words.check(app.facts)

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from brokers import running_broker
 from kafka_proxy import END_TXN, INIT_PRODUCER, LIST_TRANSACTIONS, PRODUCE, KafkaProxy, kafka_proxy
 from penstock.base.clock import unix_ms
 from penstock.engines.application.changelog_topics import (
@@ -46,15 +45,9 @@ PATIENCE_S = 60
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
-def proxy(broker: Broker) -> Iterator[KafkaProxy]:
-    with kafka_proxy(broker) as running:
+def proxy(kafka: Broker) -> Iterator[KafkaProxy]:
+    with kafka_proxy(kafka) as running:
         yield running
 
 
@@ -67,7 +60,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             if request.param == "embedded":  # another path to the same file: another connection
                 (folder := tmp_path / f"at-{next(_names)}").symlink_to(tmp_path, target_is_directory=True)
                 return stack.enter_context(open_log(f"sqlite:///{folder / 'log.db'}"))
-            url = request.getfixturevalue("broker").settings.bootstrap_servers
+            url = request.getfixturevalue("kafka").settings.bootstrap_servers
             return stack.enter_context(open_log(url))
 
         yield open_again
@@ -75,7 +68,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
 @pytest.fixture
 def name() -> str:
-    return f"app-{next(_names)}"
+    return f"fenced-{next(_names)}"
 
 
 def both(*actions: Callable[[], Any]) -> list[Any]:
@@ -220,9 +213,9 @@ def test_a_holder_whose_clock_is_behind_keeps_its_lease_while_it_sends_heartbeat
 
 @pytest.mark.parametrize("doing", ["renew", "release"])
 def test_a_holder_that_pauses_between_compare_and_write_writes_nothing(
-    broker: Broker, proxy: KafkaProxy, name: str, doing: str
+    kafka: Broker, proxy: KafkaProxy, name: str, doing: str
 ) -> None:
-    with open_log(proxy.servers) as one, open_log(broker.settings.bootstrap_servers) as two:
+    with open_log(proxy.servers) as one, open_log(kafka.settings.bootstrap_servers) as two:
         first = one.acquire_lease(name, "one")
         act = {"renew": one.renew_lease, "release": one.release_lease}[doing]
         with ThreadPoolExecutor() as pool:
@@ -240,11 +233,11 @@ def test_a_holder_that_pauses_between_compare_and_write_writes_nothing(
         two.renew_lease(second)
 
 
-def test_a_start_that_pauses_before_its_claim_finds_the_other_one(broker: Broker, proxy: KafkaProxy, name: str) -> None:
+def test_a_start_that_pauses_before_its_claim_finds_the_other_one(kafka: Broker, proxy: KafkaProxy, name: str) -> None:
     """It fences the holder by that claim, without knowing; the holder goes on, as its lease is unchanged."""
     with (
         open_log(proxy.servers) as one,
-        open_log(broker.settings.bootstrap_servers) as two,
+        open_log(kafka.settings.bootstrap_servers) as two,
         ThreadPoolExecutor() as pool,
     ):
         with proxy.held(INIT_PRODUCER) as come:
@@ -258,9 +251,9 @@ def test_a_start_that_pauses_before_its_claim_finds_the_other_one(broker: Broker
 
 
 def test_a_start_that_was_overtaken_leaves_the_transactions_of_the_newer_one_open(
-    broker: Broker, proxy: KafkaProxy, name: str
+    kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
-    servers = broker.settings.bootstrap_servers
+    servers = kafka.settings.bootstrap_servers
     with open_log(proxy.servers) as one, open_log(servers) as two, ThreadPoolExecutor() as pool:
         two.create_topic(name, 1)
         with proxy.held(LIST_TRANSACTIONS) as come:
@@ -316,7 +309,7 @@ def test_a_statement_whose_answer_is_lost_is_stored_once(proxy: KafkaProxy, name
 
 
 def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
-    broker: Broker, proxy: KafkaProxy, name: str
+    kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
     with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
         journal = Journal(log, f"{name}-statements")
@@ -420,10 +413,10 @@ def test_an_application_is_noted_by_the_holder_of_its_lease_alone(opened: Callab
         assert noted(one, name) == {"mode": "continuous", "by": number}
 
 
-def test_a_note_is_not_written_over_by_a_paused_holder(broker: Broker, proxy: KafkaProxy, name: str) -> None:
+def test_a_note_is_not_written_over_by_a_paused_holder(kafka: Broker, proxy: KafkaProxy, name: str) -> None:
     with (
         open_log(proxy.servers) as one,
-        open_log(broker.settings.bootstrap_servers) as two,
+        open_log(kafka.settings.bootstrap_servers) as two,
         ThreadPoolExecutor() as pool,
     ):
         one.create_topic(numbers_topic(name), 1, {"cleanup.policy": "compact"})
@@ -454,12 +447,12 @@ def test_planned_batches_are_noted_by_the_holder_of_the_lease_alone(opened: Call
 
 
 def test_a_note_of_a_planned_batch_that_was_on_its_way_when_the_lease_was_taken_does_not_count(
-    broker: Broker, proxy: KafkaProxy, name: str
+    kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
     """A start that has taken over reads it before it notes one of its own."""
     with (
         open_log(proxy.servers) as one,
-        open_log(broker.settings.bootstrap_servers) as two,
+        open_log(kafka.settings.bootstrap_servers) as two,
         ThreadPoolExecutor() as pool,
     ):
         first = one.acquire_lease(name, "one")
@@ -476,9 +469,9 @@ def test_a_note_of_a_planned_batch_that_was_on_its_way_when_the_lease_was_taken_
 
 
 def test_a_record_may_be_read_while_a_writer_waits_for_its_turn(
-    broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+    kafka: Broker, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_log(broker.settings.bootstrap_servers) as one, open_log(broker.settings.bootstrap_servers) as two:
+    with open_log(kafka.settings.bootstrap_servers) as one, open_log(kafka.settings.bootstrap_servers) as two:
         record, version = counter(one, name), -1
         mine, read = one.fenced_record(record), []
         for number in range(3):
@@ -547,11 +540,11 @@ def test_changelogs_are_written_by_the_holder_of_the_lease_alone(opened: Callabl
 
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
 def test_a_piece_of_a_changelog_that_was_on_its_way_when_the_lease_was_taken_does_not_count(
-    broker: Broker, proxy: KafkaProxy, name: str, request_kind: int
+    kafka: Broker, proxy: KafkaProxy, name: str, request_kind: int
 ) -> None:
     with (
         open_log(proxy.servers) as one,
-        open_log(broker.settings.bootstrap_servers) as two,
+        open_log(kafka.settings.bootstrap_servers) as two,
         ThreadPoolExecutor() as pool,
     ):
         one.create_topic(name, 1, {"cleanup.policy": "compact"})

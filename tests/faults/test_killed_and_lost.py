@@ -32,7 +32,7 @@ def _is_gone(folder: Path) -> bool:
 def test_killed_and_lost_at(fault: str, calm: Any, tmp_path: Path, spark: Any) -> None:
     prepare(tmp_path)
     assert run(tmp_path, fault) != 0, "the fault was not reached"
-    eventually(lambda: _is_gone(tmp_path / "state"), 20)
+    eventually(lambda: _is_gone(tmp_path / "state"))
     with lost_checkpoint_of(topology(), StreamsConfig(settings(tmp_path))) as lost:
         lost.make()
     run_here(tmp_path, spark)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from eventually import eventually
 from harness import APP, environment, prepare, results
 
+PATIENCE_S = 300
 CLUSTER = "local-cluster[2,1,1024]"
 
 
@@ -37,9 +38,7 @@ def test_two_executors(kill: bool, calm: Any, tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     if kill:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.rglob("*.delta")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: list(tmp_path.rglob("*.delta")), PATIENCE_S, facts=process.poll)
         executors(psutil.Process(process.pid))[0].kill()
-    assert process.wait(180) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert results(tmp_path) == calm

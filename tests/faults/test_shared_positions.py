@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from brokers import running_broker
 from kafka_proxy import END_TXN, PRODUCE, KafkaProxy, kafka_proxy
 from penstock.connect.file_source import FileSource
 from penstock.connect.mirror.maker import Mirror
@@ -25,15 +24,9 @@ LOGS = ("embedded", "kafka")
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
-def proxy(broker: Broker) -> Iterator[KafkaProxy]:
-    with kafka_proxy(broker) as running:
+def proxy(kafka: Broker) -> Iterator[KafkaProxy]:
+    with kafka_proxy(kafka) as running:
         yield running
 
 
@@ -46,7 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             if request.param == "embedded":  # another path to the same file: another connection
                 (folder := tmp_path / f"at-{next(_names)}").symlink_to(tmp_path, target_is_directory=True)
                 return stack.enter_context(open_log(f"sqlite:///{folder / 'log.db'}"))
-            url = request.getfixturevalue("broker").settings.bootstrap_servers
+            url = request.getfixturevalue("kafka").settings.bootstrap_servers
             return stack.enter_context(open_log(url))
 
         yield open_again
@@ -79,7 +72,7 @@ def race(*actions: Callable[[], object]) -> list[FencedError]:
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
 def test_two_sources_of_one_file_write_each_line_once(opened: Callable[[], TopicLog], tmp_path: Path) -> None:
-    logs, topic, path = [opened() for _ in range(2)], f"lines-{next(_names)}", tmp_path / "in.txt"
+    logs, topic, path = [opened() for _ in range(2)], f"shared-lines-{next(_names)}", tmp_path / "in.txt"
     written: list[str] = []
     for round_ in range(6):
         sources = [FileSource(log, path, topic, name=topic) for log in logs]
@@ -93,7 +86,7 @@ def test_two_sources_of_one_file_write_each_line_once(opened: Callable[[], Topic
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
 def test_a_source_that_another_one_has_overtaken_says_so(opened: Callable[[], TopicLog], tmp_path: Path) -> None:
-    logs, topic, path = [opened() for _ in range(2)], f"lines-{next(_names)}", tmp_path / "in.txt"
+    logs, topic, path = [opened() for _ in range(2)], f"shared-lines-{next(_names)}", tmp_path / "in.txt"
     path.write_text("1\n")
     paused, other = (FileSource(log, path, topic, name=topic) for log in logs)
     assert other.run_once() == 1
@@ -107,7 +100,7 @@ def test_a_source_that_another_one_has_overtaken_says_so(opened: Callable[[], To
 
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
 def test_lines_whose_answers_are_lost_are_written_once(proxy: KafkaProxy, tmp_path: Path, request_kind: int) -> None:
-    path, topic = tmp_path / "in.txt", f"lines-{next(_names)}"
+    path, topic = tmp_path / "in.txt", f"shared-lines-{next(_names)}"
     with open_log(proxy.servers) as log:
         source = FileSource(log, path, topic, name=topic)
         for number in range(4):
@@ -131,7 +124,7 @@ def mirror_of(topic: str, source: TopicLog, target: TopicLog) -> MirrorSource:
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
 def test_two_mirrors_of_one_flow_copy_each_record_once(opened: Callable[[], TopicLog], tmp_path: Path) -> None:
-    targets, topic = [opened() for _ in range(2)], f"orders-{next(_names)}"
+    targets, topic = [opened() for _ in range(2)], f"shared-orders-{next(_names)}"
     with open_log(f"sqlite:///{tmp_path / 'west.db'}") as source:
         source.create_topic(topic, 1)
         sent: list[str] = []

@@ -14,30 +14,22 @@ from typing import Any
 import psutil
 import pytest
 
-from brokers import running_broker
 from continuous_app import settings, topology
 from continuous_harness import PATIENCE_S, Words
 from eventually import eventually
 from fault_sites import BOTH
 from penstock.log.base import TopicPartition
-from penstock.tools.broker.process import Broker
 from threads import new_thread, thread_app
 
 SCRIPT = Path(__file__).with_name("zombie.py")
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture(params=["embedded", "kafka"])
 def words(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Words]:
     url = ""
     if request.param == "kafka":
-        url = request.getfixturevalue("broker").settings.bootstrap_servers
+        url = request.getfixturevalue("kafka").settings.bootstrap_servers
     made = Words(tmp_path, url)
     yield made
     made.log.close()
@@ -75,6 +67,8 @@ def outputs(words: Words, guarantee: str) -> object:
     """What a zombie must not add to. At least once, Kafka's outputs leave without a transaction: it may repeat some."""
     if guarantee == AT_LEAST_ONCE and not words.url.startswith("sqlite"):
         return None
+    topics = words.topic("counts"), words.topic("upper")
+    words.log.settled_ends([TopicPartition(topic, partition) for topic in topics for partition in range(2)])
     return words.written("counts"), words.written("upper")
 
 

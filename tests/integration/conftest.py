@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from brokers import running_broker
 from penstock import KafkaStreams
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
@@ -80,13 +79,6 @@ class Place(Bench):
     def topic(self, name: str, partitions: int = 2) -> str:
         self.log.create_topic(self.prefix + name, partitions)
         return self.prefix + name
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One plain broker for all tests that need not stop it; topics and groups want names of their own."""
-    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.fixture

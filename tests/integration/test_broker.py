@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from brokers import running_broker
+from eventually import eventually
 from penstock.cli.servers.broker import app
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port, is_taken
@@ -92,6 +93,7 @@ def test_a_client_certificate_is_a_user_that_acls_speak_of(broker):
 def allow(broker: Broker, principal: str, topic: str) -> None:
     from confluent_kafka.admin import (
         AclBinding,
+        AclBindingFilter,
         AclOperation,
         AclPermissionType,
         ResourcePatternType,
@@ -109,6 +111,10 @@ def allow(broker: Broker, principal: str, topic: str) -> None:
         AclPermissionType.ALLOW,
     )
     admin.create_acls([rule])[rule].result(PATIENCE_S)
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )  # the controller has it; the broker shows it a moment later
+    eventually(lambda: rule in admin.describe_acls(every).result(PATIENCE_S))
 
 
 def test_users_need_their_password_and_their_acls(broker):

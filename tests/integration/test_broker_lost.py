@@ -58,8 +58,8 @@ def test_a_log_leaves_a_lost_leader(cluster: BrokerCluster, how: signal.Signals)
 
     with open_log(broker.settings.bootstrap_servers, {"task.timeout.ms": 180_000}) as log:
         write(log, topic, b"before")
-        eventually(lambda: set(log.end_offsets([topic]).values()) == {2})  # the marker is one
-        known = log.end_offsets([topic])
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        known = dict(log.settled_ends(places))
         assert log.wait_for_data(known, 0.1) == known
         pid = broker.status().pid
         assert pid is not None
@@ -68,9 +68,9 @@ def test_a_log_leaves_a_lost_leader(cluster: BrokerCluster, how: signal.Signals)
             write(log, topic, b"after")
             eventually(is_over, PATIENCE_S)
             assert log.wait_for_data(known, PATIENCE_S) != known
+            log.settled_ends(places)
             for number in range(PARTITIONS):
                 assert log.read(topic, number, 0).records.column("value").to_pylist() == [b"before", b"after"]
-            places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
             found = log.offsets_for_times(dict.fromkeys(places, 1))
             assert {place: at.offset for place, at in found.items() if at is not None} == dict.fromkeys(places, 0)
         finally:
@@ -112,7 +112,7 @@ def test_an_application_stops_soon_after_leaders_have_moved(cluster: BrokerClust
         eventually(lambda: app.figures().records_in >= 2 * 4 * 30, facts=app.figures)
         ended = threading.Event()
         threading.Thread(target=lambda: (app.close(), ended.set()), daemon=True).start()
-        assert ended.wait(5.0)
+        assert ended.wait(30.0)  # half of task.timeout.ms, which it would need with the leaders of before
     place.log.close()
 
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from eventually import eventually
 from penstock.cli.main import main
 from penstock.errors import (
     FencedError,
@@ -240,6 +241,7 @@ def test_ranges_of_time_end_behind_the_marks_of_transactions(log, topic):
         with pytest.raises(KeyError), producer.transaction():  # noqa: PT012 - what was sent before must not stay
             producer.send(topic, b"7", timestamp=hour, partition=0)
             raise KeyError
+    log.settled_ends([TopicPartition(topic, 0)])
     with Consumer(log) as consumer:
         found = list(consumer.between(hour, hour + 3_600_000, topic))
         assert [int(record.value) for record in found] == [5, 30, 59, 10]
@@ -266,7 +268,8 @@ def test_read_process_write_once_and_fencing(log, topic, name):
             new.send_offsets(consumer)
         done += len(records)
     consumer.close()
-    assert sum(log.committed_offsets(name).values()) == 20
+    eventually(lambda: sum(log.committed_offsets(name).values()) == 20)
+    log.settled_ends([TopicPartition(f"{name}-out", 0)])
     with Consumer(log) as check:
         found = list(check.between(0, 1 << 45, f"{name}-out"))
     assert sorted(int(record.value) for record in found) == list(range(20))

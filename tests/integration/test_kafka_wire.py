@@ -110,7 +110,7 @@ class Slowly(list[Any]):
         self._cluster = cluster
 
     def __iter__(self) -> Iterator[Any]:
-        eventually(lambda: "slow" not in {t.transactional_id for t in list_transactions(self._cluster, "Ongoing")}, 10)
+        eventually(lambda: "slow" not in {t.transactional_id for t in list_transactions(self._cluster, "Ongoing")})
         return super().__iter__()
 
 

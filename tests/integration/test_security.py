@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -19,9 +20,11 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from brokers import running_broker
+from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.cli.main import app as penstock
 from penstock.errors import AuthenticationError, AuthorizationError, LogError, LogUnavailableError
+from penstock.log.base import TopicPartition as Place
 from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
 from token_endpoint import TokenEndpoint
@@ -108,7 +111,12 @@ def grant(broker, principal, rights):
     admin = AdminClient({"bootstrap.servers": broker.settings.bootstrap_servers})
     rules = [rule(principal, *each) for each in rights]
     for future in admin.create_acls(rules).values():
-        future.result(30)
+        future.result(60)
+    wanted = {str(each) for each in rules}  # the controller has them; the broker shows them a moment later
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, principal, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    eventually(lambda: wanted <= {str(each) for each in admin.describe_acls(every).result(60)})
 
 
 def named(application, source, sink):
@@ -146,6 +154,7 @@ def test_an_application_with_just_the_rights_of_the_table(broker, superuser, spa
     superuser.append(source, 0, records(["a", "b", "a"]))
     grant(broker, "User:client" if how == "mtls" else "User:alice", named(name, source, sink))
     application(access(broker, how), name, source, sink, tmp_path, spark).run(until="latest")
+    superuser.settled_ends([Place(sink, partition) for partition in range(2)])
     rows = [
         row
         for partition in range(2)
