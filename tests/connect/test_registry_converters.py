@@ -34,9 +34,9 @@ from penstock.connect.data import (
 from penstock.connect.functions import installed_plugins
 from penstock.connect.plugins import Plugins
 from penstock.connect.registry_converters import JsonSchemaConverter, ProtobufConverter
+from penstock.serde.formats.proto_classes import message_class
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.client import confluent_client
-from penstock.serde.schemas.proto_classes import message_class
 from penstock.testing import EmbeddedRegistry
 from test_avro_converter import _has_avro as has_plain_names
 from test_connect_properties import VALUES
@@ -188,6 +188,11 @@ def test_a_message_that_holds_itself_and_an_array_as_root_are_refused(registry):
     number = client.register_schema("nodes-value", RegistrySchema(text, "PROTOBUF"))
     with pytest.raises(DataError, match="holds itself"):
         converter(ProtobufConverter, registry).to_connect("nodes", b"\0" + number.to_bytes(4, "big") + b"\0")
+    chain = " ".join(f"message M{at} {{ M{at + 1} a = 1; M{at + 1} b = 2; }}" for at in range(40))
+    text = f'syntax = "proto3"; {chain} message M40 {{ int32 a = 1; }}'
+    number = client.register_schema("doubled-value", RegistrySchema(text, "PROTOBUF"))
+    with pytest.raises(DataError, match="more than 10,000 fields"):
+        converter(ProtobufConverter, registry).to_connect("doubled", b"\0" + number.to_bytes(4, "big") + b"\0")
     with pytest.raises(DataError, match="Unsupported root schema of type ARRAY"):
         converter(ProtobufConverter, registry).from_connect("t", array(STRING), ["a"])
     with pytest.raises(DataError, match="scrub"):
@@ -348,7 +353,7 @@ def _has_day(schema, value):
 def test_descriptors_in_base64_keep_the_parameters_of_fields():
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    from penstock.connect.registry_converters.protobuf_schemas import ProtobufNaming, protobuf_file
+    from penstock.serde.formats.protobuf import ProtobufNaming, protobuf_file
 
     text, name = protobuf_file(struct({"d": decimal_schema(3)}), ProtobufNaming())
     file = FileDescriptorProto.FromString(base64.b64decode(text))

@@ -203,6 +203,22 @@ def test_proto_text_with_references(registry):
     assert one.deserialize(one.serialize(row)) == row
 
 
+def test_messages_of_key_and_value_as_connect_writes_maps_are_maps(registry):
+    text = """syntax = "proto3"; message R {
+        repeated PricesEntry prices = 1; repeated DeepEntry deep = 2;
+        message PricesEntry { string key = 1; double value = 2; }
+        message DeepEntry { string key = 1; Inner value = 2; } message Inner { int32 x = 1; } }"""
+    number = registry.register("t-value", text, "PROTOBUF")
+    declared = "`prices` MAP<STRING, DOUBLE>, `deep` MAP<STRING, STRUCT<`x` INT>>"
+    properties = FormatProperties(schema_id=number, registry={"url": registry.url})
+    assert [(name, str(kind)) for name, kind in inferred_columns("PROTOBUF", "t", properties)] == [
+        (name, str(kind)) for name, kind in columns(declared)
+    ]
+    one = serde(registry, "PROTOBUF", declared, schema_id=number)
+    row = ({"a": 0.5, "b": 1.5}, {"k": {"x": 3}})
+    assert one.deserialize(one.serialize(row)) == row
+
+
 @pytest.mark.parametrize("text", ["message", "message X { int32 a = ; }", "message X { Y y = 1; }", "what is this"])
 def test_texts_that_are_no_protobuf(text):
     from penstock.serde.formats.schema_text import SchemaText

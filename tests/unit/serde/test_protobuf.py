@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -109,6 +110,23 @@ def test_framing_says_which_message_of_the_file_it_is():
         header = Serdes.protobuf(Line, framing="header", registry=registry.url).for_topic("orders", "value")
         assert header.serialize(Line(count=1))[17:] == b"\4\0\2\x10\1"
         assert header.decode(header.encode(Column.of_items([Line(count=1)]))).items() == [Line(count=1)]
+
+
+JAVA_TEXT = """syntax = "proto3"; package shop;
+    message Other { int32 x = 1; }
+    message Order { map<string, int64> counts = 1; message Line { string sku = 1; int32 count = 2; } int64 id = 2; }"""
+
+
+def test_the_text_of_java_clients_says_which_message_it_is():
+    with EmbeddedRegistry() as registry:
+        number = registry.register("orders-value", JAVA_TEXT, "PROTOBUF")
+        frame = b"\0" + number.to_bytes(4, "big")
+        line = Serdes.protobuf(Line, registry=registry.url).for_topic("orders", "value")
+        assert line.deserialize(frame + b"\4\2\0\x10\1") == Line(count=1)  # [1, 0]: Java does not count the map's entry
+        order = Serdes.protobuf(Order, registry=registry.url).for_topic("orders", "value")
+        for path, name in ((b"\0", "shop.Other"), (b"\4\2\0", "shop.Order.Line"), (b"\2\4", "message [2]")):
+            with pytest.raises(SerializationError, match=re.escape(name)):
+                order.deserialize(frame + path)
 
 
 def test_fields_of_a_later_version_are_kept():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,15 +11,34 @@ from typing import Any, ClassVar
 
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
-from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type
+from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type, decimal_schema
 from penstock.connect.registry_converters.models import PROTOBUF_MODEL
-from penstock.connect.registry_converters.protobuf_reading import ProtobufReading, message_schema, message_value
-from penstock.connect.registry_converters.protobuf_schemas import ENUM, UNION, ProtobufNaming, field_name, protobuf_file
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
-from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    decimal_from_bytes,
+    decimal_to_bytes,
+)
+from penstock.serde.formats.proto_classes import message_at, message_class
+from penstock.serde.formats.protobuf import (
+    ENUM,
+    ENUM_TYPE,
+    UNION,
+    ProtobufNaming,
+    ProtobufReading,
+    field_name,
+    in_union,
+    is_real,
+    message_schema,
+    protobuf_file,
+    says_optional,
+    union_name,
+)
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.client import Registered
-from penstock.serde.schemas.proto_classes import message_at, message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 
 __all__ = ["ProtobufConverter"]
@@ -202,3 +222,77 @@ def _logical_fields(schema: Schema, value: Any) -> dict[str, Any] | None:
     if schema.name == TIMESTAMP_NAME:
         return {"seconds": value.ms // 1000, "nanos": value.ms % 1000 * 1_000_000}
     return None
+
+
+def message_value(schema: Schema, value: Any, reading: ProtobufReading) -> Any:
+    """The value of a message, or of one of its fields."""
+    match schema.name:
+        case name if name == DECIMAL_NAME:
+            return _decimal(value)
+        case name if name == DATE_NAME:
+            return _date(value)
+        case name if name == TIME_NAME:
+            return Moment(((value.hours * 60 + value.minutes) * 60 + value.seconds) * 1000 + value.nanos // 1_000_000)
+        case name if name == TIMESTAMP_NAME:
+            return Moment(value.seconds * 1000 + value.nanos // 1_000_000)
+    if schema.type is Type.STRUCT:
+        return _struct(schema, value, reading)
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return [message_value(schema.values, each, reading) for each in value]
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        keys, values = schema.keys, schema.values
+        pairs = list(value.items()) if hasattr(value, "items") else [(each.key, each.value) for each in value]
+        return {message_value(keys, key, reading): message_value(values, each, reading) for key, each in pairs}
+    plain = value.value if hasattr(value, "DESCRIPTOR") else value
+    if schema.type is Type.INT64 and plain > 0x7FFFFFFFFFFFFFFF:
+        return plain - (1 << 64)  # Java's long of an unsigned number
+    return plain
+
+
+def _struct(schema: Schema, value: Any, reading: ProtobufReading) -> Struct:
+    made = Struct(schema)
+    descriptor = value.DESCRIPTOR
+    for oneof in descriptor.oneofs:
+        chosen = value.WhichOneof(oneof.name) if is_real(oneof) else None
+        if chosen is not None:
+            name = union_name(oneof, reading)
+            inner = schema.field(name)
+            assert inner is not None  # noqa: S101 - the schema was made of the descriptor
+            part = inner.schema.field(chosen)
+            assert part is not None  # noqa: S101
+            one = descriptor.fields_by_name[chosen]
+            made[name] = Struct(inner.schema, {chosen: _field_value(part.schema, one, value, reading)})
+    for one in descriptor.fields:
+        if in_union(one):
+            continue
+        part = schema.field(one.name)
+        has_no_presence = one.is_repeated or (one.message_type is None and not says_optional(one))
+        if part is not None and (has_no_presence or value.HasField(one.name)):
+            made[one.name] = _field_value(part.schema, one, value, reading)
+    return made
+
+
+def _field_value(schema: Schema, field: Any, value: Any, reading: ProtobufReading) -> Any:
+    found = getattr(value, field.name)
+    if field.type == ENUM_TYPE and schema.type in (Type.STRING, Type.ARRAY):
+        by_number = field.enum_type.values_by_number
+
+        def symbol(number: int) -> str:
+            known = by_number.get(number)
+            return known.name if known else f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_{number}"
+
+        inner = schema.values if schema.type is Type.ARRAY else schema
+        if inner is not None and inner.type is Type.STRING:
+            return [symbol(each) for each in found] if field.is_repeated else symbol(found)
+    return message_value(schema, found, reading)
+
+
+def _decimal(value: Any) -> Decimal:
+    return decimal_from_bytes(decimal_schema(value.scale), value.value or b"\0")
+
+
+def _date(value: Any) -> Moment:
+    try:
+        return Moment.of(dt.date(value.year, value.month, value.day))
+    except ValueError as error:
+        raise DataError(f"{value.year}-{value.month}-{value.day} is not a date") from error

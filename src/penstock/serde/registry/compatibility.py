@@ -34,7 +34,8 @@ def parsed(schema: StoredSchema, resolve: Resolve) -> Any:
         if schema.kind == "JSON":
             return _json(schema, resolve)
         if schema.kind == "PROTOBUF":
-            return ProtobufSchema.of(schema.text)
+            names = {reference.name: found.text for reference, found in _referred(schema, resolve).items()}
+            return ProtobufSchema.of(SchemaText(schema.text, "PROTOBUF", tuple(names.items())))
     except _UNFIT as error:
         details = str(error)[:500] or type(error).__name__
         raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {details}") from error

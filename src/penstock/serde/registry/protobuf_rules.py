@@ -1,7 +1,7 @@
 """Compatibility rules for Protobuf: fields are identified by their numbers, and a number must keep its wire type.
 
-Schemas in the form that Python clients register (a descriptor in base64) are compared in full. A ``.proto`` text,
-which Java clients register, is stored and returned as it is, and never found incompatible, as nothing here parses it.
+Descriptors in base64, which Python's clients send, and ``.proto`` texts, which those of Java send, are compared alike.
+A text with parts that the parser here does not know is kept as it is, and never found incompatible.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import binascii
 import re
 from dataclasses import dataclass
 from typing import Any
+
+from penstock.serde.formats.proto_classes import message_class
+from penstock.serde.formats.schema_text import SchemaText
 
 __all__ = ["ProtobufSchema", "protobuf_differences"]
 
@@ -27,14 +30,14 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class ProtobufSchema:
-    """A Protobuf file; ``descriptor`` is None if only the ``.proto`` text is known."""
+    """A Protobuf file; ``descriptor`` is None if its text cannot be parsed."""
 
     text: str
     descriptor: Any
 
     @classmethod
-    def of(cls, text: str) -> ProtobufSchema:
-        """Parse a schema text of either form.
+    def of(cls, schema: SchemaText) -> ProtobufSchema:
+        """Parse a schema of either form.
 
         Raises:
             ValueError: The text has neither form.
@@ -42,10 +45,10 @@ class ProtobufSchema:
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.message import DecodeError
 
-        if _PROTO_TEXT.search(text):
-            return cls(text, None)
+        if _PROTO_TEXT.search(schema.text):
+            return cls(schema.text, _resolved(schema))
         try:
-            return cls(text, FileDescriptorProto.FromString(base64.b64decode(text, validate=True)))
+            return cls(schema.text, FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True)))
         except (binascii.Error, DecodeError) as error:
             raise ValueError("neither a .proto text nor a file descriptor in base64") from error
 
@@ -62,6 +65,18 @@ class ProtobufSchema:
         for message in self.descriptor.message_type:
             visit("", message)
         return found
+
+
+def _resolved(schema: SchemaText) -> Any:
+    """The descriptor of a text, with the full names of types; None if it cannot be made."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    made = FileDescriptorProto()
+    try:
+        message_class(schema, None)[0].DESCRIPTOR.file.CopyToProto(made)
+    except ValueError:
+        return None
+    return made
 
 
 def protobuf_differences(new: ProtobufSchema, old: ProtobufSchema) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
+from penstock.serde.formats.proto_classes import name_at, proto_file
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
 from penstock.serde.schemas.column import EncodedColumn
@@ -172,21 +172,15 @@ class ProtobufSerde(SchemaSerde):
 
 
 def _name_in(registered: Registered, indexes: list[int]) -> str | None:
-    """Return the full name of the message at these places of a registered file; None if only its text is known."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
+    """Return the full name of the message at these places of a registered file; None if its text cannot be parsed."""
     try:
-        file = FileDescriptorProto.FromString(base64.b64decode(registered.schema.text, validate=True))
-    except (binascii.Error, DecodeError, ValueError):
+        file = proto_file(registered.schema.text)
+    except ValueError:
         return None
-    names, messages = [file.package] if file.package else [], file.message_type
-    for number in indexes:
-        if not 0 <= number < len(messages):
-            return f"message {indexes} that its file lacks"
-        names.append(messages[number].name)
-        messages = messages[number].nested_type
-    return ".".join(names)
+    try:
+        return name_at(file, indexes)
+    except ValueError:
+        return f"message {indexes} that its file lacks"
 
 
 def _packed(message: Any) -> tuple[str, str, str, tuple[bytes, ...]]:

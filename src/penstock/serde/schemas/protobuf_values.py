@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import SerializationError
+from penstock.serde.formats.proto_text import SCALARS
 
 __all__ = ["column_type", "fill", "to_series"]
 
@@ -40,26 +41,7 @@ _SCALARS = {
     "sint32": pa.int32(),
     "sint64": pa.int64(),
 }
-_KINDS = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    10: "group",
-    11: "message",
-    12: "bytes",
-    13: "uint32",
-    14: "enum",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
+_KINDS = {number: word for word, number in SCALARS.items()} | {10: "group", 11: "message", 14: "enum"}
 _WRAPPERS = {
     "DoubleValue": pa.float64(),
     "FloatValue": pa.float32(),

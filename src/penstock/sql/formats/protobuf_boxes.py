@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.serde.formats.protobuf import BOX_FIELD
 from penstock.sql.types import ArrayType, MapType, SqlType, StructType
 
-__all__ = ["BOX", "boxing", "unboxing"]
+__all__ = ["boxing", "unboxing"]
 
-BOX = "value"  # the one field of such a message
 Step = Callable[[Any], Any]
 
 
@@ -50,7 +50,7 @@ def _inner(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
 
 
 def _boxed(step: Step | None) -> Step:
-    return lambda value: {} if value is None else {BOX: value if step is None else step(value)}
+    return lambda value: {} if value is None else {BOX_FIELD: value if step is None else step(value)}
 
 
 def _unboxed(step: Step | None) -> Step:

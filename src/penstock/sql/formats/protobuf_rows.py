@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import SerializationError
+from penstock.serde.formats.proto_classes import message_class, message_class_at
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
-from penstock.serde.schemas.proto_classes import message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
@@ -71,7 +71,7 @@ class _Messages(SchemaSerde):
                 end = skip_indexes(data, start)
                 if end < 0:
                     self.reject(data, "the path of a message in its file")
-                made = _at(registered.schema, read_indexes(data[start:end]))
+                made = message_class_at(registered.schema, tuple(read_indexes(data[start:end])))
                 start = end
             return message_values(made.FromString(data[start:]), self._wanted)
         except (DecodeError, RuntimeError, ValueError, LookupError) as error:
@@ -81,18 +81,6 @@ class _Messages(SchemaSerde):
 
     def read_column(self, data: pa.Array, skip: int, registered: Registered | None) -> pl.Series | None:  # noqa: ARG002
         return None
-
-
-def _at(schema: SchemaText, path: list[int]) -> Any:
-    """The class of the message at a place in its file."""
-    first, _ = message_class(schema, None)
-    if path == [0]:
-        return first
-    file = first.DESCRIPTOR.file
-    found = list(file.message_types_by_name.values())[path[0]]
-    for number in path[1:]:
-        found = found.nested_types[number]
-    return message_class(schema, found.full_name)[0]
 
 
 class ProtobufRows(RowSerde):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from penstock.serde.formats.proto_classes import message_class
+from penstock.serde.formats.protobuf import BOX, BOX_FIELD, ProtobufReading, message_schema
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.formats.walks import SchemaWalk
-from penstock.serde.schemas.proto_classes import message_class
+from penstock.sql.formats.connect_schemas import schema_columns
 from penstock.sql.formats.interface import Columns
-from penstock.sql.formats.protobuf_boxes import BOX
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -26,11 +24,10 @@ from penstock.sql.types import (
     StructType,
 )
 
-__all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_columns", "proto_schema"]
+__all__ = ["DEFAULT_MESSAGE", "message_columns", "proto_schema"]
 
-Parameters = dict[tuple[str, str], dict[str, str]]
+READING = ProtobufReading(wraps=True, unwraps=False, flattens=True)
 DEFAULT_MESSAGE = "ConnectDefault1"
-BOX_MESSAGE = "Collection"
 PLAIN: dict[SqlType, str] = {
     BOOLEAN: "bool",
     INTEGER: "int32",
@@ -50,38 +47,12 @@ NULLABLE = {
     "string": "StringValue",
     "bytes": "BytesValue",
 }
-WRAPPERS: dict[str, SqlType] = {
-    "google.protobuf.BoolValue": BOOLEAN,
-    "google.protobuf.Int32Value": INTEGER,
-    "google.protobuf.UInt32Value": BIGINT,
-    "google.protobuf.Int64Value": BIGINT,
-    "google.protobuf.UInt64Value": BIGINT,
-    "google.protobuf.FloatValue": DOUBLE,
-    "google.protobuf.DoubleValue": DOUBLE,
-    "google.protobuf.StringValue": STRING,
-    "google.protobuf.BytesValue": BYTES,
-}
-MESSAGES: dict[str, SqlType] = {
-    "google.type.Date": DATE,
-    "google.type.TimeOfDay": TIME,
-    "google.protobuf.Timestamp": TIMESTAMP,
-}
 IMPORTS = {
     "google.type.Date": "google/type/date.proto",
     "google.type.TimeOfDay": "google/type/timeofday.proto",
     "google.protobuf.Timestamp": "google/protobuf/timestamp.proto",
     "google.protobuf.": "google/protobuf/wrappers.proto",
     "confluent.type.Decimal": "confluent/type/decimal.proto",
-}
-# Descriptors' numbers of types: those of 64 bits or without sign are BIGINT.
-SCALARS: dict[int, SqlType] = {
-    **dict.fromkeys((1, 2), DOUBLE),
-    **dict.fromkeys((3, 4, 6, 7, 13, 16, 18), BIGINT),
-    **dict.fromkeys((5, 15, 17), INTEGER),
-    8: BOOLEAN,
-    9: STRING,
-    12: BYTES,
-    14: STRING,
 }
 
 
@@ -151,8 +122,8 @@ class _Writer:
                 return "", name, ""
             case ArrayType() | MapType():
                 self._messages += 1
-                name = f"{BOX_MESSAGE}{self._messages}"
-                inner += self.message(((BOX, kind),), name, indent)
+                name = f"{BOX}{self._messages}"
+                inner += self.message(((BOX_FIELD, kind),), name, indent)
                 return "", name, ""
         shown = PLAIN[kind]
         if shown in IMPORTS:
@@ -161,42 +132,11 @@ class _Writer:
 
 
 def message_columns(schema: SchemaText, name: str | None) -> Columns:
-    """The columns of a message; fields of types that SQL lacks are left out.
+    """The columns of a message.
 
     Raises:
-        ValueError: There is no such message, or it holds itself.
+        DataError: The message holds itself.
+        ValueError: There is no such message.
     """
     message, parameters = message_class(schema, name)
-    return _columns(message.DESCRIPTOR, parameters, SchemaWalk())
-
-
-def _columns(descriptor: Any, parameters: Parameters, walk: SchemaWalk) -> Columns:
-    with walk.inside(descriptor.full_name):
-        found = [(field.name, _kind(field, parameters, walk)) for field in descriptor.fields]
-    return tuple((name, kind) for name, kind in found if kind is not None)
-
-
-def _kind(field: Any, parameters: Parameters, walk: SchemaWalk) -> SqlType | None:
-    walk.field()
-    message = field.message_type
-    if message is not None and message.GetOptions().map_entry:
-        value = _kind(message.fields_by_name["value"], parameters, walk)
-        return None if value is None else MapType(STRING, value)
-    if message is None:
-        kind: SqlType = SCALARS[field.type]
-    elif message.full_name == "confluent.type.Decimal":
-        path = field.containing_type.full_name.removeprefix(f"{field.file.package}.")
-        given = parameters.get((path, field.name), {})
-        kind = DecimalType(int(given.get("precision", 64)), int(given.get("scale", 0)))
-    else:
-        known = WRAPPERS.get(message.full_name) or MESSAGES.get(message.full_name)
-        kind = known or _message(message, parameters, walk)
-    return ArrayType(kind) if field.is_repeated else kind
-
-
-def _message(message: Any, parameters: Parameters, walk: SchemaWalk) -> SqlType:
-    """The struct of a message, or the array or map that it holds as a box."""
-    columns = _columns(message, parameters, walk)
-    if message.name.startswith(BOX_MESSAGE) and [name for name, _ in columns] == [BOX]:
-        return columns[0][1]
-    return StructType.of(columns)
+    return schema_columns(message_schema(message.DESCRIPTOR, parameters, READING), unwrapped=False, single="")

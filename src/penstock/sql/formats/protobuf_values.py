@@ -6,7 +6,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.formats.protobuf_schema import WRAPPERS
+from penstock.serde.formats.protobuf import WRAPPED
 
 __all__ = ["fill_message", "message_values"]
 
@@ -36,7 +36,9 @@ def _set(message: Any, field: Any, value: Any) -> None:
             else:
                 held[key] = _scalar(inner, item)
     elif field.is_repeated:
-        for item in value:
+        # Connect's converter writes maps as messages of key and value that do not say to be a map
+        items = [{"key": key, "value": each} for key, each in value.items()] if isinstance(value, dict) else value
+        for item in items:
             if field.message_type is not None:
                 _fill(held.add(), field.message_type.full_name, item)
             elif item is None:
@@ -61,7 +63,7 @@ def _scalar(field: Any, value: Any) -> Any:
 def _fill(message: Any, name: str, value: Any) -> None:
     if value is None:
         return
-    if name in WRAPPERS:
+    if name in WRAPPED:
         message.value = value
     elif isinstance(value, Decimal):
         _, digits, exponent = value.as_tuple()
@@ -109,7 +111,7 @@ def _item(field: Any, value: Any) -> Any:
     if field.message_type is None:
         return value
     name = field.message_type.full_name
-    if name in WRAPPERS:
+    if name in WRAPPED:
         return value.value
     if name == "confluent.type.Decimal":
         return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale)

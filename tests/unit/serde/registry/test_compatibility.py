@@ -139,6 +139,48 @@ def test_protobuf(new, old, fits):
     assert (not differences(new, old, _nobody)) is fits
 
 
+def _text(body, head='syntax = "proto3"; package shop;'):
+    return StoredSchema(f"{head} {body}", "PROTOBUF")
+
+
+ORDER = "message Order { int32 id = 1; }"
+LINES = "message Order { repeated Line lines = 1; } message Line { int32 count = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "fits"),
+    [
+        (_text("message Order { int32 id = 1; string more = 2; }"), _text(ORDER), True),
+        (_text("message Order { string id = 1; }"), _text(ORDER), False),
+        (_text(ORDER, 'syntax = "proto3"; package other;'), _text(ORDER), False),
+        (_text(LINES.replace("int32", "int64")), _text(LINES), True),
+        (_text(LINES.replace("int32", "string")), _text(LINES), False),
+        (_text(LINES.replace("Line", "Entry")), _text(LINES), False),
+        (_text(ORDER), _proto(ID), True),
+        (_proto(("id", 1, "STRING")), _text(ORDER), False),
+        (_text("message Order { int32 id = 1; oneof o { int32 x = 2; } }"), _text(ORDER), True),
+        (_text("message Order { oneof o { int32 x = 2; } int32 id = 1; }"),
+         _text("message Order { oneof o { int32 x = 2; int32 y = 3; } int32 id = 1; }"), False),
+        (_text("message Order { repeated group G = 1 { optional int32 a = 2; } }", 'syntax = "proto2";'),
+         _text(ORDER), True),
+    ],
+)  # fmt: skip
+def test_texts_of_protobuf_are_compared_as_descriptors_are(new, old, fits):
+    assert (not differences(new, old, _nobody)) is fits
+
+
+def test_a_text_of_protobuf_is_compared_with_what_it_imports():
+    event = _text("message Event { int64 at = 1; }")
+    refers = (Reference("event.proto", "event", 1),)
+
+    def order(kind):
+        text = f'syntax = "proto3"; package shop; import "event.proto"; message Order {{ Event event = 1; {kind} id = 2; }}'
+        return StoredSchema(text, "PROTOBUF", refers)
+
+    assert differences(order("int64"), order("int32"), lambda _: event) == []
+    assert len(differences(order("string"), order("int32"), lambda _: event)) == 1
+
+
 def test_kinds_do_not_mix_and_wrong_schemas_are_refused():
     assert differences(StoredSchema('"string"'), StoredSchema("{}", "JSON"), _nobody)
     for text, kind in (

@@ -6,6 +6,7 @@ import json
 import random
 from urllib.parse import quote
 
+import pytest
 from fastapi.testclient import TestClient
 
 from penstock.serde.registry import Registry
@@ -128,3 +129,14 @@ def test_a_subject_without_a_name_is_not_the_global_setting():
     registry = Registry()
     assert handle(registry, "POST", "/subjects//versions", {}, {"schema": '"int"'})[0] == 404
     assert registry.subjects() == []
+
+
+@pytest.mark.parametrize(
+    "text", ["/*" * 300_000, 'option a = "' + '\\"' * 300_000, "option a = '" + "\\'" * 300_000 + "\\"]
+)
+def test_texts_of_protobuf_without_an_end_are_read_once(text):
+    """Each sign is looked at once; a search for an end from each of them would take hours."""
+    schema = StoredSchema(f'syntax = "proto3"; message A {{}} {text}', "PROTOBUF")
+    registry = Registry()
+    registry.register("a", schema)
+    assert registry.problems("a", StoredSchema(f'syntax = "proto3"; message A {{}} {text} ', "PROTOBUF")) == []

@@ -10,7 +10,8 @@ from typing import Any
 __all__ = ["ProtoFile", "parse_proto"]
 
 TOKEN = re.compile(
-    r"""\s*(?:(?P<skip>//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""\s*(?:(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z))"""  # what has no end goes to the end: each sign is looked at once
+    r"""|(?P<text>"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z))"""
     r"""|(?P<word>\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*|-?[0-9][A-Za-z0-9_.+-]*)|(?P<sign>[^\s]))""",
     re.DOTALL,
 )
@@ -170,6 +171,8 @@ class _Parser:
                 self.oneof(made, path)
             elif not self.accept(";"):
                 self.field(made, path, None)
+        # behind all others, as Java's clients do not count them in the places of messages
+        made.nested_type.sort(key=lambda inner: inner.options.map_entry)
         self.synthetic(made)
 
     def oneof(self, made: Any, path: str) -> None:

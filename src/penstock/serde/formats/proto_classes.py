@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from penstock.serde.formats.proto_text import ProtoFile, parse_proto
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.schemas.proto_text import ProtoFile, parse_proto
 
-__all__ = ["known_file", "message_at", "message_class", "set_parameters"]
+__all__ = ["known_file", "message_at", "message_class", "message_class_at", "name_at", "proto_file", "set_parameters"]
 
 KNOWN = {
     "google/type/date.proto": 'syntax = "proto3"; package google.type; '
@@ -36,7 +36,7 @@ def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple
 
     pool = descriptor_pool.DescriptorPool()
     referred = dict(schema.referred)
-    file = _parsed(schema.text, "schema.proto")
+    file = proto_file(schema.text)
     parameters = dict(file.parameters)
     added: set[str] = set()
     try:
@@ -53,7 +53,7 @@ def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple
     return message_factory.GetMessageClass(found), parameters
 
 
-def message_at(schema: SchemaText, indexes: list[int]) -> str:
+def message_at(schema: SchemaText, indexes: Sequence[int]) -> str:
     """The full name of the message at a place of a file: its number, or those of the messages around it and its own.
 
     >>> message_at(SchemaText("package a; message B {} message C { message D {} }", "PROTOBUF"), [1, 0])
@@ -62,14 +62,29 @@ def message_at(schema: SchemaText, indexes: list[int]) -> str:
     Raises:
         ValueError: The text is not a Protobuf file, or has no such message.
     """
-    file = _parsed(schema.text, "schema.proto").descriptor
-    names, messages = [file.package] if file.package else [], file.message_type
+    return name_at(proto_file(schema.text), indexes)
+
+
+def name_at(file: ProtoFile, indexes: Sequence[int]) -> str:
+    """The full name of the message at a place of a file; see `message_at`.
+
+    Raises:
+        ValueError: There is none.
+    """
+    package, messages = file.descriptor.package, file.descriptor.message_type
+    names = [package] if package else []
     for number in indexes:
         if not 0 <= number < len(messages):
-            raise ValueError(f"a Protobuf schema has no message at {indexes}")
+            raise ValueError(f"a Protobuf schema has no message at {list(indexes)}")
         names.append(messages[number].name)
         messages = messages[number].nested_type
     return ".".join(names)
+
+
+@lru_cache(maxsize=256)
+def message_class_at(schema: SchemaText, indexes: tuple[int, ...]) -> Any:
+    """The class of the message at a place of a file, made once per process; see `message_at`."""
+    return message_class(schema, message_at(schema, indexes))[0]
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +114,12 @@ def _collect(prefix: str, messages: Any, found: dict[tuple[str, str], dict[str, 
         _collect(f"{path}.", message.nested_type, found)
 
 
-def _parsed(text: str, name: str) -> ProtoFile:
+def proto_file(text: str, name: str = "schema.proto") -> ProtoFile:
+    """The file of a text of either form; names of types are as they are written.
+
+    Raises:
+        ValueError: It is neither a ``.proto`` text nor a descriptor in base64.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -117,7 +137,7 @@ def _add(pool: Any, path: str, referred: dict[str, str], added: set[str], parame
         return
     added.add(path)
     if path in referred:
-        file = _parsed(referred[path], path)
+        file = proto_file(referred[path], path)
         file.descriptor.name = path
         parameters.update(file.parameters)
         descriptor = file.descriptor

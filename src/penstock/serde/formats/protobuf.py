@@ -1,19 +1,40 @@
-"""Connect's schemas as Protobuf files, by the naming of Confluent's converter: nested messages, tags, parameters."""
+"""Connect's schemas as Protobuf files and back, by the naming of Confluent's converter: messages, tags, parameters."""
 
 from __future__ import annotations
 
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote_plus
 
-from penstock.connect.data import DataError, Schema, Type
+from penstock.serde.data import DATE, TIME, TIMESTAMP, DataError, Schema, Type, decimal_schema, map_of
+from penstock.serde.data import array as array_of
+from penstock.serde.data import struct as struct_of
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
-from penstock.serde.schemas.proto_classes import set_parameters
+from penstock.serde.formats.proto_classes import known_file, set_parameters
+from penstock.serde.formats.proto_text import SCALARS as NUMBERS
+from penstock.serde.formats.walks import SchemaWalk
 
-__all__ = ["ENUM", "NAMESPACE", "TAG", "TYPE", "UNION", "WRAPPERS", "ProtobufNaming", "field_name", "protobuf_file"]
+__all__ = [
+    "BOX",
+    "BOX_FIELD",
+    "ENUM",
+    "MESSAGE_TYPE",
+    "ENUM_TYPE",
+    "UNION",
+    "WRAPPED",
+    "ProtobufNaming",
+    "ProtobufReading",
+    "field_name",
+    "in_union",
+    "is_real",
+    "message_schema",
+    "protobuf_file",
+    "says_optional",
+    "union_name",
+]
 
 NAMESPACE = "io.confluent.connect.protobuf"
 ENUM, UNION, TAG, TYPE = (f"{NAMESPACE}.{part}" for part in ("Enum", "Union", "Tag", "Type"))
@@ -30,8 +51,6 @@ SCALARS = {
     Type.STRING: "string",
     Type.BYTES: "bytes",
 }
-NUMBERS = {"double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8}
-NUMBERS |= {"string": 9, "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18}
 WRAPPERS = {
     "int32": "Int32Value",
     "int64": "Int64Value",
@@ -53,6 +72,14 @@ LOGICAL = {
 }
 WRAPPER_FILE, META_FILE = "google/protobuf/wrappers.proto", "confluent/meta.proto"
 PRECISION = "connect.decimal.precision"
+WORDS = {number: word for word, number in NUMBERS.items()}
+WRAPPED = {f"google.protobuf.{name}": word for word, name in WRAPPERS.items() if not word.startswith("fixed")}
+CONNECT = {"float": Type.FLOAT32, "double": Type.FLOAT64, "bool": Type.BOOLEAN, "string": Type.STRING}
+CONNECT |= {"bytes": Type.BYTES, **dict.fromkeys(("int32", "sint32", "sfixed32"), Type.INT32)}
+SMALL = {"int8": Type.INT8, "int16": Type.INT16}
+DAY_LOGICAL = {"google.type.Date": DATE, "google.type.TimeOfDay": TIME, "google.protobuf.Timestamp": TIMESTAMP}
+BOX, BOX_FIELD = "Collection", "value"
+Parameters = Mapping[tuple[str, str], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +136,6 @@ def _is_union(schema: Schema) -> bool:
 
 
 def _known_file(path: str) -> str:
-    from penstock.serde.schemas.proto_classes import known_file
-
     return base64.b64encode(known_file(path).SerializeToString(deterministic=True)).decode()
 
 
@@ -277,3 +302,163 @@ def _reorder(made: Any) -> None:
     del made.oneof_decl[:]
     for name in names:
         made.oneof_decl.add(name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufReading:
+    """What the converter's settings say of the schemas that it reads.
+
+    Attributes:
+        full_names: Names have their packages (``enhanced.protobuf.schema.support``).
+        int_enums: Enums are their numbers (``int.for.enums``).
+        optional: Only fields with the word ``optional`` are nullable (``optional.for.nullables``).
+        wraps: Only messages such as ``StringValue`` are nullable, as plain values (``wrapper.for.nullables``).
+        unwraps: A message that is nothing but such a value is the value (``wrapper.for.raw.primitives``).
+        numbers_unions: The names of unions end with their place (``generate.index.for.unions``).
+        flattens: The fields of unions are fields of the message, and messages that are boxes of an array or a map
+            (``Collection1 {value}``, as SQL writes those within others) are what they hold.
+    """
+
+    full_names: bool = False
+    int_enums: bool = False
+    optional: bool = False
+    wraps: bool = False
+    unwraps: bool = True
+    numbers_unions: bool = True
+    flattens: bool = False
+
+
+def message_schema(descriptor: Any, parameters: Parameters, reading: ProtobufReading) -> Schema:
+    """The schema of a message.
+
+    Raises:
+        DataError: The message holds itself.
+    """
+    if reading.unwraps and descriptor.full_name in WRAPPED:
+        return Schema(_kind(WRAPPED[descriptor.full_name]))
+    known = None if reading.flattens else DAY_LOGICAL.get(descriptor.full_name)
+    return known or _Reader(parameters, reading).message(descriptor)
+
+
+class _Reader:
+    def __init__(self, parameters: Parameters, reading: ProtobufReading) -> None:
+        self._parameters = parameters
+        self._reading = reading
+        self._walk = SchemaWalk()
+
+    def _name(self, descriptor: Any) -> str:
+        return str(descriptor.full_name if self._reading.full_names else descriptor.name)
+
+    def message(self, descriptor: Any) -> Schema:
+        with self._walk.inside(descriptor.full_name):
+            parts = [(union_name(one, self._reading), self._union(one)) for one in self._unions(descriptor)]
+            parts += [
+                (one.name, self._field(one)) for one in descriptor.fields if self._reading.flattens or not in_union(one)
+            ]
+        return struct_of(parts, name=self._name(descriptor))
+
+    def _unions(self, descriptor: Any) -> list[Any]:
+        return [] if self._reading.flattens else [one for one in descriptor.oneofs if is_real(one)]
+
+    def _union(self, oneof: Any) -> Schema:
+        fields = [(one.name, self._field(one)) for one in oneof.fields]
+        return struct_of(fields, name=f"{UNION}.{self._name(oneof)}", optional=True)
+
+    def _field(self, field: Any) -> Schema:
+        self._walk.field()
+        made = self._type(field)
+        nullable = made.optional
+        if field.is_repeated:
+            made, nullable = made if _is_map(field) else array_of(made.as_optional()), True
+        if self._reading.optional:
+            nullable = nullable or says_optional(field)
+        elif not self._reading.wraps:
+            nullable = True
+        parameters = {**(made.parameters or {}), TAG: str(field.number)}
+        return replace(made, optional=nullable, parameters=parameters)
+
+    def _type(self, field: Any) -> Schema:
+        message = field.message_type
+        path = str(field.containing_type.full_name).removeprefix(f"{field.file.package}." if field.file.package else "")
+        given = self._parameters.get((path, field.name), {})
+        if field.type == ENUM_TYPE:
+            return self._enum(field.enum_type)
+        if message is None:
+            word = WORDS[field.type]
+            kind = SMALL.get(given.get("connect.type", ""), _kind(word)) if word == "int32" else _kind(word)
+            plain = "int32" if kind is not Type.INT64 else "int64"
+            is_other = kind in (Type.INT32, Type.INT64) and word != plain
+            return Schema(kind, parameters={TYPE: word} if is_other else None)
+        if message.full_name == "confluent.type.Decimal":
+            made = decimal_schema(_int(given.get("scale")) or 0)
+            precision = _int(given.get("precision"))
+            if precision is not None:
+                made = replace(made, parameters={**(made.parameters or {}), PRECISION: str(precision)})
+            return made.as_optional()
+        if message.full_name in DAY_LOGICAL:
+            return DAY_LOGICAL[message.full_name].as_optional()
+        if self._reading.wraps and message.full_name in WRAPPED:
+            return Schema(_kind(WRAPPED[message.full_name]), optional=True)
+        if _is_map(field):
+            keys, values = (self._field(one) for one in message.fields)
+            return replace(map_of(keys, values, optional=True), name=_map_name(self._name(message)))
+        made = self.message(message)
+        if self._reading.flattens and message.name.startswith(BOX) and [one.name for one in made.fields] == [BOX_FIELD]:
+            made = made.fields[0].schema
+        return made.as_optional()
+
+    def _enum(self, descriptor: Any) -> Schema:
+        values = {f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}
+        kind = Type.INT32 if self._reading.int_enums else Type.STRING
+        return Schema(kind, True, name=self._name(descriptor), parameters={ENUM: descriptor.name, **values})  # noqa: FBT003
+
+
+def union_name(oneof: Any, reading: ProtobufReading) -> str:
+    """The name of the field that holds a union."""
+    return f"{oneof.name}_{oneof.index}" if reading.numbers_unions else str(oneof.name)
+
+
+def is_real(oneof: Any) -> bool:
+    return not (len(oneof.fields) == 1 and _is_synthetic(oneof.fields[0]))
+
+
+def _is_synthetic(field: Any) -> bool:
+    oneof = field.containing_oneof
+    return oneof is not None and len(oneof.fields) == 1 and oneof.name == f"_{field.name}"
+
+
+def in_union(field: Any) -> bool:
+    return field.containing_oneof is not None and is_real(field.containing_oneof)
+
+
+def says_optional(field: Any) -> bool:
+    """Whether a field has presence by its own word: ``optional`` of proto3, or of proto2."""
+    if field.is_repeated or field.message_type is not None:
+        return _is_synthetic(field)
+    return bool(field.has_presence) and not field.is_required and not in_union(field)
+
+
+def _is_map(field: Any) -> bool:
+    message = field.message_type
+    names = [] if message is None else [one.name for one in message.fields]
+    return bool(
+        message is not None
+        and field.is_repeated
+        and message.name.endswith("Entry")
+        and names == ["key", "value"]
+        and not any(one.is_repeated for one in message.fields)
+    )
+
+
+def _map_name(name: str) -> str:
+    around, dot, last = name.rpartition(".")
+    words = last.removesuffix("Entry")
+    return f"{around}{dot}{re.sub('(?<!^)(?=[A-Z])', '_', words).lower()}"
+
+
+def _kind(word: str) -> Type:
+    return CONNECT.get(word, Type.INT64)
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None
