@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamsBuilder
+from penstock.console.exposure import facts_of
 from penstock.errors import AppFailedError
 
 PROGRAM = """
@@ -112,5 +113,8 @@ def test_a_function_that_ends_its_process_is_named_with_its_task_and_offsets(ben
     assert "deadly" in message
     assert f"{Path(__file__).name}:" in message
     assert "lines-0 offsets 0 to 19" in message
+    known = facts_of(caught.value)
+    assert (known["node"], known["task"], known["record"]) == ("KSTREAM-MAPVALUES-0000000001", "0_0", None)
+    assert known["positions"]["lines-0"] == 0, "the page of the application leads there"
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert sum("ran task 0_0" in warning for warning in warnings) == 1, "it is tried once more"

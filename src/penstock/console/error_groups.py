@@ -115,10 +115,11 @@ class ErrorGroup:
         else:
             self.minutes.append((minute, count))
         self.minutes = [each for each in self.minutes if each[0] > minute - MINUTES]
-        known = {(each.place, each.said if each.place is None else "") for each in self.examples}
-        for each in examples:
-            if (each.place, each.said if each.place is None else "") not in known:
-                self.examples.append(each)
+        new = {
+            _record_of(each): each for each in examples
+        }  # a record that fails again is there once, with its last time
+        kept = [each for each in self.examples if _record_of(each) not in new]
+        self.examples = deque((*kept, *new.values()), maxlen=EXAMPLES)
 
     def merge(self, other: ErrorGroup) -> None:
         """Add the records of another group, of an earlier time or a kind that is not kept."""
@@ -198,8 +199,8 @@ class ErrorGroups:
         """
         cause = Cause(facts["node"], facts["kind"], facts["function"], facts["file"], facts["line"])
         topic, partition, offset = facts["record"] or ("", -1, -1)
-        example = Example(topic, partition, offset, said)
-        self.add(facts["task"], cause, 1, [example], now_ms).ended += 1
+        examples = [Example(topic, partition, offset, said)] if topic or said else []
+        self.add(facts["task"], cause, 1, examples, now_ms).ended += 1
 
     def rows(self, now_ms: int) -> list[dict[str, Any]]:
         """Return the groups of the last day for JSON."""
@@ -224,6 +225,10 @@ class ErrorGroups:
                 continue  # as many operators: one of them is not shown
             others = Cause(found.node, OTHER_REASONS)
             self._groups.setdefault(others, ErrorGroup(*others)).merge(found)
+
+
+def _record_of(example: GroupExample) -> object:
+    return example.place or example.said
 
 
 def _cut(value: Any) -> Any:

@@ -25,6 +25,7 @@ __all__ = ["CountingSensor"]
 
 # Kafka counts for each record its time and offset (8 bytes each) and its partition (4), and the name of its topic.
 _BYTES_OF_A_RECORD = 20
+_MOST_OF_A_TEXT = 300  # characters of an error, of which each report of a thread has several
 _MOST_NAMES = 20  # reasons, causes and classes of errors of an operator of a task
 
 
@@ -114,7 +115,7 @@ class CountingSensor(Sensor):
 
     def on_cause(self, task_id: str, cause: Cause, count: int, examples: Sequence[Example]) -> None:
         at = cause if self._is_few((task_id, cause.node, "cause"), cause) else Cause(cause.node, OTHER_REASONS)
-        self._of(task_id).add_cause(at, count, examples)
+        self._of(task_id).add_cause(at, count, [each._replace(said=each.said[:_MOST_OF_A_TEXT]) for each in examples])
 
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         kind = type(error).__name__

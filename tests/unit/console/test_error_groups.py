@@ -76,9 +76,12 @@ def test_texts_names_and_the_document_are_bounded() -> None:
 
 def test_the_same_record_is_one_example() -> None:
     found = groups_of()
-    for _ in range(3):  # the counts of a stream thread have the newest examples again
-        found.add("0_0", PARSE, 1, [Example("in", 0, 7, "x"), Example("in", 0, 8, "y")], 1)
-    assert [each["offset"] for each in found.rows(2)[0]["examples"]] == [7, 8]
+    for start in range(3):  # an application that is started again fails for the same record
+        found.add("0_0", PARSE, 1, [Example("in", 0, 7, "x"), Example("in", 0, 8, "y")], start * MINUTE)
+        found.add("0_0", PARSE, 1, [Example("", -1, -1, "of no record")], start * MINUTE)
+    examples = found.rows(3 * MINUTE)[0]["examples"]
+    assert [(each["offset"], each["said"]) for each in examples] == [(7, "x"), (8, "y"), (-1, "of no record")]
+    assert {each["time_ms"] for each in examples} == {2 * MINUTE}
 
 
 def test_groups_are_kept_over_restarts_for_a_day() -> None:
