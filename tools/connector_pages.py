@@ -21,7 +21,10 @@ OF_CLIENTS = (
 )
 NOTE = "<!-- Written by tools/build_docs.py from the connector's definition: change that. -->"
 
-EXPERIMENTAL = "**Experimental:** no recordings of its model were compared with it. It says so when it starts."
+EXPERIMENTAL = (
+    "**Experimental:** it was not compared with recordings of the connector that it follows. A line in the log says so "
+    "when it starts."
+)
 ABOUT = (
     "Connectors under a name of Kafka's were compared, case by case, with what Kafka Connect 4.3.1 does. Those marked "
     "*experimental* are tested, but not yet against recordings of the software whose settings they have."
@@ -76,7 +79,7 @@ def _of_model(model: Model) -> list[str]:
         for name, found in model.refused.items():
             refused = found if isinstance(found, Refused) else Refused(found)
             taken = ", ".join(f"`{value}`" if value else "an empty value" for value in refused.unless)
-            parts.append(f"| {_shown(name)} | {refused.advice}{f' (Taken: {taken}.)' if taken else ''} |")
+            parts.append(f"| {_shown(name)} | {refused.advice}{f' (Accepted: {taken}.)' if taken else ''} |")
     if model.idle:
         parts += ["", "## Settings without effect", "", "The connector names them when it starts.", ""]
         parts += ["| setting | why |", "| --- | --- |"]

@@ -26,7 +26,7 @@ class ConnectClient:
     Args:
         url: The address of a worker, such as ``http://localhost:8083``.
         user: ``name:password``, for workers with basic authentication.
-        timeout_s: The most time of a request.
+        timeout_s: The longest time of a request.
 
     Raises:
         ConfigError: The URL is none.

@@ -16,7 +16,7 @@ _DATABASE = re.compile(r"(jdbc:)?(sqlite:|[a-z][\w+]*://).*", re.IGNORECASE | re
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """A URL of HTTP, or a list of them.
+    """An HTTP URL, or a list of them.
 
     >>> WebUrl()("url", "localhost:9200")
     Traceback (most recent call last):
@@ -32,7 +32,7 @@ class WebUrl:
                 raise SettingError.invalid(name, text, "not an HTTP URL")
 
     def __str__(self) -> str:
-        return "URL of HTTP"
+        return "HTTP URL"
 
 
 @dataclass(frozen=True, slots=True)

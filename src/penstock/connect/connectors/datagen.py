@@ -45,7 +45,7 @@ CONFIG = ConfigDef(
         Setting(
             name="rate", kind=Kind.DOUBLE, default=100.0, rule=Range(0.001), doc="Records a second, in real time too."
         ),
-        Setting(name="seed", kind=Kind.LONG, default=0, doc="Equal seeds give equal records."),
+        Setting(name="seed", kind=Kind.LONG, default=0, doc="The same seed generates the same records."),
         Setting(
             name="start.ms",
             kind=Kind.LONG,
@@ -112,7 +112,7 @@ class DatagenTask(SourceTask):
 
 
 class DatagenSource(SourceConnector):
-    """Generated records at a rate: to try things out, for demonstrations and load tests. Each record comes once."""
+    """Generated records at a rate: for trials, demonstrations and load tests. Each record is written once."""
 
     java_class: ClassVar[str] = "io.confluent.kafka.connect.datagen.DatagenConnector"
     config: ClassVar[ConfigDef] = CONFIG

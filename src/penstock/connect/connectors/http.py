@@ -31,14 +31,18 @@ AGAIN = (408, 425, 429)
         name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
     ),
     batch_size=Setting(
-        name="batch.size", kind=Kind.INT, default=100, rule=Range(1), doc="The most records of a request; 1: no list."
+        name="batch.size",
+        kind=Kind.INT,
+        default=100,
+        rule=Range(1),
+        doc="The largest number of records in a request; 1: no list.",
     ),
     timeout_ms=Setting(
-        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The most time of a request, in ms."
+        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The longest time of a request, in ms."
     ),
 )
 def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
-    """Send the values of records as JSON; a request that fails for now is sent again, so some may come twice."""
+    """Send the values of records as JSON; a request that may succeed later is sent again, so some may arrive twice."""
     import httpx
 
     given = (part.partition(":") for part in settings.headers if ":" in part)

@@ -48,7 +48,7 @@ HTTP_SOURCE_MODEL = Model(
         "retry.on.status.codes": _AGAIN,
         "http.proxy.": _PROXY,
         "https.": _TLS,
-        "behavior.on.error": "An answer that stays wrong fails the task: set restart.policy=on-failure to try again.",
+        "behavior.on.error": "If a request keeps failing, the task fails: set restart.policy=on-failure to try again.",
         "reporter.": _REPORTS,
     },
 )

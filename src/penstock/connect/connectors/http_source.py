@@ -45,7 +45,9 @@ def field_at(value: Any, path: str) -> Any:
 
 @source(
     "HttpSource",
-    url=Setting(name="url", kind=Kind.STRING, rule=WebUrl(), importance=Importance.HIGH, doc="The address asked."),
+    url=Setting(
+        name="url", kind=Kind.STRING, rule=WebUrl(), importance=Importance.HIGH, doc="The address of requests."
+    ),
     topic=Setting(name="topic", kind=Kind.STRING, importance=Importance.HIGH, doc="Where records are written."),
     interval_ms=Setting(
         name="interval.ms",
@@ -80,8 +82,8 @@ def field_at(value: Any, path: str) -> Any:
         name="since.path",
         kind=Kind.STRING,
         default="",
-        doc="The field of records that grows, such as updated_at: a time, a number or a text, compared as such. The "
-        "largest one goes with the next round, and records that are older have come.",
+        doc="The field of records that grows, such as updated_at: a time, a number or a text, compared as such. "
+        "The next round of requests sends the largest one; records that are not newer are skipped.",
     ),
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."
@@ -91,17 +93,16 @@ def field_at(value: Any, path: str) -> Any:
         name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
     ),
     timeout_ms=Setting(
-        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The most time of a request, in ms."
+        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The longest time of a request, in ms."
     ),
 )
 def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
-    """Poll an address for JSON, each page of an answer in one transaction with the place to go on from.
+    """Poll an address for JSON; each page is one transaction with the position of the next one.
 
-    What has come does not come again where the address allows it: requests go on from the stored cursor or page, an
-    answer with the same ETag is not read twice, and with ``since.path`` only what is newer is taken, in
-    whatever order it comes. An address that
-    has none of these is read as a whole in each round. One that fails, or asks to wait (``Retry-After``), is asked
-    later.
+    Records are read once where the address allows it: requests continue from the stored cursor or page, an
+    answer with the same ETag is not read twice, and with ``since.path`` only newer records are read, in
+    any order. An address without any of these is read as a whole in each round. An address that fails, or asks to
+    wait (``Retry-After``), is requested again later.
     """
     import httpx
 

@@ -25,8 +25,8 @@ _log = own_logger(__name__)
 
 
 _CLUSTERS = "write it with the prefixes source.cluster. and target.cluster.: each cluster has its own."
-_TIMES = "the clients' own times count."
-_METRICS = "the figures of a worker are at /penstock/metrics, for Prometheus."
+_TIMES = "the timeouts of the clients are used."
+_METRICS = "the metrics of a worker are at /penstock/metrics, for Prometheus."
 MIRROR_MODEL = Model(
     "Kafka's MirrorMaker",
     idle={
@@ -34,7 +34,7 @@ MIRROR_MODEL = Model(
         "admin.timeout.ms": _TIMES,
         "forwarding.admin.class": "topics are created by the connector itself.",
         "metric.": _METRICS,
-        "sync.topic.configs.interval.seconds": "settings are copied when the topics are looked at: "
+        "sync.topic.configs.interval.seconds": "settings are copied whenever topics are checked: "
         "refresh.topics.interval.seconds.",
         "security.": _CLUSTERS,
         "ssl.": _CLUSTERS,

@@ -52,7 +52,7 @@ class MirrorHeartbeatTask(SourceTask):
 
 
 class MirrorHeartbeatConnector(MirrorConnector):
-    """Signs of life in the target cluster, which other flows carry on."""
+    """Heartbeats in the target cluster, which other flows replicate."""
 
     java_class: ClassVar[str] = f"{PACKAGE}.MirrorHeartbeatConnector"
     config = HEARTBEAT_CONFIG

@@ -58,7 +58,7 @@ CONFIG = ConfigDef(
             kind=Kind.LIST,
             rule=WebUrl(),
             importance=Importance.HIGH,
-            doc="Nodes of the cluster, such as https://localhost:9200; the next one is asked if one is away.",
+            doc="Nodes of the cluster, such as https://localhost:9200; the next one is used if one does not answer.",
         ),
         Setting(name="connection.username", kind=Kind.STRING, default="", doc="The user."),
         Setting(name="connection.password", kind=Kind.PASSWORD, default=Password(""), doc="The user's password."),
@@ -87,7 +87,7 @@ CONFIG = ConfigDef(
             kind=Kind.STRING,
             default="insert",
             rule=OneOf(("insert", "upsert")),
-            doc="insert: a document replaces that of its id; upsert: its fields are put into it.",
+            doc="insert: a document replaces that of its id; upsert: its fields are merged into it.",
         ),
         Setting(
             name="behavior.on.null.values",
@@ -96,16 +96,26 @@ CONFIG = ConfigDef(
             rule=OneOf(("ignore", "delete", "fail")),
             doc="What happens to records without value; delete removes the document of the key.",
         ),
-        Setting(name="batch.size", kind=Kind.INT, default=2000, rule=Range(1), doc="The most records of a request."),
         Setting(
-            name="bulk.size.bytes", kind=Kind.LONG, default=5 << 20, rule=Range(1), doc="The most bytes of a request."
+            name="batch.size",
+            kind=Kind.INT,
+            default=2000,
+            rule=Range(1),
+            doc="The largest number of records in a request.",
+        ),
+        Setting(
+            name="bulk.size.bytes",
+            kind=Kind.LONG,
+            default=5 << 20,
+            rule=Range(1),
+            doc="The largest size of a request in bytes.",
         ),
         Setting(
             name="connection.timeout.ms",
             kind=Kind.INT,
             default=30_000,
             rule=Range(1),
-            doc="The most time of a request.",
+            doc="The longest time of a request.",
         ),
     ]
 )

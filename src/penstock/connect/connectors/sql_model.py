@@ -14,7 +14,7 @@ _CALENDAR = Refused(
     "Dates follow the Gregorian calendar of today, also before 1582: set PROLEPTIC_GREGORIAN.",
     unless=("proleptic_gregorian",),
 )
-_AGAIN = "a database that is away is asked again for as long as it takes."
+_AGAIN = "a database that cannot be reached is tried again without a limit."
 _DIALECT = "the dialect is that of connection.url."
 _BUFFER = "rows are read when they are asked for, batch.max.rows at a time."
 

@@ -273,7 +273,7 @@ SINK = ConfigDef(
             kind=Kind.INT,
             default=3000,
             rule=Range(0),
-            doc="The most records of one statement.",
+            doc="The largest number of records in one statement.",
         ),
         Setting(
             name="pk.mode",
@@ -296,9 +296,9 @@ SINK = ConfigDef(
             kind=Kind.LIST,
             default="TABLE",
             rule=_TYPES,
-            doc="What may be written to: TABLE, VIEW, or both.",
+            doc="The kinds of tables that may be written to: TABLE, VIEW, or both.",
         ),
-        Setting(name="auto.create", kind=Kind.BOOLEAN, default=False, doc="Create a table that is not there."),
+        Setting(name="auto.create", kind=Kind.BOOLEAN, default=False, doc="Create missing tables."),
         Setting(name="auto.evolve", kind=Kind.BOOLEAN, default=False, doc="Add columns that a table lacks."),
         Setting(name="delete.enabled", kind=Kind.BOOLEAN, default=False, doc="A null value deletes its key's row."),
         Setting(
@@ -339,7 +339,7 @@ SINK = ConfigDef(
             name="max.retries",
             kind=Kind.INT,
             default=None,
-            doc="How often a batch is tried again while the database is away; not set: for as long as it takes.",
+            doc="Number of retries of a batch while the database cannot be reached; not set: no limit.",
         ),
         Setting(
             name="retry.backoff.ms",
@@ -351,7 +351,7 @@ SINK = ConfigDef(
             name="trim.sensitive.log",
             kind=Kind.BOOLEAN,
             default=False,
-            doc="Leave the database's own words, which may have values, out of messages.",
+            doc="Leave the database's own text, which may contain values, out of messages.",
         ),
         Setting(
             name="exactly.once",

@@ -477,10 +477,10 @@ def _place(record: SinkRecord) -> str:
 class SqlSinkConnector(AlikeTasksSink):
     """Records as rows of tables, under the name and the settings of Confluent's JDBC sink.
 
-    Each batch is one transaction with the offsets that follow it (`penstock_sink_offsets`): after a crash it goes on
-    from there, so each record is written once. The offsets belong to one log: those of another one are not used. Not so
-    with ``exactly.once=false``. A table that was altered while the sink runs is looked up again before a record is
-    refused.
+    Each batch is one transaction with the offsets that follow it (`penstock_sink_offsets`): after a crash the sink
+    continues from these offsets, so each record is written once, unless ``exactly.once=false``. The offsets belong to
+    one log: those of another log are not used. A table that was altered while the sink runs is looked up again before
+    a record is refused.
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"

@@ -466,9 +466,10 @@ def _discovered(engine: Any, parsed: Mapping[str, Any]) -> list[str]:
 class SqlSourceConnector(SourceConnector):
     """Rows of a database as records, under the name and the settings of Confluent's JDBC source.
 
-    Offsets are written with the records, so in the modes with an incrementing column each row comes once, as long as
-    the column only grows. In mode timestamp a restart between rows of one time reads those rows again. The columns are
-    looked up before each query, so a column that is added is in the next rows. Tables are divided among the tasks.
+    Offsets are written with the records, so in the modes with an incrementing column each row is read once, as long as
+    the column only grows. In mode timestamp, a restart between rows of the same time reads these rows again. The
+    columns are looked up before each query, so an added column is in the next rows. Tables are divided among the
+    tasks.
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSourceConnector"

@@ -30,7 +30,7 @@ class GeneratorSettings:
     """The settings of a generator.
 
     Attributes:
-        seed: Equal seeds give equal records.
+        seed: The same seed generates the same records.
         count: The number of records; None is endless.
         rate: Records per second of event time.
         start_ms: The time of the first event; None is now.

@@ -150,7 +150,7 @@ def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartiti
 
 
 class MirrorHeartbeat:
-    """Signs of life in the target cluster, which other flows carry on."""
+    """Heartbeats in the target cluster, which other flows replicate."""
 
     def __init__(self, flow: Flow, target: TopicLog) -> None:
         self._flow, self._target, self._topic = flow, target, flow.policy.heartbeats

@@ -8,7 +8,7 @@ __all__ = ["WORKER_MODEL"]
 
 _HTTPS = "Set ssl.certificate.file, ssl.key.file and ssl.ca.file: files of PEM."
 _KEYS = "Requests between workers are signed with HmacSHA256."
-_METRICS = "the figures of a worker are at /penstock/metrics, for Prometheus."
+_METRICS = "the metrics of a worker are at /penstock/metrics, for Prometheus."
 _MEMBERS = "a worker's share of the tasks follows the configs at once."
 
 WORKER_MODEL = Model(

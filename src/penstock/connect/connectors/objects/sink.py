@@ -51,7 +51,7 @@ CONFIG = ConfigDef(
             kind=Kind.STRING,
             default="",
             rule=OneOf(("", "none", "gzip", "zstd", "snappy")),
-            doc="Of Parquet: none, gzip, zstd (the default) or snappy; of the others: none (the default) or gzip.",
+            doc="For Parquet: none, gzip, zstd (the default) or snappy; for the others: none (the default) or gzip.",
         ),
         Setting(
             name="path.format",
@@ -67,7 +67,7 @@ CONFIG = ConfigDef(
             default=10_000,
             rule=Range(1),
             importance=Importance.HIGH,
-            doc="The most records of an object.",
+            doc="The largest number of records in an object.",
         ),
         Setting(
             name="rotate.bytes",
@@ -81,7 +81,7 @@ CONFIG = ConfigDef(
             kind=Kind.LONG,
             default=-1,
             rule=Range(-1),
-            doc="The most time between the first and the last record of an object, by their timestamps; -1: any.",
+            doc="The longest time between the first and the last record of an object, by their timestamps; -1: any.",
         ),
         Setting(
             name="rotate.schedule.interval.ms",
@@ -305,10 +305,10 @@ class ObjectSinkConnector(AlikeTasksSink):
     """Records as Parquet, JSON lines or CSV in S3, Google Cloud Storage, Azure or a folder, each record once.
 
     An object holds records of one partition, of one schema, without gaps, and its name says which:
-    ``hits/partition=0/hits+0+00000000000000000000-00000000000000009999.parquet``. A task that starts looks at the names
-    and goes on behind the newest object. Objects become visible as a whole. They are closed by the number, size, time
+    ``hits/partition=0/hits+0+00000000000000000000-00000000000000009999.parquet``. A task that starts reads the names
+    and continues after the newest object. Objects become visible as a whole. They are closed by the number, size, time
     and schema of records, so records that are read again make the same objects. Only ``rotate.schedule.interval.ms``
-    follows the clock: with -1, not even a worker that was cut off, and still writes, leaves objects that overlap.
+    follows the clock: with -1, objects never overlap, even if a worker that was cut off still writes.
     """
 
     java_class: ClassVar[str] = "ObjectSink"

@@ -214,13 +214,19 @@ CONFIG = ConfigDef(
             default=True,
             doc="A deletion is followed by a record without value, for topics that are compacted.",
         ),
-        Setting(name="max.batch.size", kind=Kind.INT, default=2048, rule=Range(1), doc="About the records of a batch."),
+        Setting(
+            name="max.batch.size",
+            kind=Kind.INT,
+            default=2048,
+            rule=Range(1),
+            doc="Approximate number of records in a batch.",
+        ),
         Setting(
             name="max.queue.size",
             kind=Kind.INT,
             default=8192,
             rule=Range(1),
-            doc="About the changes that are asked for at once.",
+            doc="Approximate number of changes in one request.",
         ),
         Setting(
             name="poll.interval.ms", kind=Kind.LONG, default=500, rule=Range(1), doc="The wait when there is no change."
@@ -228,16 +234,16 @@ CONFIG = ConfigDef(
     ]
 )
 
-_SNAPSHOTS = "Snapshots by signals are not there: reset the connector's offsets for a new snapshot."
+_SNAPSHOTS = "There are no snapshots by signals: reset the connector's offsets for a new snapshot."
 _ONE_READER = "one cursor reads one table after another."
 _BY_SQL = "the slot is read by SQL, without a replication connection."
 _TRANSACTIONS = Refused("Topics of transactions are not written.", unless=("false",))
 _HEARTBEAT = Refused(
-    "The slot moves on with each look, also when no table changes: no heartbeat is needed.", unless=("0",)
+    "The slot advances with each read, even if no table changes: no heartbeat is needed.", unless=("0",)
 )
 _NAMES = Refused("Names of schemas and fields are those of the database.", unless=("none",))
 _SCHEMA_DOCS = "Schemas do not say what the columns' types are in the database."
-_RETRIES = "a failure that may pass is tried again for as long as it takes."
+_RETRIES = "a failure that may pass is tried again without a limit."
 _LINEAGE = "nothing is reported to OpenLineage."
 _METRICS = "the worker has its own metrics."
 
@@ -267,7 +273,9 @@ POSTGRES_MODEL = Model(
             "The rows are those of one moment, in a transaction of repeatable reads.",
             unless=("repeatable_read", "serializable"),
         ),
-        "snapshot.tables.order.by.row.count": Refused("Tables come by their names.", unless=("disabled",)),
+        "snapshot.tables.order.by.row.count": Refused(
+            "Tables are read in the order of their names.", unless=("disabled",)
+        ),
         "guardrail.": Refused("Name the tables in table.include.list.", unless=("0", "warn")),
         "schema.name.adjustment.mode": _NAMES,
         "field.name.adjustment.mode": _NAMES,
@@ -280,7 +288,7 @@ POSTGRES_MODEL = Model(
         "signal.": _SNAPSHOTS,
         "incremental.snapshot.": _SNAPSHOTS,
         "read.only": Refused(_SNAPSHOTS, unless=("false",)),
-        "notification.": "Nothing is notified; the state of the connector is that of its tasks.",
+        "notification.": "No notifications are sent; the state of the connector is that of its tasks.",
         "topic.naming.strategy": Refused(
             "Topics are prefix.schema.table; change them by RegexRouter.",
             unless=("io.debezium.schema.SchemaTopicNamingStrategy",),
@@ -293,7 +301,7 @@ POSTGRES_MODEL = Model(
         "table.ignore.builtin": Refused("Tables of the system are never read.", unless=("true",)),
         "skip.messages.without.change": Refused("Set skipped.operations, or use a Filter.", unless=("false",)),
         "extended.headers.enabled": Refused("Headers of the connector's context are not written.", unless=("false",)),
-        "errors.max.retries": Refused(f"It fails for good never: {_RETRIES}", unless=("-1",)),
+        "errors.max.retries": Refused(f"It never gives up: {_RETRIES}", unless=("-1",)),
     },
     idle={
         "slot.max.retries": _RETRIES,

@@ -113,7 +113,7 @@ class SparkSourceTask(SourceTask):
 
 
 class SparkSourceConnector(SourceConnector):
-    """Any streaming source of Spark, or what ``spark.read`` reads: each row is a record, and comes once."""
+    """Any streaming source of Spark, or what ``spark.read`` reads: each row is a record, and is read once."""
 
     java_class: ClassVar[str] = "SparkSourceConnector"
     config: ClassVar[ConfigDef] = SOURCE_CONFIG
