@@ -97,7 +97,7 @@ class App:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "start() comes first"
+        assert self._process is not None, "call start() first"
         return self._process
 
     def is_alive(self) -> bool:

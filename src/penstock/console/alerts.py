@@ -156,7 +156,7 @@ def _slow_batches(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001
             "",
             f"the last {_BATCHES} batches took longer than commit.interval.ms ({duration(interval_s)}), the median "
             f"{duration(picture.batch_seconds)}, and {picture.lag:,} records wait",
-            "Look where the time of a batch goes, give it more cores, or raise commit.interval.ms.",
+            "Find out where the time of a batch is spent, give it more cores, or raise commit.interval.ms.",
         )
     ]
 
@@ -187,7 +187,7 @@ def _lag_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - 
             worst.name,
             f"{picture.lag:,} records wait, the oldest since {duration(behind)}; "
             f"{picture.trend.per_second:,.0f} more each second",
-            "Give it more cores or partitions, or look where the time goes: the overview says so.",
+            "Give it more cores or partitions, or find out where the time is spent: the overview shows it.",
         )
     ]
 
@@ -227,7 +227,7 @@ def _skew(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the f
             "skew",
             "",
             f"the slowest task took {picture.skew:.1f} times as long as the median one, for {_BATCHES} {looks}",
-            f"Look whether a few keys have most of the records: the page of {page} names the task.",
+            f"Check whether a few keys have most of the records: the page of {page} names the task.",
         )
     ]
 
@@ -271,7 +271,8 @@ def _state_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 
             "state grows",
             store,
             f"{now:,} rows, {(now - before) / max(before, 1):.0%} more than an hour ago, and no row was removed",
-            "Look whether its keys are unbounded, or whether stream time stands still, so that no window closes; a "
+            "Check whether its keys are unbounded, or whether stream time does not advance, so that no window closes; "
+            "a "
             "store with a time to live, windows or a shorter retention bound it.",
         )
         for store, before, now in picture.get("growth", ())
@@ -288,7 +289,7 @@ def _restarts(picture: Picture, now_ms: int) -> list[Alert]:
         Alert(
             "restarts",
             "",
-            f"it has begun again {times}, the last time at {time_of(recent[-1][0], short=True)}: {recent[-1][1]}",
+            f"it has restarted {times}, the last time at {time_of(recent[-1][0], short=True)}: {recent[-1][1]}",
             "Nothing is lost by that, but it costs time: look in the application's log and in the machine's for a "
             "process that was killed, often for its memory.",
         )

@@ -70,7 +70,7 @@ class Watched:
         restores: Returns the restores that are under way, see `penstock.state.restores.restore`.
         long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
-        restarts: Returns how often it has begun again after the loss of a process.
+        restarts: Returns how often it has restarted after the loss of a process.
     """
 
     checkpoint: str

@@ -75,7 +75,7 @@ def test_it_goes_on_where_it_was_and_counts_nothing_twice(app):
 @pytest.mark.parametrize(
     ("offsets", "why"),
     [
-        ([(30, "")], "somebody else has set offsets"),
+        ([(30, "")], "another program has set offsets"),
         ([(20, "penstock batch 1")], r"batch 2 was under way .* \(its group is at batch 1\), and only the checkpoint"),
         ([], r"batch 2 was under way .* \(its group is at batch -1\)"),
     ],

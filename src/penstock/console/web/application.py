@@ -54,7 +54,7 @@ def make_console(site: Site, streams: int = 128) -> Application:
     def visit_of(path: str, parameters: Mapping[str, str]) -> tuple[Page, Visit]:
         page = next((found for form, found in PAGES if (match := form.fullmatch(path))), None)
         if page is None:
-            raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one in the head of the page.")
+            raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
         match = next(match for form, _ in PAGES if (match := form.fullmatch(path)))
         return page, Visit(site, path, {**parameters, **match.groupdict()})
 

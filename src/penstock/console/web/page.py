@@ -53,7 +53,7 @@ class Visit:
         if not name:
             return None
         if name not in self.site.applications.names():
-            raise NotThereError(f"no application is named {name!r}", hint="Choose one in the head of the page.")
+            raise NotThereError(f"no application is named {name!r}", hint="Choose one at the top of the page.")
         return self.site.application(name)
 
 

@@ -50,8 +50,8 @@ def require_mode(checkpoint: str, mode: str) -> None:
     before = checkpoint_mode(checkpoint) or mode
     if before != mode:
         raise CheckpointMismatchError(
-            f"the checkpoint {checkpoint} was made with processing.mode={before}, now it is {mode}, and the log knows "
-            "of no run in that mode, so nothing can be converted",
+            f"the checkpoint {checkpoint} was made with processing.mode={before}, now it is {mode}, and the log has no "
+            "record of a run in that mode, so nothing can be converted",
             hint="Set bootstrap.servers to the log that the application has run over. To start from nothing: "
             "KafkaStreams.reset(), or penstock app reset --without-checkpoint.",
             checkpoint=checkpoint,

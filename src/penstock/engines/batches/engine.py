@@ -142,7 +142,9 @@ class BatchQuery:
                 if count:
                     _log.warning("%s: records were gone before they were read (%d offsets)", name, count)
                 else:
-                    _log.warning("%s was cut off, or deleted and made again: it is read on from where it is now", name)
+                    _log.warning(
+                        "%s was cut off, or deleted and made again: it is read from its present position", name
+                    )
             _log.debug("%d records in, %d out, %d dropped", progress.records_in, progress.records_out, progress.dropped)
             self._on_batch(progress)
 
@@ -215,7 +217,7 @@ class BatchQuery:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the query; return whether it has ended. Raise the error that ended it, if any."""
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         for each in self._dataframe_queries:
             each.check()
         try:

@@ -110,7 +110,7 @@ class MicroBatches:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the query for a while; return whether it has ended. Raise the error that ended it, if any."""
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         return self._query.wait(timeout_s)
 
     def has_running_tasks(self) -> bool:

@@ -109,7 +109,7 @@ class DataFrameQuery:
                 _log.debug("the query of DataFrame %s did not stop cleanly: %s", self._source.name, error)
 
     def _wait(self, timeout_s: float) -> bool:
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         try:
             return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
         except Exception as error:

@@ -450,4 +450,4 @@ class StreamThread:
 
 
 def _not_running() -> Any:
-    raise InvalidStateError("this stream thread does not run", hint="Start it, and make a new one after it was closed.")
+    raise InvalidStateError("this stream thread does not run", hint="Start it; after close(), create a new one.")

@@ -104,7 +104,7 @@ class JavaWorker:
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for the end of the process: its exit code, or None if it still runs."""
-        assert self._process is not None, "start() comes first"  # noqa: S101
+        assert self._process is not None, "call start() first"  # noqa: S101
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

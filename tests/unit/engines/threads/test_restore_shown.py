@@ -46,7 +46,7 @@ def test_a_lost_replica_is_shown_with_its_figures_until_it_has_caught_up(tmp_pat
 
 
 def test_a_silent_thread_is_named_and_one_that_is_in_a_task_for_long() -> None:
-    assert phase_of(thread(heard=60.0), 100.0) == "thread-0 on host-1 has not been heard for 40 s"
+    assert phase_of(thread(heard=60.0), 100.0) == "thread-0 on host-1 has not reported for 40 s"
     doing = {"step": "process", "task": "0_3", "seconds": 94.2}
     assert phase_of(thread(heard=99.5, doing=doing), 100.0) == (
         "thread-0 on host-1: task 0_3 is in the step 'process' since 94 s"

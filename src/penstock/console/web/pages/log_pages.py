@@ -203,7 +203,7 @@ def message(visit: Visit) -> Mapping[str, Any]:
     if found is None:
         raise NotThereError(
             f"{query.topic}-{partition} has no message at offset {offset:,}",
-            hint="It was deleted or compacted, or a transaction's end stands there.",
+            hint="It was deleted or compacted, or the offset holds the end of a transaction.",
         )
     links = linked_places(visit, [found["original"]])
     return {"topic": query.topic, "found": found, "original_path": links.get(found["original"])}

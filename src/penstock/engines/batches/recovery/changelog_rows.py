@@ -91,7 +91,8 @@ class ChangelogRows:
         if partial:
             raise StateError(
                 f"task {task} cannot be rebuilt: {', '.join(partial)} do not hold all that was in the stores",
-                hint="They were begun when the application had run already. Bring the segments back from a backup, or "
+                hint="They were created after the application had already run. Bring the segments back from a backup, "
+                "or "
                 "reset the application.",
                 task=task,
             )

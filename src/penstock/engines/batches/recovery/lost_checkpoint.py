@@ -140,7 +140,7 @@ class LostCheckpoint:
         """Find the last batch by the group's offsets, the ledger and the note of the batch under way."""
         app = self._app
         marked = marked_batches(app.log, app.application, app.plan.external_topics)
-        self._refuse_if(None in marked.values(), "somebody else has set offsets of its group")
+        self._refuse_if(None in marked.values(), "another program has set offsets of its group")
         batches = {batch for batch in marked.values() if batch is not None}
         written, last, levels = self._written()
         if len(batches) == 1 and last <= max(batches):

@@ -91,7 +91,7 @@ class _TakeUp(LostCheckpoint):
             partial = {each.topic for each in app.changelogs} - self._complete
             self._refuse_if(bool(partial), f"{', '.join(sorted(partial))} do not hold all of their stores")
         except CheckpointMismatchError as error:
-            message = f"{found.message}. Its work cannot be taken up from the changelogs: {error.message}"
+            message = f"{found.message}. Its work cannot be continued from the changelogs: {error.message}"
             raise CheckpointMismatchError(message, hint=found.hint, **found.facts) from None
         self._check_read()
 
@@ -109,7 +109,7 @@ class _TakeUp(LostCheckpoint):
                 raise CheckpointMismatchError(
                     f"another program has continued application {application!r}, and {waiting} records of "
                     f"{tp.topic}-{tp.partition} wait for it to read them",
-                    hint="Start that program again, let it read all there is, and stop it: then its work is taken up "
+                    hint="Start that program again, let it read all there is, and stop it: then its work is continued "
                     f"here. To start from nothing: penstock app reset {application}.",
                     topic=tp.topic,
                     partition=tp.partition,

@@ -141,7 +141,7 @@ def _repeated_error(
     at = [f"{place.topic}-{place.partition} from offset {committed.get(place, 0)} on" for place in places]
     thread = error.facts.get("thread") or "a thread"
     return AppFailedError(
-        f"{thread} has failed {MOST_RESTARTS + 1} times, and task {task} has not got further; it was to read "
+        f"{thread} has failed {MOST_RESTARTS + 1} times, and task {task} has made no progress; it had to read "
         f"{', '.join(at)}. The last time: {error.message}",
         hint="A record there, or a function of the application that it calls, may end the process (a native library, "
         "memory, os._exit). Nothing after the last commit counts; the application continues there when it is started.",

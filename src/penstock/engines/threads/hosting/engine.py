@@ -256,7 +256,7 @@ class ThreadQuery:
         Raises:
             PenstockError: The error that has ended the epoch; for some, a new epoch may succeed (`is_passing`).
         """
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         epoch = self._epoch
         with self._changed:
             self._changed.wait_for(lambda: self._has_gone or (epoch is not None and epoch.error is not None), timeout_s)

@@ -110,7 +110,7 @@ class StreamThreads:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         return self._query.wait(timeout_s)
 
     def has_running_tasks(self) -> bool:
@@ -144,7 +144,7 @@ class StreamThreads:
 
     def resume(self, start: Start) -> None:
         """Begin the next epoch."""
-        assert self._query is not None, "start() comes first"  # noqa: S101
+        assert self._query is not None, "call start() first"  # noqa: S101
         job = self._next_epoch(start)
         start.join()
         self._query.begin_epoch(job)

@@ -24,10 +24,10 @@ def phase_of(threads: Mapping[str, ThreadState], now: float) -> str:
         now: The time of the monotonic clock, in seconds.
 
     >>> phase_of({}, 0.0)
-    'no stream thread has come yet: Spark has no free cores, or cannot start Python workers'
+    'no stream thread has started yet: Spark has no free cores, or cannot start Python workers'
     """
     if not threads:
-        return "no stream thread has come yet: Spark has no free cores, or cannot start Python workers"
+        return "no stream thread has started yet: Spark has no free cores, or cannot start Python workers"
     found = [said for name, thread in sorted(threads.items()) for said in _of_thread(name, thread, now)]
     more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return "; ".join(found[:_MOST]) + more if found else "stream threads wait for the broker"
@@ -36,7 +36,7 @@ def phase_of(threads: Mapping[str, ThreadState], now: float) -> str:
 def _of_thread(name: str, thread: ThreadState, now: float) -> list[str]:
     where = f"{name} on {thread.host}" if thread.host else name
     if now - thread.heard > _LONG_S:
-        return [f"{where} has not been heard for {now - thread.heard:.0f} s"]
+        return [f"{where} has not reported for {now - thread.heard:.0f} s"]
     doing = thread.report.get("doing")
     if doing is not None and doing["step"] != "poll" and doing["seconds"] > _LONG_S:
         task = f"task {doing['task']} " if doing["task"] else ""
