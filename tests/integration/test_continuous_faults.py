@@ -62,7 +62,9 @@ def test_a_record_that_ends_its_process_again_and_again_ends_the_application(emb
                 break
             embedded.write(source, [("k", f"other{number}", 2)], 0)
             time.sleep(0.1)
-        with pytest.raises(AppFailedError, match=f"task 0_1 has made no progress.* {source}-1 from offset 1 on") as seen:
+        with pytest.raises(
+            AppFailedError, match=f"task 0_1 has made no progress.* {source}-1 from offset 1 on"
+        ) as seen:
             app.wait(PATIENCE_S * 1000)
     assert seen.value.facts["positions"] == {f"{source}-1": 1}
     assert "good" in values(embedded, sink)

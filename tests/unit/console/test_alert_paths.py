@@ -178,7 +178,7 @@ CASES: dict[str, tuple[Callable[[Watch], None], Callable[[Watch], None], str]] =
         "ahead of the clock",
     ),
     "state grows": (grown, lambda watch: watch.batch(rows={"carts": 10_000}), "more than an hour ago, and no row was removed"),
-    "restarts": (lambda watch: setattr(watch, "restarts", 2), calm, "begun again 2 times"),
+    "restarts": (lambda watch: setattr(watch, "restarts", 2), calm, "restarted 2 times"),
     "new errors": (
         lambda watch: watch.batch(counts={"errors": [["KSTREAM-SOURCE-0", "SerializationError", "continue", 2]]}),
         calm,
