@@ -40,8 +40,11 @@ def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogPro
 
         return EmbeddedProducer(found, options), opened
     from penstock.log.kafka.clients.producer import KafkaProducer
+    from penstock.log.kafka.clients.transactional_producer import TransactionalProducer
 
     kafka = _kafka(found)
+    if options.transactional_id and not kafka.clients.only_of_librdkafka():
+        return TransactionalProducer(kafka.clients, options), opened
     return KafkaProducer(kafka.clients, kafka.partitions, kafka.write_plainly, options), opened
 
 

@@ -24,8 +24,8 @@ class Producer:
     """Kafka's producer, for an embedded log or for Kafka. Not thread-safe.
 
     Writes are idempotent: a retry writes nothing twice. Records wait until ``linger_ms`` has passed or a batch is full.
-    With an embedded log there is no background thread: ``send`` and ``poll`` check the clock, so call ``poll`` when
-    the input pauses.
+    With an embedded log, and in transactions, there is no background thread: ``send`` and ``poll`` check the clock, so
+    call ``poll`` when the input pauses.
 
     Args:
         log: A log, or its URL (a file, or Kafka's ``host:port``).

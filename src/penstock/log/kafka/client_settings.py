@@ -61,6 +61,12 @@ _PYTHON_NAMES = {
 }
 
 
+_OF_WRITERS = frozenset({  # those of producers that are obeyed without librdkafka too
+    "acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
+    "max.request.size", "metadata.max.age.ms", "request.timeout.ms", "transaction.timeout.ms", "transactional.id",
+})  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientSettings:
     """The settings of the clients of one Kafka cluster.
@@ -153,6 +159,24 @@ class ClientSettings:
         if (context := security.context()) is not None:
             found["ssl_context"] = context
         return found
+
+    def only_of_librdkafka(self) -> tuple[str, ...]:
+        """List the settings of a producer that only librdkafka's obeys: some have no other, some are its own login.
+
+        >>> settings = {"producer.partitioner": "consistent", "producer.linger.ms": "5", "client.id": "a"}
+        >>> ClientSettings.of("broker:9092", settings).only_of_librdkafka()
+        ('partitioner',)
+        """
+        security, rest = self._of("producer")
+        other_security, other = self._of("consumer")
+
+        def is_obeyed(name: str, value: str) -> bool:
+            is_of_connections = name in _PYTHON_NAMES or name.startswith(("sasl.", "ssl."))
+            return name in _OF_WRITERS or (is_of_connections and other.get(name) == value)
+
+        found = [name for name, value in rest.items() if not is_obeyed(name, value)]
+        found = [name for name in found if _for_librdkafka(name, rest[name], "producer")]
+        return (*found, "security.protocol") if security != other_security else tuple(found)
 
     def security(self, kind: ClientKind = "consumer") -> Security:
         """Return protocol, mechanism, user and certificates."""

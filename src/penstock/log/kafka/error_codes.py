@@ -47,6 +47,7 @@ class LocalCode:
     STATE = _local("STATE")
     TIMED_OUT = _local("TIMED_OUT")
     TRANSPORT = _local("TRANSPORT")
+    UNKNOWN_PARTITION = _local("UNKNOWN_PARTITION")
 
 
 def _table(**codes: str) -> dict[int, ErrorCategory]:

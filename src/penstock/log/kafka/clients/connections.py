@@ -24,6 +24,7 @@ from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch_session import FetchSizes
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.waiting import DataWaiter
+from penstock.log.producer_interface import ProducerOptions
 
 __all__ = ["Clients"]
 
@@ -131,6 +132,17 @@ class Clients:
             timeout_ms=int(settings.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
             codec=codec_number(settings.get("compression.type", "none")),
         )
+
+    def tuning(self, options: ProducerOptions) -> tuple[float, int, float]:
+        """Return how long a record may wait for others, the bytes of a batch, and the time for retries, in seconds."""
+        settings = self._translated.jvm("producer")
+        linger_ms = float(settings.get("linger.ms", options.linger_ms))
+        patience_s = min(self.patience_s, float(settings.get("delivery.timeout.ms", 1 << 31)) / 1000)
+        return linger_ms / 1000, int(settings.get("batch.size", options.batch_bytes)), patience_s
+
+    def only_of_librdkafka(self) -> tuple[str, ...]:
+        """List the settings of a producer that only librdkafka's obeys."""
+        return self._translated.only_of_librdkafka()
 
     def member(self, own: Mapping[str, Any]) -> Consumer:
         """Make a consumer for users, which may join a group; ``own`` overrides the settings."""

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from penstock.errors import LogError, LogUnavailableError, PenstockError
+from penstock.errors import LogError, PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.clients.deliveries import Deliveries, enqueue, flush
+from penstock.log.kafka.clients.transactional_producer import timed_out
 from penstock.log.kafka.failures import error_of, failure, is_fenced, too_large_here
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.producer_interface import (
@@ -41,7 +42,7 @@ _NO_PARTITION = -1
 
 
 class KafkaProducer:
-    """The producer of Kafka, a `LogProducer`.
+    """The producer of Kafka, a `LogProducer`; transactional only for settings that no other client obeys.
 
     To librdkafka the timestamp 0 means the present time. Records of 1970-01-01 00:00 are written by column instead,
     after all earlier ones.
@@ -132,10 +133,11 @@ class KafkaProducer:
     def _write(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Write records by column, after all that are waiting; return the offset of the first."""
         if self._transactional:
+            names = ", ".join(self._clients.only_of_librdkafka())
             raise LogError(
-                f"a record for {topic}-{partition} has the timestamp 0, which transactions over Kafka cannot write",
-                hint="Kafka's C client takes it for the present time. Write it outside a transaction, or with the "
-                "timestamp 1.",
+                f"a record for {topic}-{partition} has the timestamp 0, which transactions cannot write with {names}",
+                hint="Kafka's C client, which alone obeys such settings, takes it for the present time. Leave them "
+                "out, or write the record outside a transaction.",
                 topic=topic, partition=partition,
             )  # fmt: skip
         self._client.flush(self._patience_s)
@@ -210,14 +212,10 @@ class KafkaProducer:
 
     def _failure(self, error: KafkaException, doing: str) -> PenstockError:
         """Return the error to raise; a transaction that has timed out is not fenced by another producer."""
-        limit_ms, seconds = self._timeouts.least_ms, time.monotonic() - self._began
-        if self._transactional and is_fenced(error) and seconds * 1000 >= limit_ms:
-            return LogUnavailableError(
-                f"{doing}: the transaction was aborted, as it took {seconds:.1f} s and may take {limit_ms / 1000:g} s",
-                hint="Begin it again with a new producer; smaller transactions, or a larger transaction.timeout.ms.",
-                code=error_of(error).name(), timeout_ms=limit_ms,
-            )  # fmt: skip
-        return self._failed(error, doing)
+        found = self._failed(error, doing)
+        if self._transactional and is_fenced(error):
+            return timed_out(doing, self._began, self._timeouts.least_ms, found) or found
+        return found
 
     def _failed(self, error: KafkaException | KafkaError, doing: str, **facts: object) -> PenstockError:
         return failure(error, doing, self._clients.access, operation="WRITE", **facts)

@@ -202,6 +202,16 @@ class Cluster:
         answer = self.any_broker().ask(_metadata_request(topics))
         return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.error_code}
 
+    def produced_partitions(self, topic: str) -> int:
+        """Return the number of partitions of a topic to write to, which brokers may create now, as for any producer.
+
+        Raises:
+            KafkaException: UNKNOWN_TOPIC_OR_PART, LEADER_NOT_AVAILABLE while it is created, or other errors.
+        """
+        [found] = self.any_broker().ask(_metadata_request([topic], creates=True)).topics
+        check(found.error_code, f"looking for topic {topic!r}")
+        return len(found.partitions)
+
     def identities(self, topics: Sequence[str]) -> tuple[str, dict[str, str]]:
         """Return the cluster's id, and those of topics that exist (none before Kafka 2.8)."""
         from kafka.protocol.metadata import MetadataRequest
@@ -258,9 +268,9 @@ class Cluster:
         return [each.node_id for each in answer.brokers], leaders
 
 
-def _metadata_request(topics: list[str] | None) -> Any:
-    """Make a request for the brokers and these topics; None: all topics."""
+def _metadata_request(topics: list[str] | None, *, creates: bool = False) -> Any:
+    """Make a request for the brokers and these topics; None: all topics. Brokers may create those that are missing."""
     from kafka.protocol.metadata import MetadataRequest
 
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4, max_version=8)
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=creates, min_version=4, max_version=8)

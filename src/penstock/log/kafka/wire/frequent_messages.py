@@ -109,6 +109,7 @@ class ProducedPartition:
     index: int
     error_code: int
     base_offset: int
+    log_append_time_ms: int
 
 
 class ProducedTopic(NamedTuple):
@@ -249,10 +250,10 @@ def _produced_topic(data: memoryview, at: int) -> tuple[ProducedTopic, int]:
 
 
 def _produced_partition(data: memoryview, at: int) -> tuple[ProducedPartition, int]:
-    index, code, base, _, _ = _PRODUCED_PLACE.unpack_from(data, at)
+    index, code, base, appended_ms, _ = _PRODUCED_PLACE.unpack_from(data, at)
     _, at = _items(data, at + _PRODUCED_PLACE.size, _record_error)
     at = _after_text(data, at)
-    return ProducedPartition(index, code, base), _after_tags(data, at)
+    return ProducedPartition(index, code, base, appended_ms), _after_tags(data, at)
 
 
 def _record_error(data: memoryview, at: int) -> tuple[None, int]:

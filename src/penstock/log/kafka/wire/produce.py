@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +105,20 @@ class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no
         self.limit_bytes = limit_bytes
 
 
+class Stretch(NamedTuple):
+    """Records that have offsets one after the other.
+
+    Attributes:
+        first: The offset of the first; -1: unknown, after a duplicate of long ago.
+        records: Their number.
+        appended_ms: Their timestamps, if the topic has ``message.timestamp.type=LogAppendTime``; else -1.
+    """
+
+    first: int
+    records: int
+    appended_ms: int
+
+
 class Batches:
     """Encoded record batches that are not accepted yet, each partition's in order.
 
@@ -132,6 +146,7 @@ class Batches:
         self._was_sent = False
         self.offsets: dict[TopicPartition, int] = {}
         self.following: dict[TopicPartition, int] = {}
+        self._answers: list[tuple[TopicPartition, Any, int]] = []  # to accepted batches
         for place, records in parts:
             first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
             for data, count in _encoded(place.topic, records, limits, first):
@@ -142,6 +157,13 @@ class Batches:
                     )
                 self._waiting.append(_Batch(place, data, count))
                 sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
+
+    def stretches(self) -> dict[TopicPartition, list[Stretch]]:
+        """Return the accepted batches of each partition, in order."""
+        found: dict[TopicPartition, list[Stretch]] = {}
+        for place, answer, count in self._answers:
+            found.setdefault(place, []).append(Stretch(answer.base_offset, count, answer.log_append_time_ms))
+        return found
 
     def send(self, cluster: Cluster, transactional_id: str | None) -> None:
         """Send all batches that are not accepted yet, and wait until all in-sync replicas have them.
@@ -229,6 +251,7 @@ class Batches:
                 if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
                     raise NotWrittenError(each.error_code, place)
                 sent[place].accepted = True
+                self._answers.append((place, each, sent[place].count))
                 self.offsets.setdefault(place, each.base_offset)
                 if each.base_offset >= 0:  # unknown after a duplicate of long ago
                     self.following[place] = each.base_offset + sent[place].count

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -22,14 +23,16 @@ from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, c
 from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from penstock.log.base import OffsetAndMetadata
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
-    from penstock.log.kafka.wire.produce import ProduceLimits
+    from penstock.log.kafka.wire.produce import ProduceLimits, Stretch
+
+    MayPass = Callable[[KafkaException], bool]
 
 __all__ = ["MarkerWatch", "ThreadTransactions"]
 
@@ -47,6 +50,10 @@ _CALM = 100  # answers in a row
 _ASK_EVERY = 50  # transactions
 
 
+def _never(_: KafkaException) -> bool:
+    return False
+
+
 class ThreadTransactions:
     """The transactions of one transactional id. `init` comes first; after an error of `write` comes `abort`.
 
@@ -62,18 +69,19 @@ class ThreadTransactions:
         self, cluster: Cluster, transactional_id: str, group: str, limits: ProduceLimits, patience_s: float = 30.0
     ) -> None:
         self.limits = limits
+        self.group = group
         self.membership: GroupMembership | None = None  # in whose name offsets are committed
         self.transactional_id = transactional_id
         self.state = NO_PRODUCER
         self.timeout_ms = 0
         self._cluster = cluster
-        self._group = group
         self._patience_s = patience_s
         self._is_of_kafka_4 = False
         self._markers = MarkerWatch()
         self._has_begun = False  # the coordinator has the transaction as this producer's
         self._sequences: dict[TopicPartition, int] = {}
         self.firsts: Mapping[TopicPartition, int] = {}  # of the last write: first offsets
+        self.stretches: Callable[[], Mapping[TopicPartition, Sequence[Stretch]]] = dict  # of the last write
 
     def init(self, timeout_ms: int, *, again: bool = False) -> None:
         """Take over the transactional id, and abort the open transaction of an earlier producer.
@@ -100,8 +108,16 @@ class ThreadTransactions:
         self,
         parts: Sequence[tuple[TopicPartition, pa.RecordBatch]],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        may_pass: MayPass = _never,
     ) -> dict[TopicPartition, int]:
         """Write records and offsets in a transaction, which stays open; return the offset after each partition.
+
+        It may be called several times for one transaction.
+
+        Args:
+            parts: The records.
+            offsets: The offsets.
+            may_pass: Returns whether to send what has failed with this error again. No record is written twice.
 
         Raises:
             NotWrittenError: A leader has refused a batch.
@@ -109,11 +125,14 @@ class ThreadTransactions:
         """
         self._has_begun = False
         if not self._is_of_kafka_4:
-            self._add({place for place, _ in parts}, with_offsets=bool(offsets))
+            self._add_patiently({place for place, _ in parts}, offsets, may_pass)
             self._has_begun = True
-        asked = self._ask_for_markers()
+        asked = None
+        with self._passing(may_pass):
+            asked = self._ask_for_markers()
         batches = Batches(parts, self.limits, self.state, self._sequences)
-        self._await_markers(asked)
+        with self._passing(may_pass):
+            self._await_markers(asked)
         began = time.monotonic()
         deadline = began + self._patience_s
         for failures in itertools.count(1):
@@ -121,14 +140,37 @@ class ThreadTransactions:
                 self._send(batches, offsets)
             except KafkaException as error:
                 # The brokers still mark the last transaction; what they have accepted of this one stays.
-                if error.args[0].code() != KafkaError.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
+                is_marking = error.args[0].code() == KafkaError.CONCURRENT_TRANSACTIONS
+                if not (is_marking or may_pass(error)) or time.monotonic() > deadline:
                     raise
+                if not is_marking:
+                    self._cluster.forget()
             else:
                 self._markers.written(time.monotonic() - began)
-                self.firsts = batches.offsets
+                self.firsts, self.stretches = batches.offsets, batches.stretches
                 return batches.following
             time.sleep(_BACKOFF.pause_s(failures))
         raise AssertionError  # pragma: no cover
+
+    def _add_patiently(
+        self, places: set[TopicPartition], offsets: Mapping[TopicPartition, Any], may_pass: MayPass
+    ) -> None:
+        deadline = time.monotonic() + self._patience_s
+        for failures in itertools.count(1):
+            with self._passing(may_pass if time.monotonic() < deadline else _never):
+                self._add(places, with_offsets=bool(offsets))
+                return
+            time.sleep(_BACKOFF.pause_s(failures))
+
+    @contextmanager
+    def _passing(self, may_pass: MayPass) -> Iterator[None]:
+        """Pass over errors that may pass; connections are made anew then."""
+        try:
+            yield
+        except KafkaException as error:
+            if not may_pass(error):
+                raise
+            self._cluster.forget()
 
     def _ask_for_markers(self) -> int | None:
         """Ask for the state of the last transaction, if it may still be on its way to the brokers."""
@@ -159,7 +201,7 @@ class ThreadTransactions:
             batches.finish()
             return
         try:
-            with self._cluster.coordinating(self._group, "group") as coordinator:
+            with self._cluster.coordinating(self.group, "group") as coordinator:
                 self._start(batches, coordinator)
                 number = coordinator.send(self._offsets_request(offsets))
                 try:
@@ -167,7 +209,7 @@ class ThreadTransactions:
                 except BaseException:
                     coordinator.close()  # the answer is still to come
                     raise
-                _check_committed(coordinator.receive(number), self._group)
+                _check_committed(coordinator.receive(number), self.group)
         except BaseException:
             batches.abandon()
             raise
@@ -234,11 +276,11 @@ class ThreadTransactions:
                 "transactional_id": self.transactional_id,
                 "producer_id": self.state.producer_id,
                 "producer_epoch": self.state.epoch,
-                "group_id": self._group,
+                "group_id": self.group,
             }
             self._ask(
                 lambda: AddOffsetsToTxnRequest(**request, max_version=3),
-                lambda found: check(found.error_code, f"adding the offsets of group {self._group!r} to a transaction"),
+                lambda found: check(found.error_code, f"adding the offsets of group {self.group!r} to a transaction"),
             )
 
     def _offsets_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
@@ -257,7 +299,7 @@ class ThreadTransactions:
             by_topic.setdefault(place.topic, []).append(partition)
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
-            group_id=self._group,
+            group_id=self.group,
             producer_id=self.state.producer_id,
             producer_epoch=self.state.epoch,
             generation_id=me.generation,
