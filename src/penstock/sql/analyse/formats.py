@@ -10,8 +10,8 @@ from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
 from penstock.sql.formats import check_columns, format_info
 from penstock.sql.parse.tokens import Position
-from penstock.sql.types import ArrayType, MapType, SqlType, StructType
-from penstock.sql.types.sql_type import quoted
+from penstock.sql.types import MapType, SqlType
+from penstock.sql.types.sql_type import inner_types, quoted
 
 __all__ = ["check_formats", "check_key_types", "wrapping"]
 
@@ -66,11 +66,4 @@ def wrapping(given: bool | None, form: DataFormat, count: int, catalog: Catalog,
 
 
 def _holds_map(kind: SqlType) -> bool:
-    match kind:
-        case MapType():
-            return True
-        case ArrayType(element):
-            return _holds_map(element)
-        case StructType(fields):
-            return any(_holds_map(field.type) for field in fields)
-    return False
+    return isinstance(kind, MapType) or any(map(_holds_map, inner_types(kind)))

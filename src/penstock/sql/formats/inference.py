@@ -8,7 +8,8 @@ from penstock.errors import SchemaRegistryError, SerializationError, SqlError
 from penstock.serde.data import DataError
 from penstock.sql.formats.formats import format_info
 from penstock.sql.formats.interface import Columns, FormatProperties
-from penstock.sql.types import ArrayType, MapType, SqlType, SqlTypeError, StructType
+from penstock.sql.types import SqlType, SqlTypeError, StructType
+from penstock.sql.types.sql_type import with_inner_types
 
 if TYPE_CHECKING:
     from penstock.serde.formats.schema_text import SchemaText
@@ -89,11 +90,7 @@ def _upper(columns: Columns) -> Columns:
 
 
 def _upper_fields(kind: SqlType) -> SqlType:
-    match kind:
-        case ArrayType(element):
-            return ArrayType(_upper_fields(element))
-        case MapType(key, value):
-            return MapType(key, _upper_fields(value))
-        case StructType(fields):
-            return StructType.of([(field.name.upper(), _upper_fields(field.type)) for field in fields])
+    kind = with_inner_types(kind, _upper_fields)
+    if isinstance(kind, StructType):
+        return StructType.of([(field.name.upper(), field.type) for field in kind.fields])
     return kind

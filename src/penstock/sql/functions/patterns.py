@@ -23,6 +23,7 @@ from penstock.sql.types import (
     sql_type,
 )
 from penstock.sql.types.coercion import as_decimal, common_type, widens
+from penstock.sql.types.sql_type import with_inner_types
 
 __all__ = ["Argument", "LambdaArgument", "LambdaPattern", "Match", "Parameter", "Signature", "Variable", "match"]
 
@@ -284,13 +285,6 @@ def _target(pattern: SqlType, given: Argument, bound: dict[str, SqlType]) -> Arg
 
 
 def _filled(pattern: SqlType, bound: dict[str, SqlType]) -> SqlType:
-    match pattern:
-        case Variable(name):
-            return bound.get(name, NULL)
-        case ArrayType(inner):
-            return ArrayType(_filled(inner, bound))
-        case MapType(key, value):
-            return MapType(_filled(key, bound), _filled(value, bound))
-        case StructType(fields):
-            return StructType.of([(field.name, _filled(field.type, bound)) for field in fields])
-    return pattern
+    if isinstance(pattern, Variable):
+        return bound.get(pattern.name, NULL)
+    return with_inner_types(pattern, lambda inner: _filled(inner, bound))

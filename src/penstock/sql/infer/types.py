@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from penstock.sql.types import BIGINT, BOOLEAN, DOUBLE, NULL, STRING, ArrayType, MapType, SqlType, StructType
+from penstock.sql.types.sql_type import with_inner_types
 
 __all__ = ["known", "merged", "type_of"]
 
@@ -85,11 +86,4 @@ def known(kind: SqlType) -> SqlType:
     >>> str(known(ArrayType(NULL)))
     'ARRAY<STRING>'
     """
-    match kind:
-        case ArrayType(item):
-            return ArrayType(known(item))
-        case MapType(key, value):
-            return MapType(key, known(value))
-        case StructType(fields):
-            return StructType.of([(field.name, known(field.type)) for field in fields])
-    return STRING if kind == NULL else kind
+    return STRING if kind == NULL else with_inner_types(kind, known)

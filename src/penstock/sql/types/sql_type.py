@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.sql.types.type_errors import SqlTypeError
@@ -27,9 +27,11 @@ __all__ = [
     "NULL",
     "INTERVAL_UNIT",
     "base_name",
+    "inner_types",
     "is_numeric",
     "is_open",
     "quoted",
+    "with_inner_types",
 ]
 
 
@@ -165,14 +167,39 @@ def is_open(kind: SqlType) -> bool:
     >>> is_open(ArrayType(NULL)), is_open(ArrayType(STRING))
     (True, False)
     """
+    return kind == NULL or any(map(is_open, inner_types(kind)))
+
+
+def inner_types(kind: SqlType) -> tuple[SqlType, ...]:
+    """The types directly within a type.
+
+    >>> inner_types(MapType(STRING, ArrayType(DATE)))
+    (Primitive(name='STRING'), ArrayType(element=Primitive(name='DATE')))
+    """
     match kind:
         case ArrayType(element):
-            return is_open(element)
+            return (element,)
         case MapType(key, value):
-            return is_open(key) or is_open(value)
+            return key, value
         case StructType(fields):
-            return any(is_open(field.type) for field in fields)
-    return kind == NULL
+            return tuple(field.type for field in fields)
+    return ()
+
+
+def with_inner_types(kind: SqlType, change: Callable[[SqlType], SqlType]) -> SqlType:
+    """A type with the types directly within it changed; one that holds none stays.
+
+    >>> str(with_inner_types(StructType.of(A=INTEGER, B=DATE), ArrayType))
+    'STRUCT<`A` ARRAY<INTEGER>, `B` ARRAY<DATE>>'
+    """
+    match kind:
+        case ArrayType(element):
+            return ArrayType(change(element))
+        case MapType(key, value):
+            return MapType(change(key), change(value))
+        case StructType(fields):
+            return StructType.of([(field.name, change(field.type)) for field in fields])
+    return kind
 
 
 def quoted(name: str) -> str:

@@ -15,7 +15,8 @@ from penstock.sql.functions.user.annotations import UnknownType, pattern_of
 from penstock.sql.functions.user.calls import FunctionCall
 from penstock.sql.functions.user.declarations import Declaration
 from penstock.sql.functions.user.values import incoming, outgoing, shown
-from penstock.sql.types import NULL, ArrayType, MapType, SqlType, SqlTypeError, SqlValueError, StructType
+from penstock.sql.types import NULL, SqlType, SqlTypeError, SqlValueError
+from penstock.sql.types.sql_type import is_open
 
 __all__ = ["AggregateFactory"]
 
@@ -73,7 +74,7 @@ class AggregateFactory:
             kind = self._filled(kinds, pattern_of(annotation))
         except UnknownType:
             return None, None
-        if _is_open(kind):
+        if is_open(kind):
             return None, None
         out, keep, read, into = outgoing(kind), to_state(kind), from_state(kind), incoming(annotation)
 
@@ -85,17 +86,6 @@ class AggregateFactory:
             return into(found) if into else found
 
         return written, back
-
-
-def _is_open(kind: SqlType) -> bool:
-    match kind:
-        case ArrayType(element):
-            return _is_open(element)
-        case MapType(key, value):
-            return _is_open(key) or _is_open(value)
-        case StructType(fields):
-            return any(_is_open(field.type) for field in fields)
-    return kind == NULL
 
 
 @dataclass(slots=True)

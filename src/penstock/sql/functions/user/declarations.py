@@ -12,7 +12,8 @@ from penstock.errors import SqlFunctionError
 from penstock.sql.functions.patterns import LambdaPattern, Parameter, Signature, Variable
 from penstock.sql.functions.registry import About
 from penstock.sql.functions.user.annotations import UnknownType, allows_null, pattern_of
-from penstock.sql.types import ArrayType, MapType, SqlType, StructType
+from penstock.sql.types import SqlType
+from penstock.sql.types.sql_type import inner_types
 
 __all__ = ["NOTE", "Declaration", "Taken", "described_by", "place_of", "signatures_of", "taken_by", "wrong"]
 
@@ -149,15 +150,7 @@ def signatures_of(target: Any, name: str, taken: Sequence[Taken], result: Any) -
 
 
 def _variables(kind: SqlType) -> set[str]:
-    match kind:
-        case Variable(name):
-            return {name}
-        case ArrayType(element):
-            return _variables(element)
-        case MapType(key, value):
-            return _variables(key) | _variables(value)
-        case StructType(fields):
-            return {found for field in fields for found in _variables(field.type)}
-        case LambdaPattern(_, result):
-            return _variables(result)
-    return set()
+    if isinstance(kind, Variable):
+        return {kind.name}
+    inner = (kind.result,) if isinstance(kind, LambdaPattern) else inner_types(kind)
+    return set[str]().union(*map(_variables, inner))
