@@ -135,11 +135,8 @@ def test_a_task_has_the_time_of_the_setting_to_end(tmp_path):
     more = {"task.shutdown.graceful.timeout.ms": "600000", "plugin.path": str(tmp_path / "slow.py")}
     with running(tmp_path, **more, **{"tasks.in.process": "false"}) as server:
         create(server, **{"connector.class": "SlowEnd", "folder": str(tmp_path)})
-        process = server.worker.herder.tasks.handle(("f", 0)).process
         assert ask(server, "DELETE", "/connectors/f")[0] == 204
-        process.join(120)
-        assert process.exitcode == 0  # nobody has killed it
-        assert Path(tmp_path, "ended").exists()
+        eventually(Path(tmp_path, "ended").exists)  # nobody has killed it
 
 
 @pytest.mark.parametrize(("enabled", "partitions"), [("true", 3), ("false", 1)])
