@@ -160,14 +160,14 @@ def configuration() -> str:
         )
     parts += [
         "## Refused",
-        "Settings of Kafka Streams that would change results and cannot be had:",
+        "Settings of Kafka Streams that would change results and are not supported:",
         markdown(
             [(f"`{n}`", f"{r.reason}. {r.instead}") for n, r in {**IN_MICRO_BATCHES, **REFUSED}.items()],
             "setting",
             "why, and what instead",
         ),
         "## Prefixes",
-        "What starts with one of these is collected for that. `spark.`, `topic.` and those of clients have an effect.",
+        "Settings with one of these prefixes are passed on to that part. `spark.`, `topic.` and those of clients have an effect.",
     ]
     parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "for"))
     parts += ["## Older names", markdown([(f"`{old}`", f"`{new}`") for old, new in ALIASES.items()], "name", "means")]

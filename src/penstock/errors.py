@@ -3,7 +3,7 @@
     PenstockError
     ├── ConfigError            a setting is unknown, of the wrong type or contradicts another
     ├── TopologyError          the topology is wrong: raised at the line that builds the wrong node
-    │   ├── NoSuchMethodError      a method that is called otherwise, or that another class has
+    │   ├── NoSuchMethodError      a method that has another name here, or that another class has
     │   │   └── JavaNameError      a method by its Java name
     │   ├── UnknownTopicError      a source topic that does not exist
     │   └── CoPartitionError       joined topics with different partition counts
@@ -26,7 +26,7 @@
     ├── ConnectError           a connector, converter or transformation of Connect
     ├── SqlError               a statement of Penstock SQL
     │   ├── SqlFunctionError       a Python function cannot become one of SQL
-    │   └── SqlSyntaxError         its text is not of the language: line, column, what was expected
+    │   └── SqlSyntaxError         its text is not valid: line, column, what was expected
     ├── EnvironmentProblemError  Java, PySpark, a port, a directory: the machine lacks something
     └── AppFailedError         the running application stopped with an error
 
@@ -77,7 +77,7 @@ _PAGE = "docs/reference/errors.md"
 
 
 class PenstockError(Exception):
-    """The root: catch it to catch all that Penstock raises.
+    """The base class of all errors that Penstock raises.
 
     Remedy: The message ends with a hint; ``docs`` names the part of the documentation for this kind of error.
 
@@ -139,7 +139,7 @@ class TopologyError(PenstockError, ValueError):
 
 
 class NoSuchMethodError(TopologyError, AttributeError):
-    """A method that is called otherwise here, or that another class has.
+    """A method that has another name here, or that another class has.
 
     Cause: A verb of a grouped stream or a table on a stream, or a name from pandas, Polars, Spark, ksqlDB, Flink or
     Faust.
@@ -149,9 +149,9 @@ class NoSuchMethodError(TopologyError, AttributeError):
 
 
 class JavaNameError(NoSuchMethodError):
-    """A name of Kafka Streams' Java library, which is another one here.
+    """A name of Kafka Streams' Java library, that is different here.
 
-    Cause: A method in camelCase, or one that is called otherwise in Python or has no counterpart.
+    Cause: A method in camelCase, or one that has another name in Python or no counterpart.
 
     Remedy: Use the name in the message; docs/java-to-python.md lists all of them.
     """
@@ -193,7 +193,7 @@ class SerializationError(PenstockError, ValueError):
 class SchemaRegistryError(PenstockError):
     """The schema registry refused, lacks something or cannot be reached. Facts: ``status``, ``code``.
 
-    Cause: schema.registry.url is wrong or its server is away, an id or a subject is not registered, or a new
+    Cause: schema.registry.url is wrong or its server does not answer, an id or a subject is not registered, or a new
     schema is not compatible with the ones before.
 
     Remedy: Check the address and the subject; register a compatible schema.
@@ -263,7 +263,7 @@ class CheckpointMismatchError(StateError):
 class LogError(PenstockError):
     """The topic log.
 
-    Cause: The log refuses an operation for a reason that has no kind of its own: the message has it.
+    Cause: The log refuses an operation for a reason without an error class: the message gives it.
 
     Remedy: Do what the hint says.
     """
@@ -324,7 +324,7 @@ class AuthorizationError(LogError):
     Cause: The cluster has access control, and the user may not do this with that topic, group or transactional
     id.
 
-    Remedy: Have the operation allowed that the message names; docs/how-to/security.md lists all that an
+    Remedy: Ask for the permission that the message names; docs/how-to/security.md lists all that an
     application needs.
     """
 
@@ -355,10 +355,10 @@ class ConnectError(PenstockError):
 class SqlError(PenstockError, ValueError):
     """A statement of Penstock SQL that cannot be run as it is written.
 
-    Cause: A statement that names what is not there, has types that do not fit, or asks for what cannot be done.
+    Cause: A statement that names something that does not exist, has types that do not fit, or cannot be carried out.
 
     Remedy: Correct the statement; the message names the place. The statements before it have run, unless the text
-    is not SQL at all: then nothing of it has.
+    is not SQL at all: then nothing has run.
     """
 
 

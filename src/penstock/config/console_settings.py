@@ -14,7 +14,7 @@ CONSOLE: tuple[tuple[str, Kind, Any, str], ...] = (
         "penstock.console.enabled",
         BOOLEAN,
         True,
-        "Whether it keeps figures for `penstock ui` and serves `/ui`.",
+        "Whether the application keeps figures for `penstock ui` and serves `/ui`.",
     ),
     ("penstock.console.token", STRING, None, "Token of the console at the HTTP port; by default one that is kept."),
     (
@@ -36,9 +36,14 @@ CONSOLE: tuple[tuple[str, Kind, Any, str], ...] = (
         "Fields of keys, values and headers that `/ui` hides, such as `value.card`; texts of errors are hidden, too.",
     ),
     ("penstock.metrics.spark", BOOLEAN, False, "Whether Spark's listeners and metric sinks get the totals."),
-    ("penstock.alerts.state.growth.percent", integer(0), 20, "Growth of a store in an hour that is an alert; 0: none."),
+    (
+        "penstock.alerts.state.growth.percent",
+        integer(0),
+        20,
+        "Growth of a store in an hour that raises an alert; 0: none.",
+    ),
     ("penstock.alerts.hold.ms", DURATION, 3_600_000, "Time for which alerts of restarts and new errors hold; 0: none."),
-    ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
+    ("penstock.alerts.webhook", STRING, None, "URL to which the start and the end of alerts are posted as JSON."),
 )
 
 

@@ -71,8 +71,8 @@ CONTINUOUS: tuple[tuple[str, Kind, Any, str], ...] = (
         integer(0),
         10_000,
         (
-            "Records by which a replica may be behind and count as caught up: to answer queries, or to take its task "
-            "over."
+            "Records by which a replica may be behind and still count as caught up: to answer queries, or to take its "
+            "task over."
         ),
     ),
     (
@@ -88,12 +88,12 @@ CONTINUOUS: tuple[tuple[str, Kind, Any, str], ...] = (
         "max.warmup.replicas",
         integer(1),
         2,
-        "Most replicas, beside the standbys, that are warmed at once where tasks are to move to.",
+        "Most replicas, besides the standbys, that are warmed up at once for tasks that are to move.",
     ),
     (
         "probing.rebalance.interval.ms",
         DURATION,
         10_000,
-        "Time between two looks at warm-ups: tasks move once these have caught up (Kafka: 600000).",
+        "Time between two checks of warm-ups: tasks move once these have caught up (Kafka: 600000).",
     ),
 )

@@ -145,9 +145,9 @@ _RECORDS = (
         "default.key.serde",
         OBJECT,
         None,
-        "Serde of keys without a serde of their own: a serde, its name, or Kafka's class name.",
+        "Serde of keys for which no serde is named: a serde, its name, or Kafka's class name.",
     ),
-    ("default.value.serde", OBJECT, None, "Serde of values without a serde of their own."),
+    ("default.value.serde", OBJECT, None, "Serde of values for which no serde is named."),
     (
         "default.timestamp.extractor",
         EXTRACTOR,
@@ -186,7 +186,7 @@ _STATE = (
         "statestore.cache.max.bytes",
         SIZE,
         10 << 20,
-        "0: every update is sent on; otherwise one update for each key and batch.",
+        "0: every update is sent; otherwise one update for each key and batch.",
     ),
     (
         "windowstore.changelog.additional.retention.ms",
@@ -201,7 +201,7 @@ _STATE = (
         "Time before a machine deletes the replica of a task that runs elsewhere, if there is a newer snapshot.",
     ),
     ("replication.factor", integer(-1), -1, "Replicas of topics that the app creates; -1: the broker's default."),
-    ("num.partitions", integer(1), 1, "Partitions of topics that the app creates without a number of their own."),
+    ("num.partitions", integer(1), 1, "Partitions of topics that the app creates, if no number is given."),
 )
 _PENSTOCK = (
     ("penstock.checkpoint.location", STRING, None, "Directory or URL of state segments and Spark's checkpoint."),
@@ -256,7 +256,7 @@ _PENSTOCK = (
         "Reaction to lost records, a replaced topic or log, and offsets that went back: `continue` logs a warning.",
     ),
     ("penstock.http.port", integer(0), None, "Port for queries, metrics and `/ui`; 0: a free one. Not set: no server."),
-    ("penstock.http.host", STRING, "127.0.0.1", "Address that it listens on. Queries need no authentication."),
+    ("penstock.http.host", STRING, "127.0.0.1", "Address of the server. Queries need no authentication."),
     *CONSOLE,
     (
         "penstock.snapshot.interval.batches",
