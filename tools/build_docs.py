@@ -167,8 +167,7 @@ def configuration() -> str:
             "why, and what instead",
         ),
         "## Prefixes",
-        "Settings with one of these prefixes are passed on to that part. `spark.`, `topic.` and those of clients have an "
-        "effect.",
+        "Settings with one of these prefixes go to that part. `spark.`, `topic.` and those of clients have an effect.",
     ]
     parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "for"))
     parts += ["## Older names", markdown([(f"`{old}`", f"`{new}`") for old, new in ALIASES.items()], "name", "means")]
