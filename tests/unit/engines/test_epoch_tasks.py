@@ -305,6 +305,8 @@ def test_threads_get_the_fronts_of_the_others_once_all_have_reported() -> None:
     tell("thread-0", _0=200)
     tell("thread-0", _0=200)
     assert (told("thread-0"), told("thread-1")) == ([None, {}], [{0: 100, 3: 7}, {0: 200}])
+    driver.hello("thread-1", "a", pid=2)  # it was not connected: what was sent may be lost
+    assert told("thread-1") == [{0: 100, 3: 7}, {0: 200}, {0: 200}]
     driver.gone("thread-0")
     assert driver.epoch.lost(lambda state: True) == ["thread-0"]
     driver.epoch.fenced("thread-0")

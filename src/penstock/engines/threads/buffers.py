@@ -232,12 +232,14 @@ class PartitionGroup:
         """
         times = []
         for place, buffer in self._buffers.items():
-            left = min(count, buffer.records) - 1
+            left, before = min(count, buffer.records) - 1, -1
             for chunk in buffer.chunks:
+                reached = self._reached(place, chunk)
                 if left < chunk.records.num_rows:
-                    times.append(int(self._reached(place, chunk)[left]))
+                    times.append(max(before, int(reached[left])))
                     break
                 left -= chunk.records.num_rows
+                before = max(before, int(reached[-1]))
         return min(times, default=None)
 
     def awaited(self, ends: Mapping[TopicPartition, int]) -> bool:

@@ -10,11 +10,14 @@ piece may be long, whatever the slack.
 
 Between threads, a thread goes no further than the slack beyond the oldest record that another one has not committed. So
 what it writes makes no later record of the other too late. Threads report the time of that record, their *front*, when
-it changes, and commit at once when they come to their limit. The records of a partition may be out of order, as windows
-allow by their grace; so the front is that of the partition less the disorder that was seen. A thread that has no
-records waiting holds back no other, and one whose front has not moved for some seconds neither: it may be paused, or
-may restore its state. Nor does a thread wait long for records that are too late already, as it has passed their time
-while nothing held it back.
+it changes. They commit at once when they come to their limit, and soon while others may wait for them. The records
+of a partition may be out of order, as windows allow by their grace; so the front is that of the partition less the
+disorder that was seen.
+
+All this is for backlogs. A thread whose records are new by the clock neither waits nor is waited for, and a thread that
+has no records waiting holds back no other. One that does not catch up is waited for some seconds only: it may be
+paused, may restore its state, or may be slower than its records come. Nor does a thread wait long for records that are
+too late already, as it has passed their time while nothing held it back.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ Fronts = Mapping[int, int]
 
 _UNKNOWN = -1  # the front of tasks that have not fetched yet
 _PATIENCE_MS = 10_000
+_CATCHING_UP = 1.5  # times as fast as the clock: records that come as fast as they are processed move by one
+_NEW_MS = 1000  # so old are records, at most, that are processed as they come
 _STRICT_MS = 1000  # a smaller slack cannot be kept between threads: a turn of theirs takes longer
 _PART_OF_LAG = 1000  # that a turn may process, however small the slack is: turns between threads take some 20 ms
 _PART_OF_BATCH = 4
@@ -125,10 +130,12 @@ class PaceChannel(Protocol):
 
 @dataclass(slots=True)
 class _Hold:
-    """The front of others that holds back this thread, and since when."""
+    """The front of others at the beginning of some seconds, and whether they are waited for in these seconds."""
 
     front: int
     since_ms: int
+    seen_ms: int
+    is_over: bool = False
 
 
 @dataclass
@@ -142,12 +149,14 @@ class Pace:
 
     Attributes:
         is_held: Whether other threads hold back some task, as of the last call of `limits`.
+        is_awaited: Whether other threads may wait for what this one commits next, likewise.
     """
 
     groups: Mapping[int, PaceGroup]
     channel: PaceChannel | None = None
     clock: Callable[[], int] = unix_ms
     is_held: bool = False
+    is_awaited: bool = False
     _holds: dict[int, _Hold] = field(default_factory=dict)
     _free: dict[int, int] = field(default_factory=dict)  # the times that groups have reached without a limit by others
     _told: Fronts | None = None
@@ -159,9 +168,12 @@ class Pace:
             tasks: All tasks of the thread.
             ends: The ends of the partitions as they are known.
         """
-        self.is_held = False
+        self.is_held = self.is_awaited = False
         if not self.groups:
             return {}
+        if self.channel is not None:
+            told = self._told
+            self.is_awaited = told is None or not told.keys().isdisjoint(self.channel.others() or ())
         found: dict[TaskId, int] = {}
         for group, own in self._behind(tasks, ends).items():
             limit = self._limit(group, own, ends)
@@ -173,8 +185,12 @@ class Pace:
         """Report the fronts, if they have changed; everything that was processed is committed."""
         if self.channel is None or not self.groups:
             return
-        behind = self._behind(tasks, ends)
-        fronts = {group.id: min(_oldest(group, task, ends) for task in own) for group, own in behind.items()}
+        fronts: dict[int, int] = {}
+        new_from = self._new_from_ms()
+        for group, own in self._behind(tasks, ends).items():
+            old = [_oldest(group, task, ends) for task in own if task.front(ends) < new_from]
+            if old:
+                fronts[group.id] = min(old)
         if fronts != self._told:
             self._told = fronts
             self.channel.tell(fronts)
@@ -191,15 +207,20 @@ class Pace:
 
     def _limit(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
         others = self._others(group, own, ends)
+        loaded = [task for task in own if task.buffers.records]
+        if others is not None and loaded and min(task.time_of(1) for task in loaded) >= self._new_from_ms():
+            others = None
         if others is None:
             self._free[group.id] = max(task.stream_time_ms for task in own)
             if len(own) == 1:
                 return None
-        loaded = [task for task in own if task.buffers.records]
         limit = min((ms for task in loaded if (ms := task.piece_ends_ms(ends)) is not None), default=None)
         if others is None:
             return limit
-        bound = others + max(group.slack_ms, max((self._span_ms(group, task, ends) for task in loaded), default=0))
+        least = max((self._span_ms(group, task, ends) for task in loaded), default=0)
+        if limit is None:  # it is nearly at the end: so that turns of others that are there too do not hold it back
+            least = max(least, _STRICT_MS)
+        bound = others + max(group.slack_ms, least)
         passed = self._free.get(group.id, bound)
         if passed - bound > min(group.slack_ms, _NEAR_MS) or (limit is not None and limit <= max(bound, passed)):
             return limit
@@ -209,19 +230,30 @@ class Pace:
     def _others(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
         """Return the smallest front of other threads, and of tasks whose records have not come yet.
 
-        None: there is none, or it has not moved for too long.
+        None: there is none, or it is not to be waited for.
         """
         fronts = [_oldest(group, task, ends) for task in own if task.buffers.awaited(ends)]
         if self.channel is not None:
             told = self.channel.others()
             fronts += [_UNKNOWN] if told is None else [told[group.id]] if group.id in told else []
-        if not fronts:
-            self._holds.pop(group.id, None)
-            return None
+        front = min(fronts, default=None)
+        return front if front is not None and self._waits_for(group, front) else None
+
+    def _waits_for(self, group: PaceGroup, front: int) -> bool:
+        """Return whether others are waited for: for some seconds, then as long as they catch up with the clock."""
+        now = self.clock()
         hold = self._holds.get(group.id)
-        if hold is None or hold.front != min(fronts):
-            self._holds[group.id] = hold = _Hold(min(fronts), self.clock())
-        return None if abs(self.clock() - hold.since_ms) > _PATIENCE_MS else hold.front
+        is_known = hold is not None and (hold.front != _UNKNOWN or front == _UNKNOWN)
+        if hold is None or not is_known or abs(now - hold.seen_ms) > _PATIENCE_MS:
+            self._holds[group.id] = hold = _Hold(front, now, now)
+        elif (elapsed := abs(now - hold.since_ms)) > _PATIENCE_MS:
+            self._holds[group.id] = hold = _Hold(front, now, now, front - hold.front < _CATCHING_UP * elapsed)
+        hold.seen_ms = now
+        return not hold.is_over
+
+    def _new_from_ms(self) -> int:
+        """Return the time from which on records are new."""
+        return self.clock() - _NEW_MS
 
     @staticmethod
     def _span_ms(group: PaceGroup, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> int:
@@ -248,6 +280,8 @@ class PaceBoard:
     >>> board.take("b", {})
     >>> board.news(["a", "b"])
     {'a': {}, 'b': {0: 7}}
+    >>> board.news(["b"])  # the tasks of the other one have gone to it
+    {'b': {}}
     """
 
     def __init__(self) -> None:
@@ -263,6 +297,10 @@ class PaceBoard:
         self._fronts.pop(thread, None)
         self._sent.pop(thread, None)
 
+    def repeat(self, thread: str) -> None:
+        """Have the next news sent to a thread again: it may have missed the last ones."""
+        self._sent.pop(thread, None)
+
     def news(self, running: Collection[str]) -> dict[str, Fronts | None]:
         """Return by thread what `PaceChannel.others` is to return there now, where that is not what it was.
 
@@ -274,7 +312,7 @@ class PaceBoard:
         for thread in self._fronts:
             fronts: dict[int, int] = {}
             for other, each in self._fronts.items():
-                for group, front in each.items() if other != thread else ():
+                for group, front in each.items() if other != thread and other in running else ():
                     fronts[group] = min(front, fronts.get(group, front))
             newest = fronts if is_complete else None
             if thread not in self._sent or self._sent[thread] != newest:

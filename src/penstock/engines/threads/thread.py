@@ -54,6 +54,7 @@ _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records
 _LOOKS = 2  # of one commit interval, at least
 _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
 _HELD_S = 0.005  # between two looks whether other threads have caught up
+_AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
@@ -412,10 +413,10 @@ class StreamThread:
     def _time_to_wait(self, timeout_s: float) -> float:
         if self._is_busy and self._loaded:
             return 0.0
-        if self._pace.is_held:
+        if self._pace.is_held and self._loaded:
             timeout_s = min(timeout_s, _HELD_S)
         if self._touched:
-            timeout_s = min(timeout_s, self._committed_s + self._interval_s - time.monotonic())
+            timeout_s = min(timeout_s, self._committed_s + self._present_interval_s - time.monotonic())
         now_ms = self._hooks.clock()
         for task in (self._loaded | self._ticking).values():
             wakes_at = task.wakes_at_ms(now_ms)
@@ -428,7 +429,11 @@ class StreamThread:
             return True
         if self._pace.is_held and self._loaded and self._touched:
             return True  # other threads may wait for this commit, as this one waits for theirs
-        return time.monotonic() - self._committed_s >= self._interval_s and bool(self._touched)
+        return time.monotonic() - self._committed_s >= self._present_interval_s and bool(self._touched)
+
+    @property
+    def _present_interval_s(self) -> float:
+        return min(self._interval_s, _AWAITED_S) if self._pace.is_awaited else self._interval_s
 
     def _pause(self) -> None:
         """Pause partitions that have much in their buffers; one whose records are awaited is never paused."""

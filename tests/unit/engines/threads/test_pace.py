@@ -6,11 +6,15 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from eventually import eventually
 from penstock import Consumed, JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.pace import Fronts, PaceBoard, pace_groups
+from penstock.engines.threads.pace import Fronts, PaceBoard, merged_by_time, pace_groups
 from penstock.engines.threads.thread import StreamThread
 from penstock.engines.threads.thread_hooks import ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
@@ -25,6 +29,7 @@ PARTITIONS, RECORDS = 4, 300  # of each partition: five pieces
 STEP_MS = 200  # between two records of a partition, so the backlog is a minute long
 LAST = 1_000_000 + STEP_MS * (RECORDS + 20)
 GRACE_S = 5
+LATER = 10**10  # by the clock
 
 
 def counting(grace_s: int, *, extracts: bool = False) -> Topology:
@@ -74,7 +79,7 @@ class Channel:
 
 
 def threads_of(
-    app: ThreadApp, log: EmbeddedLog, drops: Drops, exchange: Exchange, clock: Any = lambda: 0
+    app: ThreadApp, log: EmbeddedLog, drops: Drops, exchange: Exchange, clock: Any = lambda: LATER
 ) -> list[StreamThread]:
     """A thread with the first partition, one with the others, and one with the counts."""
     lists = [[TaskId(0, 0)], [TaskId(0, n) for n in range(1, PARTITIONS)], [TaskId(1, n) for n in range(PARTITIONS)]]
@@ -144,7 +149,7 @@ def read_by(app: ThreadApp, log: EmbeddedLog) -> dict[Any, int]:
 
 
 def test_a_thread_that_does_not_go_on_is_waited_for_some_seconds(log: EmbeddedLog) -> None:
-    now = [0]
+    now = [LATER]
     app = thread_app(counting(GRACE_S), SETTINGS, log)
     first, second, third = threads = threads_of(app, log, Drops(), Exchange(), lambda: now[0])
     for thread in threads:
@@ -182,6 +187,152 @@ def test_nobody_waits_for_records_that_are_too_late_already(log: EmbeddedLog) ->
     assert first.positions[place] == RECORDS + 1
     for thread in (first, second, third):
         thread.close(commit=False)
+
+
+def at(thread: StreamThread) -> int:
+    """The position of a thread with one task of the input."""
+    (position,) = (at for place, at in thread.positions.items() if place.topic == "in")
+    return position
+
+
+@pytest.mark.parametrize("grace_s", [0, 1])
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_threads_of_a_live_application_wait_for_nobody(log: EmbeddedLog, grace_s: int, guarantee: str) -> None:
+    now = [LATER]
+    settings = SETTINGS | {"processing.guarantee": guarantee, "commit.interval.ms": 600_000}
+    app = thread_app(counting(grace_s), settings, log)
+    threads = threads_of(app, log, Drops(), Exchange(), lambda: now[0])
+    for _ in range(300):
+        for thread in threads:
+            thread.step(0)
+            thread.commit()
+    assert sum(read_by(app, log).values()) == PARTITIONS * RECORDS
+    for number in range(200):
+        now[0] += 50
+        for partition in range(PARTITIONS):
+            append(log, "in", [("k", "word", now[0] - 7 * partition)] * 3, partition)
+        if number == 3:  # all but the first do not know the ends, as if records came while they commit
+            for thread in threads[1:]:
+                thread.commit()
+                thread._pace.report(thread._tasks.values(), {})
+        for thread in threads:
+            thread.step(0)
+        assert at(threads[0]) == RECORDS + 3 * (number + 1)
+        assert not threads[0]._pace.is_awaited or number < 3
+    for thread in threads:
+        thread.close(commit=True)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_thread_commits_soon_while_others_may_wait_for_it(log: EmbeddedLog, guarantee: str) -> None:
+    settings = SETTINGS | {"processing.guarantee": guarantee, "commit.interval.ms": 600_000}
+    app, drops = thread_app(counting(GRACE_S), settings, log), Drops()
+    threads = threads_of(app, log, drops, Exchange())
+
+    def all_are_processed() -> bool:
+        for thread in threads:
+            thread.step(0.01)
+        return sum(n for thread in threads[:2] for place, n in thread.positions.items() if place.topic == "in") == (
+            PARTITIONS * RECORDS
+        )
+
+    eventually(all_are_processed)
+    settle(*threads)
+    for thread in threads:
+        thread.close(commit=True)
+    assert drops.records == 0
+
+
+class Told:
+    """A channel on which another thread has told a front."""
+
+    def __init__(self) -> None:
+        self.front: int | None = None
+
+    def others(self) -> Fronts | None:
+        return {} if self.front is None else {0: self.front}
+
+    def tell(self, fronts: Fronts) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("speed", "are_gaps", "waits"), [(1, False, False), (1, True, False), (3, True, True)])
+def test_a_thread_is_waited_for_as_long_as_it_catches_up(
+    log: EmbeddedLog, speed: int, are_gaps: bool, waits: bool
+) -> None:
+    now, channel = [LATER], Told()
+    app = thread_app(counting(GRACE_S), SETTINGS, log)
+    hooks = ThreadHooks(clock=lambda: now[0], pace=channel)
+    thread = new_thread(app, log, [TaskId(0, 0)], hooks)
+    thread.start()
+    held = []
+    for second in range(60):
+        now[0] += 1000
+        channel.front = 500_000 + speed * second * 1000
+        append(log, "in", [("k", "word", channel.front + 60_000)])
+        thread.step(0)
+        held.append(at(thread) == 0)
+        if are_gaps:
+            channel.front = None
+            thread._pace.limits([], {})
+            thread._pace.limits(thread._tasks.values(), thread._polling.ends())
+    assert all(held[:9])
+    assert any(held[40:]) == waits
+    assert all(held[:40]) == waits
+    thread.close(commit=False)
+
+
+def test_a_record_of_the_far_future_waits_for_nobody(log: EmbeddedLog) -> None:
+    future = 4_102_444_800_000
+    app, channel = thread_app(counting(GRACE_S), SETTINGS, log), Told()
+    thread = new_thread(app, log, [TaskId(0, 0)], ThreadHooks(clock=lambda: LATER, pace=channel))
+    thread.start()
+    settle(thread)
+    channel.front = LATER - 60_000
+    append(log, "in", [("k", "word", future)])
+    for _ in range(3):
+        thread.step(0)
+    assert at(thread) == RECORDS + 1
+    thread.close(commit=True)
+
+
+def test_tasks_go_on_behind_records_that_are_far_out_of_order(log: EmbeddedLog) -> None:
+    app, channel = thread_app(counting(GRACE_S), SETTINGS, log), Told()
+    thread = new_thread(app, log, hooks=ThreadHooks(clock=lambda: LATER, pace=channel))
+    thread.start()
+    settle(thread)
+    channel.front = 1_000_000 + STEP_MS * RECORDS  # so that three fetches wait together
+    for first in (5_000_000, 2_000_000, 3_000_000):
+        for partition in range(PARTITIONS):
+            append(log, "in", [("k", "word", first + number) for number in range(50)], partition)
+        thread.step(0)
+    assert sum(read_by(app, log).values()) == PARTITIONS * RECORDS
+    channel.front = None
+    for _ in range(100):
+        thread.step(0)
+    thread.close(commit=True)
+    assert sum(read_by(app, log).values()) == PARTITIONS * (RECORDS + 150)
+
+
+times_of_tasks = st.lists(st.lists(st.integers(-1, 20), min_size=1, max_size=12), min_size=1, max_size=4)
+
+
+@given(times_of_tasks)
+def test_merging_keeps_the_order_of_each_task(times: list[list[int]]) -> None:
+    written = []
+    for task, of_task in enumerate(times):
+        rows = pa.record_batch({"timestamp": pa.array(of_task, pa.int64()), "row": range(len(of_task))})
+        rows = rows.append_column("task", pa.array([task] * len(of_task)))
+        written.append((TaskId(0, task), [("between", 3, rows), ("out", 0, rows)]))
+    merged = list(merged_by_time(written, {"between"}))
+    assert [names for names, parts in merged] == [*(f"0_{task}" for task in range(len(times))), merged[-1][0]]
+    ((topic, partition, rows),) = merged[-1][1]
+    assert (topic, partition, rows.num_rows) == ("between", 3, sum(map(len, times)))
+    found = [(row["task"], row["row"]) for row in rows.to_pylist()]
+    for task, of_task in enumerate(times):
+        assert [row for each, row in found if each == task] == list(range(len(of_task)))
+    reached = [max(times[task][: row + 1]) for task, row in found]
+    assert reached == sorted(reached)
 
 
 def slacks(builder: StreamsBuilder, **partitions: int) -> dict[int, tuple[int, int]]:

@@ -319,6 +319,7 @@ class Epoch:
         is_same = known is not None and known.attempt == state.attempt
         if known is not None and is_same:
             state.report = known.report
+            self._pace.repeat(name)
         elif known is not None:
             self._crashed.append((name, self._tasks_of(name, known)))
             self._pace.forget(name)
