@@ -13,6 +13,7 @@ from confluent_kafka import Consumer as ClientConsumer
 from brokers import running_broker
 from eventually import eventually
 from penstock.errors import (
+    ConfigError,
     FencedError,
     LogError,
     LogUnavailableError,
@@ -331,3 +332,87 @@ def test_a_broker_that_restarts_in_the_middle_of_a_transaction_loses_and_doubles
                             broker.start()
         expected = [f"{round_}-{number}".encode() for round_ in range(3) for number in range(100)]
         assert sorted(values(log, "t")) == sorted(expected)
+
+
+@pytest.mark.logs_error("on_delivery has raised an error")
+def test_each_callback_is_called_once_and_its_errors_end_no_transaction(log, name, caplog):
+    log.create_topic(name)
+    heard: list[Any] = []
+
+    def bad(done, error):
+        heard.append(("bad", done is not None))
+        raise ValueError("of the callback")
+
+    def note(done, error):
+        heard.append(("good", done is not None))
+
+    with Producer(log, transactional_id=name, linger_ms=3_600_000) as producer:
+        with producer.transaction():
+            for number in range(3):
+                producer.send(name, b"%d" % number, on_delivery=bad if number == 1 else note)
+        assert heard == [("good", True), ("bad", True), ("good", True)]
+        assert f"on_delivery has raised an error for {name}-0 offset 1" in caplog.text
+        with pytest.raises(KeyError), producer.transaction():  # noqa: PT012 - given up, whatever the callback does
+            producer.send(name, b"never", on_delivery=bad)
+            raise KeyError
+    assert values(log, name) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.logs_error("on_delivery has raised an error")
+def test_a_callback_sends_within_its_transaction_but_not_while_that_ends(kafka_log, name, caplog):
+    kafka_log.create_topic(name)
+    with Producer(kafka_log, transactional_id=name, linger_ms=3_600_000) as producer:
+        more = lambda *_: producer.send(name, b"more")  # noqa: E731
+        with producer.transaction():
+            producer.send(name, b"first", on_delivery=more)
+            producer.flush()
+            assert not caplog.records
+            producer.send(name, b"last", on_delivery=more)
+    assert "this producer is ending its transaction" in caplog.text
+    assert values(kafka_log, name) == [b"first", b"more", b"last"]
+
+
+def test_records_are_those_of_the_time_of_send(log, name):
+    log.create_topic(name)
+    value, headers = bytearray(b"one"), [("a", b"1")]
+    with Producer(log, transactional_id=name, linger_ms=3_600_000) as producer, producer.transaction():
+        producer.send(name, value, key=memoryview(value), headers=headers)  # type: ignore[arg-type]
+        value[:] = b"two"
+        headers.append(("b", b"2"))
+        producer.send(name, b"x", headers=iter(headers))  # type: ignore[arg-type]
+        with pytest.raises(LogError, match="are a dict, not pairs"):
+            producer.send(name, b"y", headers={"ab": b"c"})  # type: ignore[arg-type]
+    found = [(row["value"], [(each["key"], each["value"]) for each in row["headers"]]) for row in committed(log, name)]
+    assert found == [(b"one", [("a", b"1")]), (b"x", [("a", b"1"), ("b", b"2")])]
+
+
+def test_records_of_a_write_that_a_wrong_type_ends_are_reported(kafka_log, name):
+    kafka_log.create_topic(name)
+    reported: list[tuple[Delivery | None, Exception | None]] = []
+    note = lambda done, error: reported.append((done, error))  # noqa: E731
+    with (  # noqa: PT012 - both are of one write
+        Producer(kafka_log, transactional_id=name, linger_ms=3_600_000) as producer,
+        pytest.raises(pa.ArrowException),
+        producer.transaction(),
+    ):
+        producer.send(name, b"good", on_delivery=note)
+        producer.send(name, [1], on_delivery=note)  # type: ignore[arg-type]
+    assert [done for done, _ in reported] == [None, None]
+    assert all(isinstance(error, LogUnavailableError) for _, error in reported)
+    assert values(kafka_log, name) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"producer.linger.ms": "soon"}, "linger.ms='soon' is not a number"),
+        ({"batch.size": "1k"}, "batch.size='1k' is not a whole number"),
+        ({"max.request.size": "big"}, "max.request.size='big' is not a whole number"),
+        ({"transaction.timeout.ms": "1m"}, "transaction.timeout.ms='1m' is not a whole number"),
+        ({"retries": "0"}, "retries"),
+    ],
+)
+def test_settings_of_a_wrong_value_are_named(kafka, name, setting, said):
+    servers = kafka.settings.bootstrap_servers
+    with pytest.raises(ConfigError, match=said), open_log(servers, setting) as log:
+        Producer(log, transactional_id=name)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.log_lines import own_logger
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
 from penstock.serde.partitioner import partitions_for
 
@@ -21,9 +22,11 @@ __all__ = [
     "ProducerOptions",
     "ProducerRecord",
     "as_batch",
+    "call_back",
     "parts_of",
 ]
 
+_log = own_logger(__name__)
 _SCHEMA = RECORD_SCHEMA.remove(RECORD_SCHEMA.get_field_index("offset"))
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -39,6 +42,15 @@ class Delivery:
 
 
 OnDelivery = Callable[[Delivery | None, Exception | None], None]
+
+
+def call_back(on_delivery: OnDelivery, done: Delivery | None, error: Exception | None) -> None:
+    """Tell a user's function of a delivery. What it raises is logged, as by Kafka's producer: the record is written."""
+    try:
+        on_delivery(done, error)
+    except Exception:  # noqa: BLE001 - of any function of a user
+        what = f"{done.topic}-{done.partition} offset {done.offset}" if done is not None else "a record"
+        _log.exception("on_delivery has raised an error for %s", what)
 
 
 def parts_of(records: pa.RecordBatch, partitions: int, turn: int) -> Iterator[tuple[int, pa.RecordBatch]]:

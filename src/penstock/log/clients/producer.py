@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
+from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.clients.dispatch import open_producer
@@ -56,7 +57,7 @@ class Producer:
         options = ProducerOptions(transactional_id, linger_ms, batch_bytes, dict(settings or {}))
         self._transactional_id = transactional_id
         self._client, self._opened = open_producer(log, options)
-        self._closed = self._in_transaction = False
+        self._closed = self._in_transaction = self._is_ending = False
 
     def send(
         self,
@@ -78,7 +79,8 @@ class Producer:
             timestamp: Milliseconds since the epoch; by default now.
             partition: Replaces the key's partition.
             headers: Pairs of a name and bytes.
-            on_delivery: Called with the Delivery or the error, within a later call of this producer.
+            on_delivery: Called with the Delivery or the error, within a later call of this producer. What it raises is
+                logged, as by Kafka's producer.
         """
         self._check_may_send()
         at = unix_ms() if timestamp is None else timestamp
@@ -88,7 +90,8 @@ class Producer:
                 hint="Kafka's timestamps are milliseconds since 1970-01-01 UTC, 0 or more; None is now.",
                 topic=topic,
             )
-        self._client.send(ProducerRecord(topic, value, key, at, partition, headers), on_delivery)
+        pairs = None if headers is None else _pairs(topic, headers)
+        self._client.send(ProducerRecord(topic, _kept(value), _kept(key), at, partition, pairs), on_delivery)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
         """Send many records (RECORD_SCHEMA without offset; key and headers may be absent) at once."""
@@ -113,6 +116,7 @@ class Producer:
         Raises:
             FencedError: A newer producer has this transactional id, or a partition belongs to another member.
         """
+        self._check_open()
         if self._in_transaction:
             raise InvalidStateError("this producer is in a transaction", hint="end it before the next one")
         if not self._transactional_id:
@@ -122,12 +126,14 @@ class Producer:
         try:
             yield self
         except BaseException:
+            self._is_ending = True
             self._client.abort()
             raise
         else:
+            self._is_ending = True
             self._client.commit()
         finally:
-            self._in_transaction = False
+            self._in_transaction = self._is_ending = False
 
     def send_offsets(self, consumer: Consumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit a consumer's offsets, by default its positions, in the transaction: exactly-once processing.
@@ -168,9 +174,29 @@ class Producer:
         self._check_open()
         if self._transactional_id and not self._in_transaction:
             raise InvalidStateError("this producer only writes transactions", hint="with producer.transaction(): ...")
+        if self._is_ending:
+            raise InvalidStateError(
+                "this producer is ending its transaction",
+                hint="What on_delivery has to send belongs to the next transaction: keep it until then.",
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _kept(data: bytes | None) -> bytes | None:
+    """Return bytes that stay as they are until they are written."""
+    return bytes(data) if isinstance(data, bytearray | memoryview) else data
+
+
+def _pairs(topic: str, headers: Headers) -> Headers:
+    if isinstance(headers, Mapping):
+        raise LogError(
+            f"the headers of a record for {topic!r} are {with_article(type(headers).__name__)}, not pairs",
+            hint="A name may occur several times: headers=list(names_and_values.items())",
+            topic=topic,
+        )
+    return tuple(headers)

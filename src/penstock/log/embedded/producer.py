@@ -17,6 +17,7 @@ from penstock.log.producer_interface import (
     ProducerOptions,
     ProducerRecord,
     as_batch,
+    call_back,
     parts_of,
 )
 from penstock.serde.partitioner import partition_for
@@ -149,7 +150,7 @@ def _report_deliveries(place: TopicPartition, offset: int, pieces: Sequence[_Pie
         if isinstance(piece, list):
             for at, (record, on_delivery) in enumerate(piece, offset):
                 if on_delivery is not None:
-                    on_delivery(Delivery(place.topic, place.partition, at, record.timestamp), None)
+                    call_back(on_delivery, Delivery(place.topic, place.partition, at, record.timestamp), None)
         offset += len(piece)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.base.log_lines import own_logger
 from penstock.config import CONFIG_DEFS
+from penstock.errors import ConfigError
 from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.fetcher import FetchLimits
@@ -27,6 +28,8 @@ from penstock.log.kafka.wire.waiting import DataWaiter
 from penstock.log.producer_interface import ProducerOptions
 
 __all__ = ["Clients"]
+
+_N = TypeVar("_N", int, float)
 
 _log = own_logger(__name__)
 _client_log = own_logger(f"{__name__}.librdkafka")
@@ -64,9 +67,9 @@ class Clients:
         self._lock = threading.Lock()
         self._batch_bytes = 1_000_000
         self.timeouts = TransactionTimeouts(
-            int(self._translated.jvm("producer").get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+            _number(self._translated.jvm("producer"), "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
         )
-        self.max_request_bytes = int(self._translated.librdkafka("producer").get("message.max.bytes", _REQUEST_BYTES))
+        self.max_request_bytes = _number(self._translated.librdkafka("producer"), "message.max.bytes", _REQUEST_BYTES)
 
     @property
     def patience_s(self) -> float:
@@ -97,10 +100,10 @@ class Clients:
         """Return the limits of fetches of stream threads."""
         settings = self._translated.jvm("consumer")
         sizes = FetchSizes(
-            int(settings.get("fetch.max.bytes", _FETCH_BYTES)),
-            int(settings.get("max.partition.fetch.bytes", _PARTITION_FETCH_BYTES)),
+            _number(settings, "fetch.max.bytes", _FETCH_BYTES),
+            _number(settings, "max.partition.fetch.bytes", _PARTITION_FETCH_BYTES),
         )
-        return FetchLimits(sizes, int(settings.get("fetch.max.wait.ms", _FETCH_WAIT_MS)) / 1000)
+        return FetchLimits(sizes, _number(settings, "fetch.max.wait.ms", _FETCH_WAIT_MS) / 1000)
 
     def own_cluster(self) -> Cluster:
         """Make connections of one's own, to be closed by their owner."""
@@ -127,18 +130,18 @@ class Clients:
         """Return the size limits of producers made from now on."""
         settings = self._translated.jvm("producer")
         return ProduceLimits(
-            batch_bytes=min(self._batch_bytes, self.max_request_bytes, int(settings.get("batch.size", 1 << 30))),
+            batch_bytes=min(self._batch_bytes, self.max_request_bytes, _number(settings, "batch.size", 1 << 30)),
             record_bytes=self.max_request_bytes,
-            timeout_ms=int(settings.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
+            timeout_ms=_number(settings, "request.timeout.ms", REQUEST_TIMEOUT_MS),
             codec=codec_number(settings.get("compression.type", "none")),
         )
 
     def tuning(self, options: ProducerOptions) -> tuple[float, int, float]:
         """Return how long a record may wait for others, the bytes of a batch, and the time for retries, in seconds."""
         settings = self._translated.jvm("producer")
-        linger_ms = float(settings.get("linger.ms", options.linger_ms))
-        patience_s = min(self.patience_s, float(settings.get("delivery.timeout.ms", 1 << 31)) / 1000)
-        return linger_ms / 1000, int(settings.get("batch.size", options.batch_bytes)), patience_s
+        linger_ms = _number(settings, "linger.ms", options.linger_ms, float)
+        patience_s = min(self.patience_s, _number(settings, "delivery.timeout.ms", 1 << 31) / 1000)
+        return linger_ms / 1000, _number(settings, "batch.size", options.batch_bytes), patience_s
 
     def only_of_librdkafka(self) -> tuple[str, ...]:
         """List the settings of a producer that only librdkafka's obeys."""
@@ -182,7 +185,13 @@ class Clients:
             merged["transactional.id"] = transactional_id
         else:
             merged.pop("transaction.timeout.ms", None)
-        return Producer(merged)
+        try:
+            return Producer(merged)
+        except KafkaException as error:  # a setting that it does not take
+            raise ConfigError(
+                f"Kafka's C client refuses the settings of a producer: {error.args[0].str()}",
+                hint="See producer.* and the settings of Kafka's clients.",
+            ) from error
 
     def _base(self, kind: Literal["admin", "consumer", "producer"]) -> dict[str, Any]:
         # A producer has request.timeout.ms itself; socket.timeout.ms would limit its transactions as well.
@@ -195,6 +204,18 @@ class Clients:
             "logger": _client_log,
             **self._translated.librdkafka(kind),
         }
+
+
+def _number(settings: Mapping[str, Any], name: str, default: float, read: Callable[[Any], _N] = int) -> _N:
+    """Return a setting that is a number; librdkafka's name of the largest request is not the one that users know."""
+    given, shown = settings.get(name, default), "max.request.size" if name == "message.max.bytes" else name
+    try:
+        return read(given)
+    except ValueError:
+        wanted = "whole number" if read is int else "number"
+        raise ConfigError(
+            f"{shown}={given!r} is not a {wanted}", hint=f"Give a {wanted}, such as {default:g}.", setting=shown
+        ) from None
 
 
 def _calm(record: logging.LogRecord) -> bool:

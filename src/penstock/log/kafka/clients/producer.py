@@ -24,6 +24,7 @@ from penstock.log.producer_interface import (
     ProducerOptions,
     ProducerRecord,
     as_batch,
+    call_back,
     parts_of,
 )
 
@@ -128,7 +129,7 @@ class KafkaProducer:
         for partition, part in parts:
             offset = self._write(topic, partition, part)
             if on_delivery is not None:
-                on_delivery(Delivery(topic, partition, offset, record.timestamp), None)
+                call_back(on_delivery, Delivery(topic, partition, offset, record.timestamp), None)
 
     def _write(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Write records by column, after all that are waiting; return the offset of the first."""
@@ -193,10 +194,11 @@ class KafkaProducer:
         def report(error: KafkaError | None, message: Message) -> None:
             self._deliveries(error, message)
             if error is not None:
-                on_delivery(None, self._failed(error, f"writing to {message.topic()}", topic=message.topic()))
+                found = self._failed(error, f"writing to {message.topic()}", topic=message.topic())
+                call_back(on_delivery, None, found)
                 return
             place = (message.topic(), message.partition(), message.offset(), message.timestamp()[1])
-            on_delivery(Delivery(*place), None)
+            call_back(on_delivery, Delivery(*place), None)
 
         return report
 

@@ -23,7 +23,15 @@ from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
 from penstock.log.kafka.writing import checked
-from penstock.log.producer_interface import Delivery, OnDelivery, ProducerOptions, ProducerRecord, as_batch, parts_of
+from penstock.log.producer_interface import (
+    Delivery,
+    OnDelivery,
+    ProducerOptions,
+    ProducerRecord,
+    as_batch,
+    call_back,
+    parts_of,
+)
 from penstock.serde.partitioner import partitions_for
 
 if TYPE_CHECKING:
@@ -216,11 +224,12 @@ class TransactionalProducer:
                 f"transaction {self._id!r}: records were left out by an error before", hint="Begin it again."
             )
             raise
-        else:
-            self._report(parts)
-            return
-        for run in runs:
-            self._report_failure(run, self._error)
+        finally:
+            if self._error is None:
+                self._report(parts)
+            else:
+                for run in runs:
+                    self._report_failure(run, self._error)
 
     def _send(
         self,
@@ -282,12 +291,12 @@ class TransactionalProducer:
                     # To a batch that was sent again, a broker answers with the largest of its own timestamps.
                     is_own = appended_ms < 0 or appended_ms in own
                     at = part.run.records[row].timestamp if is_own else appended_ms
-                    on_delivery(Delivery(part.place.topic, part.place.partition, offset, at), None)
+                    call_back(on_delivery, Delivery(part.place.topic, part.place.partition, offset, at), None)
 
     def _report_failure(self, run: _Run, error: PenstockError) -> None:
         for on_delivery in run.on_delivery:
             if on_delivery is not None:
-                on_delivery(None, error)
+                call_back(on_delivery, None, error)
 
     def _persist(self, action: Callable[[], _T], doing: str, **facts: object) -> _T:
         facts = {"transactional_id": self._id, "operation": "WRITE", **facts}
