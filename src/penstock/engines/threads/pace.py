@@ -175,10 +175,10 @@ class Pace:
             told = self._told
             self.is_awaited = told is None or not told.keys().isdisjoint(self.channel.others() or ())
         found: dict[TaskId, int] = {}
-        for group, own in self._behind(tasks, ends).items():
-            limit = self._limit(group, own, ends)
+        for group, loaded in self._by_group(task for task in tasks if task.buffers.records).items():
+            limit = self._limit(group, loaded, tasks, ends)
             if limit is not None:
-                found |= dict.fromkeys((task.id for task in own), limit)
+                found |= dict.fromkeys((task.id for task in loaded), limit)
         return found
 
     def report(self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]) -> None:
@@ -187,7 +187,8 @@ class Pace:
             return
         fronts: dict[int, int] = {}
         new_from = self._new_from_ms()
-        for group, own in self._behind(tasks, ends).items():
+        behind = (task for task in tasks if task.buffers.records or task.buffers.awaited(ends))
+        for group, own in self._by_group(behind).items():
             old = [_oldest(group, task, ends) for task in own if task.front(ends) < new_from]
             if old:
                 fronts[group.id] = min(old)
@@ -195,29 +196,33 @@ class Pace:
             self._told = fronts
             self.channel.tell(fronts)
 
-    def _behind(
-        self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]
-    ) -> dict[PaceGroup, list[ActiveTask]]:
+    def _by_group(self, tasks: Iterable[ActiveTask]) -> dict[PaceGroup, list[ActiveTask]]:
         found: dict[PaceGroup, list[ActiveTask]] = {}
         for task in tasks:
             group = self.groups.get(task.id.subtopology)
-            if group is not None and (task.buffers.records or task.buffers.awaited(ends)):
+            if group is not None:
                 found.setdefault(group, []).append(task)
         return found
 
-    def _limit(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
-        others = self._others(group, own, ends)
-        loaded = [task for task in own if task.buffers.records]
-        if others is not None and loaded and min(task.time_of(1) for task in loaded) >= self._new_from_ms():
-            others = None
+    def _limit(
+        self,
+        group: PaceGroup,
+        loaded: Sequence[ActiveTask],
+        tasks: Iterable[ActiveTask],
+        ends: Mapping[TopicPartition, int],
+    ) -> int | None:
+        others = None
+        if min(task.time_of(1) for task in loaded) < self._new_from_ms():
+            awaited = (task for task in tasks if task.buffers.awaited(ends))
+            others = self._others(group, self._by_group(awaited).get(group, ()), ends)
         if others is None:
-            self._free[group.id] = max(task.stream_time_ms for task in own)
-            if len(own) == 1:
+            self._free[group.id] = max(task.stream_time_ms for task in loaded)
+            if len(loaded) == 1:
                 return None
         limit = min((ms for task in loaded if (ms := task.piece_ends_ms(ends)) is not None), default=None)
         if others is None:
             return limit
-        least = max((self._span_ms(group, task, ends) for task in loaded), default=0)
+        least = max(self._span_ms(group, task, ends) for task in loaded)
         if limit is None:  # it is nearly at the end: so that turns of others that are there too do not hold it back
             least = max(least, _STRICT_MS)
         bound = others + max(group.slack_ms, least)
@@ -227,12 +232,14 @@ class Pace:
         self.is_held = True
         return max(bound, passed)
 
-    def _others(self, group: PaceGroup, own: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]) -> int | None:
+    def _others(
+        self, group: PaceGroup, awaited: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]
+    ) -> int | None:
         """Return the smallest front of other threads, and of tasks whose records have not come yet.
 
         None: there is none, or it is not to be waited for.
         """
-        fronts = [_oldest(group, task, ends) for task in own if task.buffers.awaited(ends)]
+        fronts = [_oldest(group, task, ends) for task in awaited]
         if self.channel is not None:
             told = self.channel.others()
             fronts += [_UNKNOWN] if told is None else [told[group.id]] if group.id in told else []

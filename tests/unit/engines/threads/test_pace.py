@@ -282,6 +282,21 @@ def test_a_thread_is_waited_for_as_long_as_it_catches_up(
     thread.close(commit=False)
 
 
+@pytest.mark.parametrize("front", [-1, LATER - 3_600_000])
+def test_a_thread_at_the_live_end_waits_for_no_backlog(log: EmbeddedLog, front: int) -> None:
+    app, channel = thread_app(counting(GRACE_S), SETTINGS, log), Told()
+    thread = new_thread(app, log, [TaskId(0, 0)], ThreadHooks(clock=lambda: LATER, pace=channel))
+    thread.start()
+    settle(thread)
+    for number in range(5):
+        channel.front = front + number * 60_000  # a backlog of an hour
+        append(log, "in", [("k", "word", LATER - 900 + number)] * 100)  # more than a piece
+        for _ in range(3):
+            thread.step(0)
+        assert at(thread) == RECORDS + 100 * (number + 1)
+    thread.close(commit=True)
+
+
 def test_a_record_of_the_far_future_waits_for_nobody(log: EmbeddedLog) -> None:
     future = 4_102_444_800_000
     app, channel = thread_app(counting(GRACE_S), SETTINGS, log), Told()
