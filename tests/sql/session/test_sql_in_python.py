@@ -16,6 +16,8 @@ from penstock.serde.windowed import Windowed
 from penstock.sql import SqlSession, stream
 from penstock.sql.notebook import SqlMagic, load_ipython_extension, unload_ipython_extension
 from penstock.sql.results import Rows
+from penstock.topology.plan.document import document_of
+from penstock.topology.plan.plan import plan_of
 
 CLICKS = "CREATE STREAM clicks (id INT KEY, page STRING) WITH (kafka_topic='clicks', format='JSON', partitions=1);"
 
@@ -154,6 +156,16 @@ def test_a_table_of_sql_alone_has_no_second_store() -> None:
     builder = StreamsBuilder()
     stream(builder, ORDERS + "SELECT item, COUNT(*) AS n FROM orders GROUP BY item;").to_stream().to("out")
     assert len(builder.build().stores) == 1
+
+
+def test_stores_behind_sql_have_the_serde_of_their_bytes() -> None:
+    """Stores of the time when keys were tuples have it in their plans; another one would be refused."""
+    builder = StreamsBuilder()
+    orders = stream(builder, ORDERS + "SELECT * FROM orders;")
+    orders.group_by_key(Grouped("by-item", value_serde="json")).count(Materialized("counts"))
+    topology = builder.build()
+    document = document_of(plan_of(topology, "app", {"orders": 1}), topology)
+    assert document["stores"]["counts"]["key_serde"] == "kafka(ITEM STRING; unwrapped)"
 
 
 def test_a_select_reads_the_streams_of_a_session(tmp_path: Path) -> None:

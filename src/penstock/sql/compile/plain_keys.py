@@ -92,7 +92,7 @@ class _PlainKeySerde(BaseSerde):
 
     @property
     def name(self) -> str:
-        return f"column<{self._tuples.name}>"
+        return str(self._tuples.name)  # it stands for the bytes, which are the same
 
     def serialize(self, value: Any) -> bytes | None:
         data: bytes | None = None if value is None else self._tuples.serialize((value,))
