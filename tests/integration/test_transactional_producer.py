@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -416,3 +417,35 @@ def test_settings_of_a_wrong_value_are_named(kafka, name, setting, said):
     servers = kafka.settings.bootstrap_servers
     with pytest.raises(ConfigError, match=said), open_log(servers, setting) as log:
         Producer(log, transactional_id=name)
+
+
+def test_batches_are_no_larger_than_their_topic_takes(kafka_log, name):
+    kafka_log.create_topic(name, 1, {"max.message.bytes": "20000"})
+    with Producer(kafka_log, transactional_id=name, linger_ms=3_600_000) as producer, producer.transaction():
+        for number in range(200):
+            producer.send(name, b"%04d" % number * 250, partition=0)
+    assert [value[:4] for value in values(kafka_log, name)] == [b"%04d" % number for number in range(200)]
+
+
+def test_threads_share_a_producer_and_its_transaction(log, name):
+    log.create_topic(name, 3)
+    heard: list[int] = []
+
+    def send(first: int) -> None:
+        for number in range(first, first + 300):
+            producer.send(
+                name, b"%d" % number, key=b"%d" % first, on_delivery=lambda done, _: heard.append(done.offset)
+            )
+
+    with (
+        Producer(log, transactional_id=name, batch_bytes=2000, linger_ms=0) as producer,
+        producer.transaction(),
+        ThreadPoolExecutor(4) as pool,
+    ):
+        list(pool.map(send, (0, 300, 600, 900)))
+    assert len(heard) == 1200
+    found = committed(log, name)
+    assert sorted(int(row["value"]) for row in found) == list(range(1200))
+    for key in {row["key"] for row in found}:
+        mine = [int(row["value"]) for row in found if row["key"] == key]
+        assert mine == sorted(mine)

@@ -44,7 +44,7 @@ def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogPro
 
     kafka = _kafka(found)
     if options.transactional_id and not kafka.clients.only_of_librdkafka():
-        return TransactionalProducer(kafka.clients, options), opened
+        return TransactionalProducer(kafka.clients, kafka.batch_limit_bytes, options), opened
     return KafkaProducer(kafka.clients, kafka.partitions, kafka.write_plainly, options), opened
 
 

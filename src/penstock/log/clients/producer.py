@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -22,7 +23,7 @@ __all__ = ["Delivery", "Producer"]
 
 
 class Producer:
-    """Kafka's producer, for an embedded log or for Kafka. Not thread-safe.
+    """Kafka's producer, for an embedded log or for Kafka. Threads may share it, and its transactions.
 
     Writes are idempotent: a retry writes nothing twice. Records wait until ``linger_ms`` has passed or a batch is full.
     With an embedded log, and in transactions, there is no background thread: ``send`` and ``poll`` check the clock, so
@@ -56,6 +57,7 @@ class Producer:
     ) -> None:
         options = ProducerOptions(transactional_id, linger_ms, batch_bytes, dict(settings or {}))
         self._transactional_id = transactional_id
+        self._lock = threading.RLock()  # callbacks may send
         self._client, self._opened = open_producer(log, options)
         self._closed = self._in_transaction = self._is_ending = False
 
@@ -82,7 +84,6 @@ class Producer:
             on_delivery: Called with the Delivery or the error, within a later call of this producer. What it raises is
                 logged, as by Kafka's producer.
         """
-        self._check_may_send()
         at = unix_ms() if timestamp is None else timestamp
         if at < 0:
             raise LogError(
@@ -91,12 +92,16 @@ class Producer:
                 topic=topic,
             )
         pairs = None if headers is None else _pairs(topic, headers)
-        self._client.send(ProducerRecord(topic, _kept(value), _kept(key), at, partition, pairs), on_delivery)
+        record = ProducerRecord(topic, _kept(value), _kept(key), at, partition, pairs)
+        with self._lock:
+            self._check_may_send()
+            self._client.send(record, on_delivery)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
         """Send many records (RECORD_SCHEMA without offset; key and headers may be absent) at once."""
-        self._check_may_send()
-        self._client.send_batch(topic, records)
+        with self._lock:
+            self._check_may_send()
+            self._client.send_batch(topic, records)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -116,55 +121,66 @@ class Producer:
         Raises:
             FencedError: A newer producer has this transactional id, or a partition belongs to another member.
         """
-        self._check_open()
-        if self._in_transaction:
-            raise InvalidStateError("this producer is in a transaction", hint="end it before the next one")
-        if not self._transactional_id:
-            raise InvalidStateError("this producer has no transactional id", hint="give Producer(transactional_id=...)")
-        self._client.begin()
-        self._in_transaction = True
+        with self._lock:
+            self._check_open()
+            if self._in_transaction:
+                raise InvalidStateError("this producer is in a transaction", hint="end it before the next one")
+            if not self._transactional_id:
+                hint = "give Producer(transactional_id=...)"
+                raise InvalidStateError("this producer has no transactional id", hint=hint)
+            self._client.begin()
+            self._in_transaction = True
         try:
             yield self
         except BaseException:
-            self._is_ending = True
-            self._client.abort()
+            self._end(self._client.abort)
             raise
         else:
+            self._end(self._client.commit)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        with self._lock:
             self._is_ending = True
-            self._client.commit()
-        finally:
-            self._in_transaction = self._is_ending = False
+            try:
+                end()
+            finally:
+                self._in_transaction = self._is_ending = False
 
     def send_offsets(self, consumer: Consumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit a consumer's offsets, by default its positions, in the transaction: exactly-once processing.
 
         Kafka's ``sendOffsetsToTransaction``. The consumer must have a group and must not commit itself.
         """
-        if not self._in_transaction:
-            raise InvalidStateError("send_offsets is for transactions", hint="use: with producer.transaction(): ...")
-        chosen = consumer.positions if offsets is None else offsets
-        if chosen:
-            self._client.send_offsets(chosen, consumer.group_metadata())
+        with self._lock:
+            if not self._in_transaction:
+                hint = "use: with producer.transaction(): ..."
+                raise InvalidStateError("send_offsets is for transactions", hint=hint)
+            chosen = consumer.positions if offsets is None else offsets
+            if chosen:
+                self._client.send_offsets(chosen, consumer.group_metadata())
 
     def poll(self) -> None:
         """Write records that have waited for ``linger_ms``, and call due ``on_delivery`` callbacks."""
-        self._check_open()
-        self._client.poll()
+        with self._lock:
+            self._check_open()
+            self._client.poll()
 
     def flush(self) -> None:
         """Write all waiting records; raises the error of a record that could not be written since the last flush."""
-        self._check_open()
-        self._client.flush()
+        with self._lock:
+            self._check_open()
+            self._client.flush()
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
-        if not self._closed:
-            self._closed = True
-            try:
-                self._client.close()
-            finally:
-                if self._opened is not None:
-                    self._opened.close()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                try:
+                    self._client.close()
+                finally:
+                    if self._opened is not None:
+                        self._opened.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -45,6 +45,7 @@ _ENDED = (KafkaError.INVALID_TXN_STATE, KafkaError.TRANSACTION_ABORTABLE)
 _LEAST_PAUSE_S = 0.005  # between two writes, each of which is waited for
 _COUNTED_S = 5.0  # partitions may be added at any time
 _RECORD_BYTES = 32  # of a record beside key, value and headers, about
+_SMALL_BYTES = 16_384  # a batch of Kafka's own producer, which topics are made to take
 
 
 @dataclass(slots=True)
@@ -77,14 +78,15 @@ class TransactionalProducer:
 
     Args:
         clients: The clients of the log.
+        limit_of: Returns the size of the largest batch that a topic takes.
         options: The settings of the producer, with a transactional id.
 
     Raises:
         LogError: The transactional id cannot be taken over.
     """
 
-    def __init__(self, clients: Clients, options: ProducerOptions) -> None:
-        self._clients = clients
+    def __init__(self, clients: Clients, limit_of: Callable[[str], int], options: ProducerOptions) -> None:
+        self._clients, self._limit_of = clients, limit_of
         self._id = options.transactional_id
         self._limit_ms, self._most_bytes = clients.timeouts.least_ms, clients.max_request_bytes
         self._linger_s, self._batch_bytes, self._patience_s = clients.tuning(options)
@@ -97,6 +99,7 @@ class TransactionalProducer:
         self._runs: dict[str, list[_Run]] = {}  # by topic: those that wait
         self._bytes = 0
         self._since = 0.0
+        self._limited: set[str] = set()  # topics whose limits count
         self._counts: dict[str, tuple[int, float]] = {}  # partitions of topics, and until when that holds
         self._turn = 0
         self._began = time.monotonic()
@@ -212,6 +215,7 @@ class TransactionalProducer:
             return
         try:
             parts = [part for run in runs for part in self._parts(run)]
+            self._limit_batches(parts)
             self._send([(part.place, part.columns) for part in parts], {})
         except PenstockError as error:
             self._error = error
@@ -230,6 +234,17 @@ class TransactionalProducer:
             else:
                 for run in runs:
                     self._report_failure(run, self._error)
+
+    def _limit_batches(self, parts: Sequence[_Part]) -> None:
+        """Make batches no larger than each topic takes; whoever may not see that limit hears of it from the broker."""
+        for part in parts:
+            topic = part.place.topic
+            if topic not in self._limited and part.columns.nbytes > _SMALL_BYTES:
+                self._limited.add(topic)
+                with suppress(PenstockError):
+                    most = max(1, int(0.9 * self._limit_of(topic)) - 100)
+                    limits = self._transactions.limits
+                    limits.batch_bytes = min(limits.batch_bytes, most)
 
     def _send(
         self,
