@@ -8,7 +8,7 @@ from penstock.connect.connectors import known_plugins
 from penstock.connect.plugins import WorkerSettings
 from penstock.connect.rest.server import _authorization
 from penstock.connect.settings.providers import config_providers
-from penstock.connect.worker.hidden_passwords import HIDDEN, Hiding
+from penstock.connect.worker.operations import HIDDEN, Hiding
 from penstock.serving.access import AccessRules
 
 CONFIG = {

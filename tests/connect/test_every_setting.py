@@ -14,7 +14,7 @@ from penstock.connect.plugins.connector_definition import plain_settings
 from penstock.connect.plugins.kind_settings import SINK, SOURCE
 from penstock.connect.plugins.setting_names import FRAMEWORK
 from penstock.connect.settings import WorkerConfig, worker_definition
-from penstock.connect.settings.worker_model import WORKER_MODEL
+from penstock.connect.settings.worker_config import WORKER_MODEL
 from penstock.errors import ConfigError
 from settings_evidence import proving_tests, recorded
 

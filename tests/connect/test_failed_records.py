@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.connect.data import DataError, RetriableError, SinkRecord, SourceRecord
-from penstock.connect.delivery.failed_puts import put_by_record
 from penstock.connect.delivery.record_errors import FailedRecord
+from penstock.connect.delivery.sink import put_by_record
 from penstock.connect.tasks.dead_letters import DeadLetters
 from penstock.log.open import open_log
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
 from penstock.config import StreamsConfig
-from penstock.connect.worker.hidden_passwords import HIDDEN, Hiding
+from penstock.connect.worker.operations import HIDDEN, Hiding
 from penstock.errors import PenstockError
 
 SECRET = "s3cr3t-w0rd"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.cli.sql.echo import unechoed
+from penstock.cli.sql.prompt import unechoed
 
 termios = pytest.importorskip("termios")
 

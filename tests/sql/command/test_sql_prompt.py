@@ -15,9 +15,7 @@ from prompt_toolkit.output import DummyOutput
 from pygments import token
 from rich.console import Console
 
-from penstock.cli.sql.completing import SqlCompleter
-from penstock.cli.sql.highlighting import SqlLexer
-from penstock.cli.sql.prompt import Prompt
+from penstock.cli.sql.prompt import Prompt, SqlCompleter, SqlLexer
 from penstock.cli.sql.render import ResultRenderer
 from penstock.sql.results import Rows
 from penstock.sql.session import SqlSession

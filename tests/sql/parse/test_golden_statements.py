@@ -4,7 +4,7 @@ import pytest
 from goldens import MALFORMED, STATEMENTS, blocks, canonical, refusal
 
 from penstock.sql.parse import parse_statement
-from penstock.sql.parse.statements import _TEST_RULES
+from penstock.sql.parse.scripts import _TEST_RULES
 
 GOOD = list(blocks(STATEMENTS))
 BAD = list(blocks(MALFORMED))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
 from penstock.cli.completion import serde_names
-from penstock.cli.logs.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
+from penstock.errors import LogError, SerializationError
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from penstock.console.producing import TextProducer
+
+__all__ = ["LineConversion", "app", "owner_of"]
 
 app = typer.Typer(help="Topics: list, describe, create, delete, produce, consume.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
@@ -34,6 +42,7 @@ NotedValueFormat = Annotated[
     str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)
 ]
 ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)]
+_REST = re.compile(r"-(?:.+-(?:changelog|repartition|dataframe)|penstock-.+|.+SUBSCRIPTION-.+-topic)")  # of the name
 
 
 @app.command("list")
@@ -150,7 +159,6 @@ def produce(
 
     With --value-format bytes (and --key-format bytes) a line may have any bytes except line feeds.
     """
-    from penstock.cli.logs.producing import LineConversion
     from penstock.console.producing import TextProducer
 
     when = instant_ms(timestamp, "--timestamp")
@@ -214,3 +222,80 @@ def consume(
                 if not follow or (maximum is not None and shown >= maximum):
                     return
                 consumer.wait(0.5)
+
+
+def owner_of(topic: str, applications: Iterable[str]) -> str | None:
+    """Return the application that owns an internal topic; None for other topics.
+
+    >>> owner_of("shop-orders-changelog", ["shop", "shop-orders"]), owner_of("orders-changelog", ["shop"])
+    ('shop', None)
+
+    Args:
+        topic: The topic's name.
+        applications: Groups that have committed offsets; an application's is its ``application.id``.
+    """
+    owners = [name for name in applications if topic.startswith(name) and _REST.fullmatch(topic[len(name) :])]
+    return max(owners, key=len, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class LineConversion:
+    """The conversion of lines to records.
+
+    Attributes:
+        null_value: The text for null.
+        separator: The text between key and value; None: a line is a value.
+        key: The key of lines without one.
+        timestamp_ms: The timestamp of all records; None: now.
+    """
+
+    null_value: str | None
+    separator: str | None
+    key: str | None
+    timestamp_ms: int | None
+
+    def one(self, producer: TextProducer, key: str | bytes | None, value: str | bytes) -> None:
+        """Add one record."""
+        now = unix_ms() if self.timestamp_ms is None else self.timestamp_ms
+        null = self.null_value
+        is_null = null is not None and value in (null, null.encode())
+        producer.add(key, None if is_null else value, now)
+
+    def all(self, producer: TextProducer, file: Path | None) -> None:
+        """Add the lines of a file, or of the standard input.
+
+        Raises:
+            LogError: The file cannot be read.
+            SerializationError: A line does not have the format; the message has its number.
+        """
+        size = file.stat().st_size if file is not None and file.is_file() else None
+        with _opened(file) as lines, working("producing", size, in_bytes=True) as bar:
+            for number, line in enumerate(lines, 1):
+                bar.advance(len(line))
+                try:
+                    self._line(producer, line.removesuffix(b"\n").removesuffix(b"\r"))
+                except SerializationError as error:
+                    raise SerializationError(
+                        f"line {number} of {file or 'the standard input'}: {error.message}",
+                        hint=f"{error.hint} {counted(producer.sent, 'record')} before it were appended.",
+                    ) from error
+
+    def _line(self, producer: TextProducer, line: bytes) -> None:
+        if self.separator is None:
+            self.one(producer, self.key, line)
+            return
+        left, found, right = line.partition(self.separator.encode())
+        self.one(producer, left if found else self.key, right if found else line)
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[IO[bytes]]:
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        lines = file.open("rb")
+    except OSError as error:
+        raise LogError(f"{file} cannot be read: {error.strerror}", hint="Check the path.") from error
+    with lines:
+        yield lines

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import PygmentsLexer
+from pygments import token
+from pygments.lexer import RegexLexer, words
 
 from penstock.base.terminal.human_numbers import counted
 from penstock.base.version import __version__
 from penstock.cli.output import console, print_error
-from penstock.cli.sql.completing import SqlCompleter
-from penstock.cli.sql.echo import unechoed
-from penstock.cli.sql.highlighting import SqlLexer
 from penstock.cli.sql.render import ResultRenderer
 from penstock.errors import PenstockError
+from penstock.sql.catalog import Catalog
+from penstock.sql.completion import Known, completions
+from penstock.sql.keywords import KEYWORDS, TYPES
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
 
 if TYPE_CHECKING:
     from penstock.sql.session import SqlSession
 
-__all__ = ["Prompt", "is_whole"]
+__all__ = ["Prompt", "SqlCompleter", "SqlLexer", "is_whole", "unechoed"]
 
 HELP = """\
 Statements end with a semicolon and may go over several lines. For example:
@@ -166,3 +173,86 @@ def _history() -> History:
         return FileHistory(str(folder / "sql-history"))
     except (OSError, PenstockError):
         return InMemoryHistory()
+
+
+class SqlCompleter(Completer):
+    """Completes what may stand at the cursor.
+
+    Args:
+        catalog: Returns the present catalog.
+        queries: Returns the ids of queries.
+    """
+
+    def __init__(self, catalog: Callable[[], Catalog], queries: Callable[[], Sequence[str]]) -> None:
+        self._catalog = catalog
+        self._queries = queries
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Yield completions; keywords take the case of what has been typed."""
+        del complete_event
+        catalog = self._catalog()
+        sources = {
+            name: (source.kind, [(column.name, f"{column.type}") for column in source.columns])
+            for name, source in catalog.sources.items()
+        }
+        known = Known(sources, catalog.topics, self._queries())
+        for word, kind, replaces in completions(document.text_before_cursor, document.text, known):
+            yield Completion(word, start_position=-replaces, display_meta=kind)
+
+
+@contextmanager
+def unechoed(stream: TextIO) -> Iterator[None]:
+    """Switch off the echo of a terminal, whose place a spinner has; what is typed stays for the next reader.
+
+    Args:
+        stream: The input; nothing happens if it is not a terminal, or one without such a switch.
+    """
+    before = _switched_off(stream)
+    try:
+        yield
+    finally:
+        if before is not None:
+            import termios
+
+            with suppress(termios.error):
+                termios.tcsetattr(stream.fileno(), termios.TCSANOW, before)
+
+
+def _switched_off(stream: TextIO) -> list[Any] | None:
+    """The attributes of the terminal before; None if nothing was switched."""
+    try:
+        import termios
+    except ImportError:
+        return None  # Windows
+    try:
+        before = termios.tcgetattr(stream.fileno())
+    except (termios.error, OSError, ValueError):
+        return None
+    changed = [*before]
+    changed[3] &= ~termios.ECHO
+    termios.tcsetattr(stream.fileno(), termios.TCSANOW, changed)
+    return before
+
+
+class SqlLexer(RegexLexer):  # type: ignore[misc] # Pygments has no types
+    """A lexer of Penstock SQL for Pygments."""
+
+    name = "Penstock SQL"
+    flags = re.IGNORECASE
+    tokens: ClassVar[dict[str, Any]] = {
+        "root": [
+            (r"\s+", token.Whitespace),
+            (r"--[^\n]*", token.Comment.Single),
+            (r"/\*.*?\*/", token.Comment.Multiline),
+            (r"'(?:[^']|'')*'?", token.String),
+            (r"`(?:[^`]|``)*`?|\"(?:[^\"]|\"\")*\"?", token.Name),
+            (r"\$\{[^}]*\}?", token.Name.Variable),
+            (r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", token.Number),
+            (words(TYPES, suffix=r"\b"), token.Keyword.Type),
+            (words(KEYWORDS, suffix=r"\b"), token.Keyword),
+            (r"[A-Za-z_]\w*(?=\s*\()", token.Name.Function),
+            (r"[A-Za-z_]\w*", token.Name),
+            (r"->|=>|<>|!=|<=|>=|\|\||[-+*/%=<>]", token.Operator),
+            (r".", token.Punctuation),
+        ]
+    }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.connect.api import SinkTask
-from penstock.connect.data import RetriableError, SinkBatch, SinkRecord
-from penstock.connect.delivery.failed_puts import FailedPut, put_by_record
+from penstock.connect.data import DataError, RetriableError, SinkBatch, SinkRecord
 from penstock.connect.delivery.incoming import Incoming, Originals, SinkSteps
 from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.delivery.record_errors import NOT_PUT, ErrantRecords
@@ -19,7 +19,7 @@ from penstock.errors import ConnectError
 from penstock.log import Consumer, RebalanceListener, TopicPartition
 from penstock.log.base import TopicLog
 
-__all__ = ["SinkDelivery"]
+__all__ = ["FailedPut", "SinkDelivery", "put_by_record"]
 
 
 class SinkDelivery(RebalanceListener):
@@ -303,3 +303,56 @@ class SinkDelivery(RebalanceListener):
                 tolerant.report(each.record, each.error)
             return failed
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPut:
+    """A record that a sink refuses.
+
+    Attributes:
+        record: The record.
+        error: The error of the sink.
+    """
+
+    record: SinkRecord
+    error: Exception
+
+
+def put_by_record(
+    put: Callable[[Sequence[SinkRecord]], None], batch: Sequence[SinkRecord], error: Exception
+) -> Sequence[FailedPut] | None:
+    """Put each record of a batch that has failed by itself.
+
+    Args:
+        put: Puts records.
+        batch: The batch.
+        error: The error of the batch.
+
+    Returns:
+        The records that fail; None if the target is at fault and not the records: all of them fail, and not one with
+        an error of data.
+
+    Raises:
+        RetriableError: The target is away for now.
+
+    Example:
+        >>> def put(records):
+        ...     if any(record.value == "bad" for record in records):
+        ...         raise DataError("bad")
+        >>> batch = [SinkRecord(topic="t", offset=at, value=value) for at, value in enumerate(["a", "bad", "c"])]
+        >>> [each.record.offset for each in put_by_record(put, batch, DataError("bad"))]
+        [1]
+    """
+    if len(batch) <= 1:
+        return [FailedPut(batch[0], error)] if batch and isinstance(error, DataError) else None
+    failed: list[FailedPut] = []
+    for record in batch:
+        try:
+            put([record])
+        except RetriableError:
+            raise
+        except Exception as single:  # noqa: BLE001 - whatever the sink raises is reported
+            failed.append(FailedPut(record, single))
+            if len(failed) == len(batch) and not any(isinstance(each.error, DataError) for each in failed):
+                return None
+    return failed

@@ -13,13 +13,12 @@ from penstock.base.log_lines import own_logger
 from penstock.base.nearest_name import mistyped, question
 from penstock.config.client_names import CLIENT_NAMES, check_client_name
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
+from penstock.connect.config import ConfigDef, Kind, Model, OneOf, Range, Refused, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import NameCheck, Plugins, WorkerSettings, check_converter
-from penstock.connect.settings.worker_model import WORKER_MODEL
 from penstock.errors import ConfigError
 
-__all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
+__all__ = ["WORKER_MODEL", "Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 
 Mode = Literal["distributed", "standalone"]
 _log = own_logger(__name__)
@@ -27,6 +26,43 @@ _KINDS = frozenset({"producer", "consumer", "admin"})
 _CLIENT = re.compile(r"(?:(?:producer|consumer|admin)\.)?(?:security|sasl|ssl)\..*|(?:producer|consumer|admin)\..*")
 _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _PLAIN_PORT = 8083
+_HTTPS = "Set ssl.certificate.file, ssl.key.file and ssl.ca.file: files of PEM."
+_KEYS = "Requests between workers are signed with HmacSHA256."
+_METRICS = "the metrics of a worker are at /penstock/metrics, for Prometheus."
+_MEMBERS = "a worker's share of the tasks follows the configs at once."
+
+WORKER_MODEL = Model(
+    "Kafka Connect's workers",
+    refused={
+        "rest.extension.classes": "Set penstock.users.file for users with passwords; other extensions do not run here.",
+        "listeners.https.": _HTTPS,
+        "admin.listeners.": _HTTPS,
+        "ssl.client.auth": Refused("Clients are known by penstock.users.file.", unless=("none",)),
+        "inter.worker.key.generation.algorithm": Refused(_KEYS, unless=("HmacSHA256",)),
+        "inter.worker.signature.algorithm": Refused(_KEYS, unless=("HmacSHA256",)),
+        "inter.worker.verification.algorithms": Refused(_KEYS, unless=("HmacSHA256",)),
+        "internal.key.converter": "The internal topics hold JSON, as Kafka Connect has it since 2.0.",
+        "internal.value.converter": "The internal topics hold JSON, as Kafka Connect has it since 2.0.",
+    },
+    idle={
+        "auto.include.jmx.reporter": _METRICS,
+        "metric.reporters": _METRICS,
+        "metrics.": _METRICS,
+        "connect.protocol": "tasks move one by one, and requests between workers are signed.",
+        "inter.worker.key.size": "keys have the size of their algorithm.",
+        "plugin.discovery": "plugins are Python's: plugin.path and installed packages.",
+        "worker.sync.timeout.ms": _MEMBERS,
+        "worker.unsync.backoff.ms": _MEMBERS,
+        "rebalance.timeout.ms": _MEMBERS,
+        "scheduled.rebalance.max.delay.ms": "others take the tasks of a worker when its session has ended: see "
+        "session.timeout.ms.",
+        "offset.flush.timeout.ms": "offsets are written with the records, in one transaction.",
+        "rest.advertised.listener": "workers know each other by the scheme of listeners.",
+        "receive.buffer.bytes": "the system chooses the sizes of its buffers.",
+        "send.buffer.bytes": "the system chooses the sizes of its buffers.",
+        "socket.connection.setup.timeout.max.ms": "a connection is tried again until the log answers.",
+    },
+)
 
 
 def _text(name: str, default: Any = None, **more: Any) -> Setting:

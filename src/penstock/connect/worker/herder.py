@@ -6,9 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from penstock.base.backoff import Backoff
+from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
@@ -17,20 +20,44 @@ from penstock.connect.settings.worker_config import WorkerConfig
 from penstock.connect.storage.config_store import ConfigStore, ConnectorTaskId, RestartRequest
 from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import StatusStore, StoredStatus
-from penstock.connect.tasks.handles import TaskHandle
+from penstock.connect.tasks.handles import Message, TaskHandle
 from penstock.connect.tasks.parts import TaskSpec, plugins_of
-from penstock.connect.worker.log_trouble import LogTrouble
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.request_errors import RequestError
 from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
-from penstock.connect.worker.running_tasks import TaskSlots
-from penstock.connect.worker.stages import Stages
 from penstock.connect.worker.view import WorkerMembership, WorkerView
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
 
-__all__ = ["Herder", "StartTask", "WorkerStores"]
+__all__ = ["Herder", "LogTrouble", "Stages", "StartTask", "TaskSlots", "WorkerStores"]
+
+Wanted = Mapping[ConnectorTaskId, tuple[TaskSpec, int, str]]
+_KILLED_S = 5.0
+
+
+class LogTrouble:
+    """Whether the log can be used at present.
+
+    >>> trouble = LogTrouble()
+    >>> trouble.passed()
+    """
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+
+    def note(self, error: LogError) -> None:
+        """Note an error."""
+        if error.message != self._last:
+            self._last = error.message
+            _log.warning("the log cannot be used at present: %s", error.message)
+
+    def passed(self) -> None:
+        """Note that the log can be used."""
+        if self._last is not None:
+            self._last = None
+            _log.warning("the log can be used again")
+
 
 _log = own_logger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
@@ -447,3 +474,155 @@ class Herder:
                 self.stores.statuses.put_topic(topic, task)
         except FencedError:
             _log.warning("another worker has this worker's name: %s", self.worker_id)
+
+
+@dataclass(slots=True)
+class _Stage:
+    description: str
+    started_ms: int
+    completed_ms: int | None = None
+
+
+class Stages:
+    """The steps of the herder's work, of which one may wait for the log.
+
+    One thread at a time enters them; any thread may ask for the summary. The sentences are Kafka Connect's.
+
+    Example:
+        >>> stages = Stages()
+        >>> stages.summary()
+        ''
+        >>> with stages.of("reading to the end of the config topic"):
+        ...     stages.summary().partition(", which began at ")[0]
+        'The worker is currently reading to the end of the config topic'
+    """
+
+    def __init__(self) -> None:
+        self._entered: tuple[_Stage, ...] = ()
+        self._last: _Stage | None = None
+
+    @contextmanager
+    def of(self, description: str) -> Iterator[None]:
+        """Note a step for as long as the block runs."""
+        before, stage = self._entered, _Stage(description, unix_ms())
+        self._entered = (*before, stage)
+        try:
+            yield
+        finally:
+            stage.completed_ms = unix_ms()
+            self._last, self._entered = stage, before
+
+    def summary(self) -> str:
+        """One sentence; empty before the first step."""
+        entered, last = self._entered, self._last
+        if entered:
+            return f"The worker is currently {entered[-1].description}, which began at {_shown(entered[-1].started_ms)}"
+        if last is None:
+            return ""
+        return (
+            f"The last operation the worker completed was {last.description}, which began at "
+            f"{_shown(last.started_ms)} and completed at {_shown(last.completed_ms or last.started_ms)}"
+        )
+
+
+def _shown(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(slots=True)
+class _Slot:
+    handle: TaskHandle
+    version: int
+    target: str
+    deadline: float | None = None  # it is being stopped, and is killed then
+
+
+class TaskSlots:
+    """The tasks of a worker. A task starts only when its earlier run has ended here.
+
+    Args:
+        start: Starts a task.
+        grace_s: The time that a task has to stop, before it is killed.
+    """
+
+    def __init__(self, start: Callable[[TaskSpec, str], TaskHandle], grace_s: float) -> None:
+        self._start = start
+        self._grace_s = grace_s
+        self._slots: dict[ConnectorTaskId, _Slot] = {}
+        self._ended: list[ConnectorTaskId] = []
+
+    def of(self, connector: str) -> list[ConnectorTaskId]:
+        """The tasks of a connector that are here."""
+        return [task for task in list(self._slots) if task[0] == connector]
+
+    def owned(self) -> list[ConnectorTaskId]:
+        """All tasks that are here, also those that still stop."""
+        return list(self._slots)
+
+    def handle(self, task: ConnectorTaskId) -> TaskHandle | None:
+        """A task that runs here."""
+        slot = self._slots.get(task)
+        return None if slot is None else slot.handle
+
+    def align(self, wanted: Wanted) -> None:
+        """Start, stop and pause tasks: what each is to run with, the version of its config, its target state."""
+        for task, slot in list(self._slots.items()):
+            if slot.deadline is None and (task not in wanted or wanted[task][1] != slot.version):
+                self.stop(task)
+        self.reap()
+        for task, (spec, version, target) in wanted.items():
+            held = self._slots.get(task)
+            if held is None:
+                self._slots[task] = _Slot(self._start(spec, target), version, target)
+            elif held.target != target and held.deadline is None:
+                held.target = target
+                held.handle.want(target)
+
+    def stop(self, task: ConnectorTaskId) -> None:
+        """Ask a task to stop."""
+        slot = self._slots.get(task)
+        if slot is not None and slot.deadline is None:
+            slot.deadline = time.monotonic() + self._grace_s
+            slot.handle.want("STOPPED")
+
+    def forget_topics(self, connector: str) -> None:
+        """Let the tasks of a connector report their topics again."""
+        for task in self.of(connector):
+            self._slots[task].handle.forget_topics()
+
+    def reap(self) -> None:
+        """Let go of stopped tasks that have ended, and kill those that have not in time."""
+        for task, slot in list(self._slots.items()):
+            if slot.deadline is None:
+                continue
+            if not slot.handle.alive():
+                del self._slots[task]
+                self._ended.append(task)
+            elif time.monotonic() >= slot.deadline:
+                slot.handle.kill()
+                if slot.handle.join(_KILLED_S) or time.monotonic() >= slot.deadline + _KILLED_S:
+                    del self._slots[task]
+                    self._ended.append(task)
+
+    def take_ended(self) -> list[ConnectorTaskId]:
+        """Tasks that were stopped and have ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def news(self) -> Iterator[tuple[ConnectorTaskId, Message]]:
+        """What the tasks have reported since the last call; a task that is stopped has nothing to report."""
+        for task, slot in list(self._slots.items()):
+            for message in slot.handle.news():
+                if slot.deadline is None or message.topic:
+                    yield task, message
+
+    def stop_all(self) -> list[ConnectorTaskId]:
+        """Stop all tasks and wait for their ends."""
+        tasks = list(self._slots)
+        for task in tasks:
+            self.stop(task)
+        deadline = time.monotonic() + self._grace_s + _KILLED_S
+        while self._slots and time.monotonic() < deadline:
+            self.reap()
+            time.sleep(0.01)
+        return tasks

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.sql.parse.command_nodes import Define, Statement, Undefine
+from penstock.base.nearest_name import did_you_mean
+from penstock.sql.parse import commands
+from penstock.sql.parse.command_nodes import Define, Explain, Statement, Undefine
 from penstock.sql.parse.cursor import Cursor, parsed
+from penstock.sql.parse.definitions import alter, create, drop, insert
+from penstock.sql.parse.dialects import OTHER_STATEMENTS
 from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.expressions import expression
 from penstock.sql.parse.lexer import Comment, tokenize
 from penstock.sql.parse.nodes import Node, children
-from penstock.sql.parse.statements import statement, test_statement
-from penstock.sql.parse.syntax_errors import Snag, syntax_error
+from penstock.sql.parse.queries import query
+from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
 from penstock.sql.parse.tokens import START, Kind, Position, Token
 
-__all__ = ["MAX_HEIGHT", "Parsed", "parse_expression", "parse_script", "parse_statement", "substitute"]
+__all__ = [
+    "MAX_HEIGHT",
+    "Parsed",
+    "parse_expression",
+    "parse_script",
+    "parse_statement",
+    "statement",
+    "substitute",
+    "test_statement",
+]
 
 MAX_HEIGHT = 160  # of a tree, in which each operator of a + b + c is a level
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+Rule = Callable[[Cursor], Statement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +175,60 @@ def _check_height(text: str, root: Node, tokens: int) -> None:
             hint = "Split the expression, for example over the queries of WITH."
             raise syntax_error(text, Snag(node.at, f"an expression of more than {MAX_HEIGHT} levels", hint=hint))
         waiting += [(child, height + 1) for child in children(node)]
+
+
+def statement(cursor: Cursor) -> Statement:
+    """Read a statement."""
+    return _read(cursor, _RULES)
+
+
+def test_statement(cursor: Cursor) -> Statement:
+    """Read a statement as prompts and test files have it: with RUN SCRIPT and all kinds of ASSERT."""
+    return _read(cursor, _TEST_RULES)
+
+
+def _read(cursor: Cursor, rules: dict[str, Rule]) -> Statement:
+    rule = rules.get(cursor.token.key)
+    if rule is None:
+        if cursor.token.kind is Kind.END:
+            cursor.note("a statement")
+            raise cursor.unexpected()
+        word = cursor.source(cursor.token)
+        hint = OTHER_STATEMENTS.get(word.upper()) or did_you_mean(word, rules)
+        hint = hint or f"A statement begins with {listed(rules)}."
+        raise cursor.refused(cursor.token.at, f"unknown statement {excerpt(word)}", hint)
+    return rule(cursor)
+
+
+def _explain(cursor: Cursor) -> Statement:
+    at = cursor.expect("EXPLAIN").at
+    if cursor.following() == Kind.END.value and cursor.at_name():
+        return Explain(cursor.name(), at=at)
+    cursor.enter()
+    found = Explain(statement(cursor), at=at)
+    cursor.leave()
+    return found
+
+
+_RULES: dict[str, Rule] = {
+    "CREATE": create,
+    "SELECT": query,
+    "WITH": query,
+    "INSERT": insert,
+    "DROP": drop,
+    "ALTER": alter,
+    "TERMINATE": commands.steer,
+    "PAUSE": commands.steer,
+    "RESUME": commands.steer,
+    "SHOW": commands.show,
+    "LIST": commands.show,
+    "DESCRIBE": commands.describe,
+    "EXPLAIN": _explain,
+    "PRINT": commands.print_topic,
+    "SET": commands.set_property,
+    "UNSET": commands.set_property,
+    "DEFINE": commands.define,
+    "UNDEFINE": commands.define,
+    "ASSERT": commands.assertion,
+}
+_TEST_RULES: dict[str, Rule] = {**_RULES, "ASSERT": commands.test_assertion, "RUN": commands.run_script}

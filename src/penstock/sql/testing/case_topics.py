@@ -15,10 +15,25 @@ from penstock.sql.catalog import DataFormat, Source, SourceWindow
 from penstock.sql.compile.serdes import format_serde
 from penstock.sql.formats import RowSerde, format_info
 from penstock.sql.testing.schemas import CaseSchemas
-from penstock.sql.testing.values import case_value, sql_value
-from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
+from penstock.sql.types import (
+    BIGINT,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    MapType,
+    SqlType,
+    StructType,
+)
+from penstock.sql.types.numbers import fit
+from penstock.sql.types.times import date_of, days_of, millis_of_day, time_of
 
-__all__ = ["CaseRecord", "TestTopic", "decoded", "encoded"]
+__all__ = ["CaseRecord", "TestTopic", "case_value", "decoded", "encoded", "sql_value"]
 
 _LONG = struct.Struct(">q")
 
@@ -192,3 +207,61 @@ def _row(value: Any, columns: Sequence[tuple[str, SqlType]], *, unwrapped: bool)
         return (sql_value(value, columns[0][1]),) if columns else ()
     by_upper = {str(key).upper(): item for key, item in value.items()}
     return tuple(sql_value(value.get(name, by_upper.get(name.upper())), kind) for name, kind in columns)
+
+
+def sql_value(value: Any, kind: SqlType) -> Any:
+    """A value of a case as a value of a type.
+
+    >>> sql_value({"a": 1}, StructType.of(A=DOUBLE))
+    {'A': 1.0}
+    """
+    if value is None:
+        return None
+    match kind:
+        case ArrayType(element):
+            return [sql_value(item, element) for item in value]
+        case MapType(key, item_kind):
+            return {sql_value(k, key): sql_value(v, item_kind) for k, v in value.items()}
+        case StructType(fields):
+            by_upper = {str(key).upper(): item for key, item in value.items()}
+            return {
+                field.name: sql_value(value.get(field.name, by_upper.get(field.name.upper())), field.type)
+                for field in fields
+            }
+        case DecimalType():
+            return fit(Decimal(str(value)), kind)
+    if kind in (INTEGER, BIGINT, TIMESTAMP):
+        return int(value)
+    if kind == DOUBLE:
+        return float(value)
+    if kind == STRING:
+        return value if isinstance(value, str) else str(value)
+    if kind == BYTES:
+        return base64.b64decode(value)
+    if kind == DATE:
+        return date_of(int(value))
+    if kind == TIME:
+        return time_of(int(value))
+    return value
+
+
+def case_value(value: Any, kind: SqlType) -> Any:
+    """A value of a type as cases have it: days and milliseconds as numbers, bytes as base64.
+
+    >>> case_value([b"x"], ArrayType(BYTES))
+    ['eA==']
+    """
+    if value is None:
+        return None
+    match kind:
+        case ArrayType(element):
+            return [case_value(item, element) for item in value]
+        case MapType(_, inner):
+            return {key: case_value(item, inner) for key, item in value.items()}
+        case StructType(fields):
+            return {field.name: case_value(value.get(field.name), field.type) for field in fields}
+    if kind == BYTES:
+        return base64.b64encode(value).decode()
+    if kind == DATE:
+        return days_of(value)
+    return millis_of_day(value) if kind == TIME else value

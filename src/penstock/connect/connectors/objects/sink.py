@@ -2,24 +2,225 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import unquote, urlsplit
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import Check, ConfigDef, Importance, Kind, Model, NamedValues, OneOf, Range, Setting
+from penstock.connect.config import (
+    Check,
+    ConfigDef,
+    Importance,
+    Kind,
+    Model,
+    NamedValues,
+    OneOf,
+    Range,
+    Refused,
+    Setting,
+)
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
-from penstock.connect.connectors.objects.model import OBJECT_MODEL
-from penstock.connect.connectors.objects.names import ObjectName, check_folders, check_store_url, fixed_part, folder_of
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
-from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord
+from penstock.connect.data import DataError, RetriableError, Schema, SettingError, SinkRecord
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
-__all__ = ["ObjectSinkConnector", "ObjectSinkTask"]
+__all__ = [
+    "OBJECT_MODEL",
+    "ObjectName",
+    "ObjectSinkConnector",
+    "ObjectSinkTask",
+    "check_folders",
+    "check_store_url",
+    "fixed_part",
+    "folder_of",
+]
+
+NAME = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d{20})-(?P<last>\d{20})\.[a-z.]+")
+VARIABLE = re.compile(r"\$?\{[^}]*\}")
+STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "file:///", "memory://")
+TIME = re.compile(r"%[YmdHMSj]")
+JODA = re.compile(r"\b[yY]{2,4}\b|\b(?:MM|dd|HH|mm)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """The name of an object, without folders: its partition, and the offsets of its first and last record.
+
+    >>> print(ObjectName(TopicPartition("hits", 0), 5, 9).text(".parquet"))
+    hits+0+00000000000000000005-00000000000000000009.parquet
+    """
+
+    place: TopicPartition
+    first: int
+    last: int
+
+    def text(self, suffix: str) -> str:
+        """The name as text."""
+        return f"{self.place.topic}+{self.place.partition}+{self.first:020}-{self.last:020}{suffix}"
+
+    @classmethod
+    def parse(cls, path: str) -> Self | None:
+        """The name that a path ends with; None if the object is not one of a sink.
+
+        >>> ObjectName.parse("a/hits+0+00000000000000000005-00000000000000000009.json.gz").last
+        9
+        """
+        found = NAME.fullmatch(path.rpartition("/")[2])
+        if found is None:
+            return None
+        place = TopicPartition(found["topic"], int(found["partition"]))
+        return cls(place, int(found["first"]), int(found["last"]))
+
+
+def check_store_url(name: str, value: object) -> None:
+    """Refuse a URL of another kind of store.
+
+    Raises:
+        SettingError: It is one.
+    """
+    if value is not None and not str(value).startswith(STORES):
+        raise SettingError.invalid(name, value, "begin with s3://, gs://, az:// or file:///")
+
+
+def check_folders(name: str, value: object) -> None:
+    """Refuse folders outside of the store, and variables that there are not.
+
+    Raises:
+        SettingError: There are some.
+    """
+    text = str(value)
+    if any(step in (".", "..") for step in text.split("/")):
+        raise SettingError.invalid(name, value, "folders are below store.url: no . and ..")
+    if "'" in text or JODA.search(text):
+        raise SettingError.invalid(
+            name, value, "times are %Y, %m, %d, %H, %M, %S, as in date=%Y-%m-%d: YYYY and 'text' are Confluent's"
+        )
+    unknown = [found for found in VARIABLE.findall(text) if found not in ("${topic}", "${partition}")]
+    if unknown:
+        raise SettingError.invalid(name, value, f"{unknown[0]} is neither ${{topic}} nor ${{partition}}")
+
+
+def folder_of(pattern: str, place: TopicPartition, timestamp_ms: int | None) -> str:
+    """The folder of a record: ``${topic}`` and ``${partition}`` of its place, and its time in UTC by ``%Y`` and so on.
+
+    >>> folder_of("${topic}/day=%Y-%m-%d", TopicPartition("hits", 0), 0)
+    'hits/day=1970-01-01'
+    """
+    text = pattern.replace("${topic}", place.topic).replace("${partition}", str(place.partition)).strip("/")
+    if TIME.search(text) is None:
+        return text
+    try:
+        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms or 0)
+    except OverflowError as error:
+        raise DataError(
+            f"the time {timestamp_ms} of a record is in no year from 1 to 9999",
+            hint="Times are milliseconds since 1970: correct the producer, or path.format without % parts.",
+        ) from error
+    return TIME.sub(lambda found: when.strftime(found[0]).zfill(4 if found[0] == "%Y" else 0), text)
+
+
+def fixed_part(pattern: str, place: TopicPartition) -> tuple[str, bool]:
+    """The folder below which all objects of a partition are, and whether they are all in that one folder."""
+    whole = pattern.replace("${topic}", place.topic).replace("${partition}", str(place.partition)).strip("/")
+    steps = whole.split("/")
+    fixed = next((at for at, step in enumerate(steps) if TIME.search(step)), len(steps))
+    return "/".join(steps[:fixed]), fixed == len(steps)
+
+
+_BUCKET = "Name the bucket in store.url, such as s3://bucket or gs://bucket."
+_OPTIONS = "Give options of the store by store.options, such as region:eu-central-1."
+_CREDENTIALS = "Credentials are those of the environment, such as AWS_ACCESS_KEY_ID or GOOGLE_APPLICATION_CREDENTIALS."
+_PATH = "Write the folders into path.format: ${topic}, ${partition}, and %Y, %m, %d, %H of the record's time in UTC."
+_FORMAT = "Set format to parquet, json or csv."
+_COMPRESSION = "Set compression."
+_NAMES = (
+    "Names are topic+partition+first-last, with offsets of twenty digits: a restarted task finds its place by them."
+)
+_KEYS = "Only values are written: put keys and headers into them by the transformations of a connector."
+_AVRO = "There is no Avro format: set format=parquet."
+_PARTS = "an object is written by one request, or in parts as the store wants them."
+_ENCRYPTION = "Set the encryption of the bucket, in the store."
+_NULLS = "Set behavior.on.null.values to ignore or fail."
+
+OBJECT_MODEL = Model(
+    "Confluent's sinks to S3 and Google Cloud Storage",
+    refused={
+        "s3.bucket.name": _BUCKET,
+        "gcs.bucket.name": _BUCKET,
+        "s3.region": "Set store.options=region:NAME.",
+        "s3.path.style.access.enabled": "Set store.options=virtual_hosted_style_request:false.",
+        "aws.": _CREDENTIALS,
+        "s3.credentials.provider.": _CREDENTIALS,
+        "gcs.credentials.": _CREDENTIALS,
+        "s3.proxy.": "Set the environment's variable HTTPS_PROXY for the worker.",
+        "gcs.proxy.": "Set the environment's variable HTTPS_PROXY for the worker.",
+        "s3.object.tagging": Refused("Tag objects by a rule of the bucket.", unless=("false",)),
+        "s3.object.tagging.key.value.pairs": "Tag objects by a rule of the bucket.",
+        "s3.object.behavior.on.tagging.error": "Objects have no tags.",
+        "s3.acl.canned": "Set the access of the bucket, in the store.",
+        "s3.ssea.name": _ENCRYPTION,
+        "s3.sse.": _ENCRYPTION,
+        "s3.wan.mode": Refused(_OPTIONS, unless=("false",)),
+        "s3.compression.type": _COMPRESSION,
+        "gcs.compression.type": _COMPRESSION,
+        "s3.compression.level": _COMPRESSION,
+        "parquet.codec": _COMPRESSION,
+        "avro.codec": _AVRO,
+        "enhanced.avro.schema.support": _AVRO,
+        "connect.meta.data": _AVRO,
+        "allow.optional.map.keys": _AVRO,
+        "format.class": _FORMAT,
+        "format.bytearray.": _FORMAT,
+        "storage.class": "The scheme of store.url says which store it is.",
+        "topics.dir": "Write it into store.url or path.format: the default of Confluent's sinks is topics/.",
+        "directory.delim": Refused("Folders are separated by /.", unless=("/",)),
+        "file.delim": Refused(_NAMES, unless=("+",)),
+        "filename.offset.zero.pad.width": Refused(_NAMES, unless=("20",)),
+        "partitioner.class": _PATH,
+        "partitioner.max.open.files": _PATH,
+        "partition.field.name": _PATH,
+        "partition.duration.ms": _PATH,
+        "locale": _PATH,
+        "timezone": Refused(_PATH, unless=("utc",)),
+        "timestamp.extractor": Refused(_PATH, unless=("record",)),
+        "timestamp.field": _PATH,
+        "rotate.file.on.partition.change": Refused("Another folder is another object.", unless=("true",)),
+        "schema.compatibility": Refused("Another schema is another object.", unless=("none",)),
+        "s3.schema.partition.affix.type": Refused(_PATH, unless=("none",)),
+        "json.decimal.format": 'Decimals are text in JSON: 1.50 is "1.50".',
+        "store.kafka.keys": Refused(_KEYS, unless=("false",)),
+        "store.kafka.headers": Refused(_KEYS, unless=("false",)),
+        "keys.format.class": _KEYS,
+        "headers.format.class": _KEYS,
+        "tombstone.encoded.partition": _NULLS,
+        "report.null.values.to.dlq": Refused(_NULLS, unless=("false",)),
+        "max.write.duration.ms": "A task writes what it has when put is called.",
+        "hive.": Refused("Add the folders to Hive by its own command MSCK REPAIR TABLE.", unless=("false",)),
+        "retry.backoff.ms": "What may succeed later is written again until it does, with the worker's waits.",
+    },
+    idle={
+        "s3.part.size": _PARTS,
+        "gcs.part.size": _PARTS,
+        "s3.part.retries": "the client of the store repeats requests itself.",
+        "gcs.part.retries": "the client of the store repeats requests itself.",
+        "s3.retry.backoff.ms": "the client of the store repeats requests itself.",
+        "s3.http.send.expect.continue": _PARTS,
+        "s3.send.digest": _PARTS,
+        "s3.elastic.buffer.": _PARTS,
+        "enable.conditional.writes": "the names of objects say what is in them, and a task continues after the newest.",
+        "max.files.scan.limit": "a task lists the objects of its partitions when it starts.",
+        "shutdown.timeout.ms": "the worker's task.shutdown.graceful.timeout.ms counts.",
+        "schemas.cache.config": "schemas are the converter's.",
+        "confluent.": "no licence is needed.",
+    },
+)
+
 
 CONFIG = ConfigDef(
     [

@@ -3,22 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.types as t
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.spark.child import SparkChild
-from penstock.connect.connectors.spark.rows import schema_of, value_of
 from penstock.connect.connectors.spark.spark_settings import SOURCE_CONFIG, SPARK, session_head
-from penstock.connect.data import Schema, SettingError, SourceRecord, Struct, struct
+from penstock.connect.data import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    Moment,
+    Schema,
+    SettingError,
+    SourceRecord,
+    Struct,
+    Type,
+    array,
+    decimal_schema,
+    map_of,
+    struct,
+)
 from penstock.engines.spark.connector.frames import Frame
+from penstock.errors import ConnectError
 
-__all__ = ["SparkSourceConnector", "SparkSourceTask"]
+__all__ = ["SparkSourceConnector", "SparkSourceTask", "schema_of", "value_of"]
 
 _WAIT_S = 0.5
+_PLAIN = (
+    (t.is_boolean, BOOLEAN), (t.is_int8, INT8), (t.is_int16, INT16), (t.is_int32, INT32), (t.is_int64, INT64),
+    (t.is_float32, FLOAT32), (t.is_float64, FLOAT64), (t.is_string, STRING), (t.is_large_string, STRING),
+    (t.is_binary, BYTES), (t.is_large_binary, BYTES), (t.is_date, DATE), (t.is_timestamp, TIMESTAMP),
+)  # fmt: skip
 
 
 class SparkSourceTask(SourceTask):
@@ -133,3 +162,43 @@ class SparkSourceConnector(SourceConnector):
     def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:  # noqa: ARG002
         """Supported: a batch and its number are one transaction."""
         return ExactlyOnce.SUPPORTED
+
+
+def schema_of(kind: pa.DataType) -> Schema:
+    """The schema of a column's values, all of which may be null.
+
+    Raises:
+        ConnectError: Connect has no such type.
+
+    Example:
+        >>> str(schema_of(pa.list_(pa.int32())).type), schema_of(pa.int64()).optional
+        ('ARRAY', True)
+    """
+    for fits, schema in _PLAIN:
+        if fits(kind):
+            return schema.as_optional()
+    if t.is_decimal(kind):
+        return decimal_schema(kind.scale).as_optional()
+    if t.is_struct(kind):
+        return struct({field.name: schema_of(field.type) for field in kind}).as_optional()
+    if t.is_list(kind) or t.is_large_list(kind):
+        return array(schema_of(kind.value_type)).as_optional()
+    if t.is_map(kind):
+        return map_of(schema_of(kind.key_type), schema_of(kind.item_type)).as_optional()
+    raise ConnectError(
+        f"Connect has no type for Spark's {kind}", hint="Cast the column: an option of the format, or spark.schema."
+    )
+
+
+def value_of(value: Any, schema: Schema) -> Any:
+    """A value of a row as that of a record."""
+    if value is None:
+        return None
+    if schema.type is Type.STRUCT:
+        return Struct(schema, {part.name: value_of(value[part.name], part.schema) for part in schema.fields})
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return [value_of(each, schema.values) for each in value]
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        pairs = value.items() if isinstance(value, dict) else value
+        return {value_of(key, schema.keys): value_of(each, schema.values) for key, each in pairs}
+    return Moment.of(value) if isinstance(value, date | datetime | time) else value
