@@ -25,6 +25,7 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
 _MOST_CHARACTERS = 300  # of an example's text, a name or a path
+_TEXTS = {"node", "kind", "function", "file", "task", "topic", "said"}  # all other values are whole numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,9 @@ class ErrorGroup:
         True
         """
         minutes = [(int(minute), int(count)) for minute, count in row["minutes"]][-MINUTES:]
-        examples = deque((GroupExample(**each) for each in row["examples"]), maxlen=EXAMPLES)
-        return cls(**{**row, "minutes": minutes, "examples": examples})
+        examples = deque((GroupExample(**_checked(each)) for each in row["examples"]), maxlen=EXAMPLES)
+        facts = {name: value for name, value in row.items() if name not in ("minutes", "examples")}
+        return cls(**_checked(facts), minutes=minutes, examples=examples)
 
 
 class ErrorGroups:
@@ -229,6 +231,14 @@ class ErrorGroups:
 
 def _record_of(example: GroupExample) -> object:
     return example.place or example.said
+
+
+def _checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of a document whose values have the types that they are written with."""
+    for name, value in row.items():
+        if not isinstance(value, str if name in _TEXTS else int):
+            raise TypeError(f"{name} is {value!r}")
+    return row
 
 
 def _cut(value: Any) -> Any:

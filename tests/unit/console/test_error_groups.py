@@ -74,6 +74,28 @@ def test_texts_names_and_the_document_are_bounded() -> None:
     assert len(json.dumps(found.rows(1_000))) < 600_000
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"newest_ms": "soon"},
+        {"node": ["MAP"]},
+        {"minutes": [["x", 1]]},
+        {"examples": [{"zz": 1}]},
+        {"examples": [{"time_ms": "x", "task": "0_0"}]},
+        {"more": 1},
+    ],
+)
+def test_rows_that_another_hand_has_written_are_left_out(wrong: dict[str, Any]) -> None:
+    (row,) = groups_of((PARSE, 1, 1)).rows(2)
+    found = ErrorGroups()
+    found.recall([{**row, **wrong}])
+    found.recall(wrong)
+    found.recall(None)
+    assert found.rows(2) == []
+    found.recall([row])
+    assert found.rows(2) == [row]
+
+
 def test_the_same_record_is_one_example() -> None:
     found = groups_of()
     for start in range(3):  # an application that is started again fails for the same record
