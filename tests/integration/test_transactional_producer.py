@@ -449,3 +449,16 @@ def test_threads_share_a_producer_and_its_transaction(log, name):
     for key in {row["key"] for row in found}:
         mine = [int(row["value"]) for row in found if row["key"] == key]
         assert mine == sorted(mine)
+
+
+def test_a_commit_that_ends_with_any_error_leaves_no_transaction_open(kafka_log, name):
+    kafka_log.create_topic(name)
+    with Producer(kafka_log, transactional_id=name, linger_ms=3_600_000) as producer:
+        with pytest.raises(pa.ArrowException), producer.transaction():  # noqa: PT012 - the second one ends the commit
+            producer.send(name, b"never")
+            producer.flush()
+            producer.send(name, [1])  # type: ignore[arg-type]
+        assert name not in {each.transactional_id for each in list_transactions(kafka_log.clients.cluster(), "Ongoing")}
+        with producer.transaction():
+            producer.send(name, b"good")
+    assert values(kafka_log, name) == [b"good"]

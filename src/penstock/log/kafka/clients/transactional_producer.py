@@ -166,7 +166,9 @@ class TransactionalProducer:
             self.flush()
             if self._has_written:
                 self._persist(self._transactions.end, "committing a transaction")
-        except PenstockError:
+        except BaseException as error:  # readers wait for the end of a transaction, whatever has interrupted it
+            if not isinstance(error, PenstockError):
+                self._cluster.forget()  # an answer may be still to come
             with suppress(PenstockError):  # a fenced producer has nothing left to abort
                 self.abort()
             raise
