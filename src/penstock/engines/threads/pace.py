@@ -171,12 +171,13 @@ class Pace:
         self.is_held = self.is_awaited = False
         if not self.groups:
             return {}
+        others: Fronts | None = {}
         if self.channel is not None:
-            told = self._told
-            self.is_awaited = told is None or not told.keys().isdisjoint(self.channel.others() or ())
+            others = self.channel.others()
+            self.is_awaited = self._told is None or not self._told.keys().isdisjoint(others or ())
         found: dict[TaskId, int] = {}
         for group, loaded in self._by_group(task for task in tasks if task.buffers.records).items():
-            limit = self._limit(group, loaded, tasks, ends)
+            limit = self._limit(group, loaded, tasks, ends, others)
             if limit is not None:
                 found |= dict.fromkeys((task.id for task in loaded), limit)
         return found
@@ -210,39 +211,42 @@ class Pace:
         loaded: Sequence[ActiveTask],
         tasks: Iterable[ActiveTask],
         ends: Mapping[TopicPartition, int],
+        others: Fronts | None,
     ) -> int | None:
-        others = None
+        front = None
         if min(task.time_of(1) for task in loaded) < self._new_from_ms():
             awaited = (task for task in tasks if task.buffers.awaited(ends))
-            others = self._others(group, self._by_group(awaited).get(group, ()), ends)
-        if others is None:
+            front = self._front(group, self._by_group(awaited).get(group, ()), ends, others)
+        if front is None:
             self._free[group.id] = max(task.stream_time_ms for task in loaded)
             if len(loaded) == 1:
                 return None
         limit = min((ms for task in loaded if (ms := task.piece_ends_ms(ends)) is not None), default=None)
-        if others is None:
+        if front is None:
             return limit
         least = max(self._span_ms(group, task, ends) for task in loaded)
         if limit is None:  # it is nearly at the end: so that turns of others that are there too do not hold it back
             least = max(least, _STRICT_MS)
-        bound = others + max(group.slack_ms, least)
+        bound = front + max(group.slack_ms, least)
         passed = self._free.get(group.id, bound)
         if passed - bound > min(group.slack_ms, _NEAR_MS) or (limit is not None and limit <= max(bound, passed)):
             return limit
         self.is_held = True
         return max(bound, passed)
 
-    def _others(
-        self, group: PaceGroup, awaited: Sequence[ActiveTask], ends: Mapping[TopicPartition, int]
+    def _front(
+        self,
+        group: PaceGroup,
+        awaited: Sequence[ActiveTask],
+        ends: Mapping[TopicPartition, int],
+        others: Fronts | None,
     ) -> int | None:
         """Return the smallest front of other threads, and of tasks whose records have not come yet.
 
         None: there is none, or it is not to be waited for.
         """
         fronts = [_oldest(group, task, ends) for task in awaited]
-        if self.channel is not None:
-            told = self.channel.others()
-            fronts += [_UNKNOWN] if told is None else [told[group.id]] if group.id in told else []
+        fronts += [_UNKNOWN] if others is None else [others[group.id]] if group.id in others else []
         front = min(fronts, default=None)
         return front if front is not None and self._waits_for(group, front) else None
 

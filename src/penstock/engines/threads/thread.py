@@ -172,10 +172,10 @@ class StreamThread:
         self._pause()
         self._looked_s = time.monotonic()
         self._worked_s = self._looked_s - began
-        self._purger.begin_if_due()
         has_committed = self._is_commit_due()
         if has_committed:
             self.commit()
+        self._purger.begin_if_due()
         if not self._touched:
             self._pace.report(self._tasks.values(), ends)
         return has_committed or self._is_busy
@@ -211,7 +211,6 @@ class StreamThread:
         self._commits += 1
         self._committed_ms = self._hooks.clock()
         self._purger.note(offsets)
-        self._purger.begin_if_due()
 
     def close(self, *, commit: bool) -> None:
         """End the thread.
