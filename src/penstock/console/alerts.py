@@ -272,8 +272,7 @@ def _state_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 
             store,
             f"{now:,} rows, {(now - before) / max(before, 1):.0%} more than an hour ago, and no row was removed",
             "Check whether its keys are unbounded, or whether stream time does not advance, so that no window closes; "
-            "a "
-            "store with a time to live, windows or a shorter retention bound it.",
+            "a store with a time to live, windows or a shorter retention bound it.",
         )
         for store, before, now in picture.get("growth", ())
         if percent and now - before >= max(_LEAST_ROWS, before * percent / 100)

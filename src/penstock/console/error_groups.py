@@ -116,9 +116,8 @@ class ErrorGroup:
         else:
             self.minutes.append((minute, count))
         self.minutes = [each for each in self.minutes if each[0] > minute - MINUTES]
-        new = {
-            _record_of(each): each for each in examples
-        }  # a record that fails again is there once, with its last time
+        # A record that fails again is there once, with its last time.
+        new = {_record_of(each): each for each in examples}
         kept = [each for each in self.examples if _record_of(each) not in new]
         self.examples = deque((*kept, *new.values()), maxlen=EXAMPLES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from penstock.console.app_view import Picture
@@ -48,9 +48,18 @@ def _in_shuffles(visit: Visit, name: str, there: frozenset[str]) -> set[str]:
     return {str(box["topic"]) for box in boxes if box["kind"] == "topic" and "topic" in box}
 
 
-def linked_places(visit: Visit, places: Iterable[tuple[str, int, int] | None]) -> dict[tuple[str, int, int], str]:
-    """Return the paths of the messages that places are linked to; none where messages are not shown."""
-    there = linked_topics(visit) if visit.site.permissions.messages else frozenset()
+def linked_places(
+    visit: Visit, there: Collection[str], places: Iterable[tuple[str, int, int] | None]
+) -> dict[tuple[str, int, int], str]:
+    """Return the paths of the messages that places are linked to; none where messages are not shown.
+
+    Args:
+        visit: The visit.
+        there: The `linked_topics`.
+        places: Topics, partitions and offsets.
+    """
+    if not visit.site.permissions.messages:
+        return {}
     return {place: f"/topics/{place[0]}/{place[1]}/{place[2]}" for place in places if place and place[0] in there}
 
 
@@ -80,7 +89,7 @@ def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
         for topic, partition, offset in ([record] if record else positions)
         if str(partition).isdecimal()
     ]
-    links = linked_places(visit, places)
+    links = linked_places(visit, linked_topics(visit), places)
     return {
         **facts,
         "node_is_linked": facts["node"] in linked_nodes(visit),

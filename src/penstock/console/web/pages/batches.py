@@ -145,33 +145,32 @@ def errors(visit: Visit) -> Mapping[str, Any]:
     settings = picture.get("facts", {}).get("settings", {})
     there = linked_topics(visit)
     letters = settings.get("errors.dead.letter.queue.topic.name")
-    newest = newest_letters(visit, letters)
-    groups = picture.errors[:_GROUPS]
+    newest = newest_letters(visit, letters) if letters in there else []
+    found = picture.errors
+    groups = found[:_GROUPS]
     places = [each.place for group in groups for each in group.examples] + [each["original"] for each in newest]
     return {
         "newest": newest,
         **facts,
         "groups": [(each, each.by_minute(picture.figures_ms)) for each in groups],
-        "left_out": len(picture.errors) - len(groups),
+        "left_out": len(found) - len(groups),
         "nodes": linked_nodes(visit),
-        "links": linked_places(visit, places),
+        "links": linked_places(visit, there, places),
         "failure": failure_of(visit, picture),
         "letters": letters if letters in there else None,
         "lost": picture.get("lost", {}),
     }
 
 
-def newest_letters(visit: Visit, topic: str | None) -> list[dict[str, Any]]:
+def newest_letters(visit: Visit, topic: str) -> list[dict[str, Any]]:
     """Return the newest messages of a topic of dead letters, the newest first; none where messages may not be seen.
 
     Args:
         visit: The visit.
-        topic: The topic; None: there is none.
+        topic: The topic, which is in the log.
     """
     log = visit.site.log
-    if not topic or log is None or not visit.site.permissions.messages:
-        return []
-    if topic not in {each.name for each in log.topics()}:
+    if log is None or not visit.site.permissions.messages:
         return []
     masked = visit.site.permissions.masked
     query = MessageQuery(topic, limit=_MOST, key_format="bytes", value_format="bytes", masked=masked)

@@ -205,7 +205,7 @@ def message(visit: Visit) -> Mapping[str, Any]:
             f"{query.topic}-{partition} has no message at offset {offset:,}",
             hint="It was deleted or compacted, or the offset holds the end of a transaction.",
         )
-    links = linked_places(visit, [found["original"]])
+    links = linked_places(visit, linked_topics(visit), [found["original"]])
     return {"topic": query.topic, "found": found, "original_path": links.get(found["original"])}
 
 

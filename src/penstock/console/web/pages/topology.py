@@ -66,5 +66,5 @@ def topology(visit: Visit) -> Mapping[str, Any]:
         "graph": json_text(graph),
         "live": json_text(live),
         "chosen": chosen,
-        "errors": [each for each in picture.errors if chosen is not None and each.node == chosen["name"]][:_ERRORS],
+        "errors": [] if chosen is None else [each for each in picture.errors if each.node == chosen["name"]][:_ERRORS],
     }
