@@ -7,7 +7,6 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from penstock.base.log_lines import own_logger
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.engines.dataframes.into_topic import dataframe_topic_partitions
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = ["create_missing", "create_sources", "plan_for"]
-
-_log = own_logger(__name__)
 
 
 def plan_for(

@@ -22,7 +22,6 @@ __all__ = [
     "decimal_to_bytes",
     "days_of",
     "millis_of_day",
-    "millis_of_timestamp",
     "scale_of",
     "scaled_decimal",
     "time_from_millis",
@@ -139,8 +138,3 @@ def time_from_millis(millis: int) -> Moment:
     if not 0 <= millis <= DAY_MS:
         raise DataError("Time values must use number of milliseconds greater than 0 and less than 86400000")
     return Moment(millis)
-
-
-def millis_of_timestamp(value: Moment) -> int:
-    """The milliseconds since 1970 of a Timestamp."""
-    return value.ms

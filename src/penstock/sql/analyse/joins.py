@@ -38,11 +38,6 @@ class From:
     step: Step
     reads: tuple[Read, ...]
 
-    @property
-    def is_join(self) -> bool:
-        """Whether there are several sources."""
-        return len(self.reads) > 1
-
 
 def from_clause(query: q.Query, catalog: Catalog, library: Library, read: Callable[[q.Relation], Read]) -> From:
     """Read the sources of a query, and join them.
