@@ -38,6 +38,7 @@ LEVEL = "PENSTOCK_LOG_LEVEL"
 _OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 _LEVELS = {"WARN": "WARNING", "FATAL": "CRITICAL", "TRACE": "DEBUG"}
 _SHORTEST = 4  # characters of a secret that is looked for; a shorter one is part of too many words
+_ANYWHERE = 8  # characters of a secret that is looked for inside words too; "open" as a password leaves "reopened"
 _NAMED = re.compile(
     r"""((?:password|passphrase|secret|api[._-]?key|access[._-]?key|(?:access|refresh|id)[._-]?token)["']?\s*[=:]\s*)"""
     r"""("[^"]*"|'[^']*'|[^\s,;&)}\]]+)""",
@@ -45,7 +46,6 @@ _NAMED = re.compile(
 )
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}")
 
-_secrets: set[str] = set()
 _running: Counter[str] = Counter()
 _lock = threading.Lock()
 
@@ -110,9 +110,38 @@ def application_at_work() -> str | None:
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Replace these texts by stars in all lines from now on; those of less than four characters are left."""
-    with _lock:
-        _secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST)
+    """Replace these texts by stars in all lines from now on.
+
+    Those of less than eight characters are replaced where they stand as a word, those of less than four are left.
+    """
+    _secrets.add(secrets)
+
+
+class _Secrets:
+    """The texts that no line shows, and a pattern that finds any of them: the longest where several begin alike."""
+
+    def __init__(self) -> None:
+        self.texts: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add texts; those that are too short to be looked for are left."""
+        with _lock:
+            grown = self.texts.union(text for text in texts if len(text) >= _SHORTEST)
+            if grown != self.texts:
+                longest_first = sorted(grown, key=lambda text: (-len(text), text))
+                each = [re.escape(text) if len(text) >= _ANYWHERE else _as_word(text) for text in longest_first]
+                self.texts, self.pattern = grown, re.compile("|".join(each))
+
+
+def _as_word(secret: str) -> str:
+    """Return a pattern of a text that is not part of a longer word."""
+    before = r"(?<![^\W_])" if secret[0].isalnum() else ""
+    after = r"(?![^\W_])" if secret[-1].isalnum() else ""
+    return before + re.escape(secret) + after
+
+
+_secrets = _Secrets()
 
 
 class _Escapes(logging.Filter):
@@ -301,8 +330,8 @@ def _text(value: object) -> str:
 
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
-        for secret in sorted(_secrets, key=len, reverse=True):
-            value = value.replace(secret, "***")
+        if _secrets.pattern is not None:
+            value = _secrets.pattern.sub("***", value)
         value = _NAMED.sub(r"\1***", without_passwords(value))
         return _AUTHORIZATION.sub(r"\1 ***", value)
     if isinstance(value, Mapping):

@@ -10,7 +10,6 @@ import threading
 import pytest
 import typer
 
-from penstock.base import log_lines
 from penstock.base.log_lines import JsonLines, LogStream, Work, hide, json_line_of
 from penstock.base.secrets import secret_texts
 from penstock.engines.spark.gateway import as_json
@@ -76,11 +75,17 @@ def test_secrets_are_stars_wherever_they_stand(text):
     assert "***" in found["message"]
 
 
-def test_the_secrets_of_settings_are_stars_in_any_sentence(monkeypatch):
-    monkeypatch.setattr(log_lines, "_secrets", set())
+def test_the_secrets_of_settings_are_stars_in_any_sentence():
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="kurz-9x";'
     hide(secret_texts({"sasl.jaas.config": login, "ssl.key.password": "${env:KEY}", "client.id": "visible"}))
     assert line("the broker refused kurz-9x of visible")["message"] == "the broker refused *** of visible"
+
+
+def test_a_short_secret_leaves_the_words_that_it_is_part_of():
+    hide(["open", "geheim77", "abc", "-x-1", "opened-42"])
+    said = line("reopened popen-gw1 with open, 'open' or open@host:open; xgeheim77x opened-42 a-x-1b abc")["message"]
+    assert said == "reopened popen-gw1 with ***, '***' or ***@host:***; x***x *** a-x-1b abc"
+    assert line("u=a-x-1;")["message"] == "u=a***;"
 
 
 def test_a_line_of_spark_becomes_an_object_and_a_workers_own_stays():
