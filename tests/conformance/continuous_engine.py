@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batches import cut_in_order
 from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_driver, newest, sorted_store
-from inputs import input_batches
+from inputs import header_rows, input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
 from penstock.engines.threads.thread import ThreadHooks
@@ -195,9 +195,7 @@ class _ContinuousCase:
                     "timestamp": record["timestamp"],
                 }
                 if record["headers"]:
-                    row["headers"] = [
-                        [h["key"], None if h["value"] is None else h["value"].decode()] for h in record["headers"]
-                    ]
+                    row["headers"] = header_rows((h["key"], h["value"]) for h in record["headers"])
                 rows.append(row)
         return rows
 

@@ -1,15 +1,51 @@
-"""The inputs of a case as records of a log."""
+"""The inputs of a case as records of a log, and the headers of both as they stand in a case."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
 
-__all__ = ["input_batches"]
+__all__ = ["header_rows", "input_batches", "input_bytes", "input_headers"]
+
+Header = tuple[str, bytes | None]
+
+
+def input_bytes(record: Mapping[str, Any], serdes: tuple[Any, Any]) -> tuple[bytes | None, bytes | None]:
+    """The bytes of the key and the value of an input; ``key_hex`` and ``value_hex`` are bytes as they are."""
+    key, value = (
+        bytes.fromhex(record[f"{part}_hex"]) if f"{part}_hex" in record else serde.serialize(record[part])
+        for part, serde in zip(("key", "value"), serdes, strict=True)
+    )
+    return key, value
+
+
+def input_headers(record: Mapping[str, Any]) -> tuple[Header, ...]:
+    """The headers of an input: a value is a text, null, or ``{"hex": ...}``."""
+    return tuple((name, _header_bytes(value)) for name, value in record.get("headers", ()))
+
+
+def header_rows(headers: Iterable[Header]) -> list[list[Any]]:
+    """Headers as they stand in a case."""
+    return [[name, _header_row(value)] for name, value in headers]
+
+
+def _header_bytes(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"])
+    return None if value is None else value.encode()
+
+
+def _header_row(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"hex": value.hex()}
 
 
 def input_batches(
@@ -23,16 +59,12 @@ def input_batches(
 
 
 def _batch(rows: list[dict[str, Any]], keys: Any, values: Any) -> pa.RecordBatch:
-    headers = [
-        [{"key": n, "value": None if t is None else t.encode()} for n, t in row["headers"]]
-        if row.get("headers")
-        else None
-        for row in rows
-    ]
+    headers = [[{"key": name, "value": value} for name, value in input_headers(row)] or None for row in rows]
+    pairs = [input_bytes(row, (keys, values)) for row in rows]
     columns = {
         "timestamp": pa.array([row["timestamp"] for row in rows], pa.int64()),
-        "key": pa.array([keys.serialize(row["key"]) for row in rows], pa.large_binary()),
-        "value": pa.array([values.serialize(row["value"]) for row in rows], pa.large_binary()),
+        "key": pa.array([key for key, _ in pairs], pa.large_binary()),
+        "value": pa.array([value for _, value in pairs], pa.large_binary()),
         "headers": pa.array(headers, HEADERS_TYPE),
     }
     return pa.RecordBatch.from_pydict(columns)

@@ -19,6 +19,11 @@ __all__ = ["StreamOperators"]
 class StreamOperators(Operators):
     """Filters, maps, forks and processors."""
 
+    def op_as(self, n: Spec) -> Thing:
+        """Nothing in the topology: the operators that follow take serdes of other types."""
+        x = self.source(n)
+        return replace(x, key=n.get("key", x.key), value=n.get("value", x.value))
+
     def op_filter(self, n: Spec) -> Thing:
         return self._filter(n, "filter")
 

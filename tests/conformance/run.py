@@ -27,11 +27,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from batches import cut
 from compare import LeftOut, by_topic, first_difference, sorted_store
+from inputs import header_rows, input_bytes, input_headers
 from interpreter import Interpreted, NotBuilt, check_describe, interpret
 from things import plain
 
 Case = dict[str, Any]
-BYTE_LEVEL = {"partitioner", "serdes", "windowed_serde"}
+BYTE_LEVEL = {"headers_store_bytes", "partitioner", "serdes", "windowed_serde"}
 
 
 def load(source: Path) -> Iterator[Case]:
@@ -123,11 +124,9 @@ def feed(driver: Any, run: Interpreted, record: dict[str, Any]) -> None:
     if "advance_wall_clock_ms" in record:
         driver.advance_wall_clock_time(record["advance_wall_clock_ms"])
         return
-    key_serde, value_serde = run.serdes[record["topic"]]
-    headers = tuple((name, None if text is None else text.encode()) for name, text in record.get("headers", ()))
-    driver.input_topic(record["topic"], key_serde, value_serde).pipe(
-        key=record["key"], value=record["value"], timestamp=record["timestamp"], headers=headers
-    )
+    topic = record["topic"]
+    key, value = input_bytes(record, run.serdes[topic])
+    driver.pipe_raw(topic, key, value, record["timestamp"], input_headers(record))
 
 
 def written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
@@ -145,7 +144,7 @@ def written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
                 "timestamp": record.timestamp,
             }
             if record.headers:
-                row["headers"] = [[name, None if value is None else value.decode()] for name, value in record.headers]
+                row["headers"] = header_rows(record.headers)
             rows.append(row)
     return rows
 

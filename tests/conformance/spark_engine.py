@@ -19,7 +19,7 @@ from typing import Any
 
 from batches import cut_in_order
 from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_driver, newest, sorted_store
-from inputs import input_batches
+from inputs import header_rows, input_batches
 from interpreter import Interpreted, NotBuilt, interpret
 from penstock import KafkaStreams
 from penstock.config import StreamsConfig
@@ -213,9 +213,7 @@ class _SparkCase:
                     "timestamp": record["timestamp"],
                 }
                 if record["headers"]:
-                    row["headers"] = [
-                        [h["key"], None if h["value"] is None else h["value"].decode()] for h in record["headers"]
-                    ]
+                    row["headers"] = header_rows((h["key"], h["value"]) for h in record["headers"])
                 rows.append(row)
         return rows
 

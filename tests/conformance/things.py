@@ -36,6 +36,8 @@ class Thing:
 def serde(type_name: str, size: int = 0) -> Any:
     if type_name == "string":
         return Serdes.string()
+    if type_name == "bytes":
+        return Serdes.bytes()
     if type_name == "long":
         return Serdes.long()
     if type_name == "windowed<string>":
@@ -49,7 +51,7 @@ def plain(x: Any) -> Any:
     """A key or value as it stands in the case."""
     if isinstance(x, Windowed):
         return {"key": plain(x.key), "start": x.window.start, "end": x.window.end}
-    return x
+    return x.hex() if isinstance(x, bytes) else x
 
 
 @dataclass
