@@ -43,10 +43,10 @@ WINDOW = TimeWindows.of("1 minute", grace="10 seconds")
 
 def parse_line(line: str) -> dict[str, Any]:
     """Return the fields of a line; an error sends the line to the dead letter topic, with the reason as a header."""
-    found = COMBINED.fullmatch(line)
-    if not found:
+    match = COMBINED.fullmatch(line)
+    if not match:
         raise ValueError("not a line in nginx's combined format")
-    hit: dict[str, Any] = found.groupdict()
+    hit: dict[str, Any] = match.groupdict()
     hit["status"] = int(hit["status"])
     return hit
 
@@ -58,10 +58,10 @@ def system_of(agent: str) -> str:
 
 def hit_time(record: Any, partition_time_ms: int) -> int:
     """Return the time in the line; for a line without one, the latest time before it."""
-    found = TIME.search(record.value or "")
-    if not found:
+    match = TIME.search(record.value or "")
+    if not match:
         return partition_time_ms
-    day, month, year, clock, zone = found.groups()
+    day, month, year, clock, zone = match.groups()
     try:
         when = datetime.fromisoformat(f"{year}-{MONTHS.index(month) + 1:02}-{day}T{clock}{zone}")
     except ValueError:

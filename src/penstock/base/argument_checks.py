@@ -14,7 +14,7 @@ def check_given(
     value: object,
     kinds: type | tuple[type, ...],
     what: str,
-    wanted: str,
+    required: str,
     hint: str = "",
     error: type[PenstockError] = TopologyError,
 ) -> None:
@@ -24,18 +24,18 @@ def check_given(
         value: The argument.
         kinds: The accepted types.
         what: The name of the argument, with its call: ``"to(): produced"``.
-        wanted: The expected kind of value, with its article: ``"a Produced"``.
+        required: The expected kind of value, with its article: ``"a Produced"``.
         hint: A correct example.
         error: The class of the error.
     """
     if not isinstance(value, kinds):
-        raise error(f"{what} must be {wanted}, not {type(value).__name__} {value!r}", hint=hint)
+        raise error(f"{what} must be {required}, not {type(value).__name__} {value!r}", hint=hint)
 
 
-def check_optional(value: object, kinds: type | tuple[type, ...], what: str, wanted: str, hint: str = "") -> None:
+def check_optional(value: object, kinds: type | tuple[type, ...], what: str, required: str, hint: str = "") -> None:
     """Like `check_given`, but accept None."""
     if value is not None:
-        check_given(value, kinds, what, wanted, hint)
+        check_given(value, kinds, what, required, hint)
 
 
 def check_whole(value: object, what: str, least: int, error: type[PenstockError] = TopologyError) -> None:

@@ -64,10 +64,10 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    found = match[0]
-    code = ord(found)
-    if found in _NAMED:
-        return _NAMED[found]
+    character = match[0]
+    code = ord(character)
+    if character in _NAMED:
+        return _NAMED[character]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

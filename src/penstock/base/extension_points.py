@@ -38,7 +38,7 @@ class ExtensionPoint(Generic[T]):
     Args:
         group: The group of entry points, such as ``penstock.applications``.
         check: Returns whether an object is such an extension.
-        wanted: What an extension must be, for messages.
+        required: What an extension must be, for messages.
 
     Example:
         >>> SHOUTERS = ExtensionPoint("example.shouters", callable, "a function of a text")
@@ -49,9 +49,9 @@ class ExtensionPoint(Generic[T]):
         ['loud']
     """
 
-    def __init__(self, group: str, check: Callable[[object], bool], wanted: str) -> None:
+    def __init__(self, group: str, check: Callable[[object], bool], required: str) -> None:
         self.group = group
-        self._check, self._wanted = check, wanted
+        self._check, self._required = check, required
         self._registered: dict[str, T] = {}
         self._loaded: dict[EntryPoint, T] = {}
 
@@ -82,13 +82,13 @@ class ExtensionPoint(Generic[T]):
 
         if name in self._registered:
             return self._registered[name]
-        found = self._entry_points().get(name)
-        if found is None:
+        entry_point = self._entry_points().get(name)
+        if entry_point is None:
             raise EnvironmentProblemError(
                 f"no extension {name!r} is installed for {self.group}; there are: {', '.join(self.names()) or 'none'}",
                 hint="Install the distribution that has it, or register it: see docs/how-to/extensions.md.",
             )
-        return self._load(found)
+        return self._load(entry_point)
 
     def all(self) -> dict[str, T]:
         """Return all extensions by name; raises as `get`."""
@@ -103,41 +103,42 @@ class ExtensionPoint(Generic[T]):
 
         from penstock.errors import ConfigError
 
-        known = {name: EntryPoint(name, at, self.group) for name, at in _declared.get(self.group, {}).items()}
+        by_name = {name: EntryPoint(name, at, self.group) for name, at in _declared.get(self.group, {}).items()}
         for each in entry_points(group=self.group):
-            other = known.setdefault(each.name, each)
+            other = by_name.setdefault(each.name, each)
             if other.value != each.value:
                 raise ConfigError(
                     f"there are two extensions {each.name!r} for {self.group}: {_place(other)} and {_place(each)}",
                     hint="Uninstall one of the two distributions.",
                 )
-        return known
+        return by_name
 
-    def _load(self, found: EntryPoint) -> T:
+    def _load(self, entry_point: EntryPoint) -> T:
         from penstock.errors import EnvironmentProblemError
 
-        if found not in self._loaded:
+        if entry_point not in self._loaded:
             try:
-                extension = found.load()
+                extension = entry_point.load()
             except (ImportError, AttributeError) as error:
                 raise EnvironmentProblemError(
-                    f"the extension {found.name!r} for {self.group}, {_place(found)}, cannot be imported: {error}",
+                    f"the extension {entry_point.name!r} for {self.group}, {_place(entry_point)}, "
+                    f"cannot be imported: {error}",
                     hint="Install what it needs, or uninstall the distribution that has it.",
                 ) from error
-            self._loaded[found] = self._checked(found.name, extension, _place(found))
-        return self._loaded[found]
+            self._loaded[entry_point] = self._checked(entry_point.name, extension, _place(entry_point))
+        return self._loaded[entry_point]
 
-    def _checked(self, name: str, extension: Any, place: str) -> T:
+    def _checked(self, name: str, extension: Any, origin: str) -> T:
         from penstock.errors import ConfigError
 
         if not self._check(extension):
             raise ConfigError(
-                f"the extension {name!r} for {self.group} must be {self._wanted}, not {extension!r} ({place})",
+                f"the extension {name!r} for {self.group} must be {self._required}, not {extension!r} ({origin})",
                 hint="See docs/how-to/extensions.md.",
             )
         checked: T = extension
         return checked
 
 
-def _place(found: EntryPoint) -> str:
-    return f"{found.value} of {found.dist.name}" if found.dist is not None else found.value
+def _place(entry_point: EntryPoint) -> str:
+    return f"{entry_point.value} of {entry_point.dist.name}" if entry_point.dist is not None else entry_point.value

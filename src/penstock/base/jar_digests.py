@@ -29,12 +29,12 @@ def check_jars(folder: Path) -> None:
     Raises:
         EnvironmentProblemError: A jar is not pinned, or its content differs.
     """
-    known = pinned()
+    digests = pinned()
     for jar in sorted(folder.glob("*.jar")):
         with jar.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if known.get(jar.name) != digest:
-            relation = "differs in content from" if jar.name in known else "is not one of"
+        if digests.get(jar.name) != digest:
+            relation = "differs in content from" if jar.name in digests else "is not one of"
             raise EnvironmentProblemError(
                 f"{jar} {relation} the jars that Penstock was tested with (its SHA-256 is {digest})",
                 hint=f"Nothing of it was run. Delete the folder {folder} and try again; if it comes back, the "

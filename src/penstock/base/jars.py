@@ -42,11 +42,11 @@ def java_command() -> str:
         EnvironmentProblemError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
         where = f"JAVA_HOME is {home}, which has no working bin/java" if home else "there is no java on the PATH"
         raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` explains how to install it.")
-    return found
+    return java
 
 
 def broker_jars() -> Path:
@@ -95,20 +95,20 @@ def _fetch(
 ) -> None:
     """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
-        wanted = Path(scratch) / "ivy.xml"
+        ivy_file = Path(scratch) / "ivy.xml"
         depth = f'transitive="{str(transitive).lower()}"'
         dependencies = "".join(
             f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" {depth}/>'
             for group, name, version in coordinates
         )
-        wanted.write_text(
+        ivy_file.write_text(
             '<ivy-module version="2.0"><info organisation="penstock" module="jars"/>'
             "<configurations><conf name='default'/></configurations>"
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
         jars = Path(scratch) / "jars"
         command = [
-            java_command(), "-jar", str(_ivy()), "-ivy", str(wanted), "-cache", str(Path(scratch) / "cache"),
+            java_command(), "-jar", str(_ivy()), "-ivy", str(ivy_file), "-cache", str(Path(scratch) / "cache"),
             "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle",
         ]  # fmt: skip
         try:
@@ -134,7 +134,7 @@ def _not_fetched(folder: Path, reason: str) -> EnvironmentProblemError:
 def _ivy() -> Path:
     spec = find_spec("pyspark")
     places = spec.submodule_search_locations if spec else None
-    found = sorted(path for place in places or () for path in (Path(place) / "jars").glob("ivy-*.jar"))
-    if not found:
+    ivy_jars = sorted(path for folder in places or () for path in (Path(folder) / "jars").glob("ivy-*.jar"))
+    if not ivy_jars:
         raise EnvironmentProblemError("PySpark has no Ivy jar", hint="Install PySpark from PyPI: pip install pyspark")
-    return found[-1]
+    return ivy_jars[-1]

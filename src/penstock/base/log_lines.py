@@ -75,8 +75,8 @@ class Work:
     __slots__ = ("_given", "_token")
 
     def __init__(self, *, application: str | None = None, task: str | None = None, batch: int | None = None) -> None:
-        given = {"application": application, "task": task, "batch": batch}
-        self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        places = {"application": application, "task": task, "batch": batch}
+        self._given: dict[str, Any] = {name: value for name, value in places.items() if value is not None}
         self._token: Token[_At] | None = None
 
     def __enter__(self) -> None:
@@ -175,11 +175,11 @@ def _value(value: Any) -> Any:
 
 def _trace(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> str:
     """Return a stack trace in which no line of an error's text looks like a line of the log."""
-    found = []
+    pieces = []
     for piece in traceback.TracebackException(kind, error, at).format():
         is_text = piece[:1] not in (" ", "\n") and not piece.startswith("Traceback ")
-        found.append(piece.rstrip("\n").replace("\n", "\n    ") + "\n" if is_text else piece)
-    return visible(str(_masked("".join(found)))).rstrip("\n")
+        pieces.append(piece.rstrip("\n").replace("\n", "\n    ") + "\n" if is_text else piece)
+    return visible(str(_masked("".join(pieces)))).rstrip("\n")
 
 
 _ESCAPES = _Escapes()
@@ -187,9 +187,9 @@ _ESCAPES = _Escapes()
 
 def own_logger(name: str) -> logging.Logger:
     """Return a logger of this package: what its lines hold of records is escaped, whatever handlers there are."""
-    found = logging.getLogger(name)
-    found.addFilter(_ESCAPES)  # once: a filter that is there already is not added
-    return found
+    logger = logging.getLogger(name)
+    logger.addFilter(_ESCAPES)  # once: a filter that is there already is not added
+    return logger
 
 
 def writes_json() -> bool:
@@ -222,8 +222,8 @@ def start_json_lines(level: str = "") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    wanted = os.environ.get(LEVEL, "INFO").upper()
-    logging.getLogger("penstock").setLevel(wanted if wanted in logging.getLevelNamesMapping() else "INFO")
+    own_level = os.environ.get(LEVEL, "INFO").upper()
+    logging.getLogger("penstock").setLevel(own_level if own_level in logging.getLevelNamesMapping() else "INFO")
     logging.captureWarnings(capture=True)
     warnings.filterwarnings("ignore", category=ResourceWarning)
     sys.excepthook = _log_uncaught
@@ -299,16 +299,16 @@ def json_line_of(text: str, logger: str) -> str:
     'out of memory'
     """
     try:
-        found = json.loads(text) if text.startswith("{") else None
+        line = json.loads(text) if text.startswith("{") else None
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or "message" not in found or "level" not in found:
-        found = {"level": "WARNING", "logger": logger, "message": text}
-    if "application" in found:  # a worker's own, which is masked
-        return json_text(found)
-    level = _LEVELS.get(str(found["level"]), found["level"])
+        line = None
+    if not isinstance(line, dict) or "message" not in line or "level" not in line:
+        line = {"level": "WARNING", "logger": logger, "message": text}
+    if "application" in line:  # a worker's own, which is masked
+        return json_text(line)
+    level = _LEVELS.get(str(line["level"]), line["level"])
     places = {"application": _only_one(), "task": None, "batch": None}
-    return _dumped({"time": _time(time.time()), **found, "level": level, **places})
+    return _dumped({"time": _time(time.time()), **line, "level": level, **places})
 
 
 def _time(seconds: float) -> str:

@@ -17,7 +17,7 @@ def parse_properties(text: str) -> dict[str, str]:
     >>> parse_properties("sasl.mechanism = PLAIN\n# a comment\nssl.keystore.key=a\\nb \\\n   c")
     {'sasl.mechanism': 'PLAIN', 'ssl.keystore.key': 'a\nb c'}
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
         logical = line.lstrip()
@@ -26,8 +26,8 @@ def parse_properties(text: str) -> dict[str, str]:
         while _goes_on(logical):
             logical = logical[:-1] + next(lines, "").lstrip()
         if match := _PAIR.match(logical):
-            found[_unescaped(match.group(1))] = _unescaped(match.group(2))
-    return found
+            properties[_unescaped(match.group(1))] = _unescaped(match.group(2))
+    return properties
 
 
 def _goes_on(line: str) -> bool:

@@ -51,9 +51,9 @@ def secret_texts(settings: Mapping[str, Any]) -> set[str]:
     >>> sorted(secret_texts({"sasl.jaas.config": 'PlainLoginModule required username="ann" password="s3cret";'}))[1]
     's3cret'
     """
-    found = {value.strip() for name, value in settings.items() if isinstance(value, str) and is_secret(name)}
-    found = {text for text in found if text and not _REFERENCE.fullmatch(text)}
-    return found | {inner for text in found for name, inner in _OPTION.findall(text) if is_secret(name)}
+    texts = {value.strip() for name, value in settings.items() if isinstance(value, str) and is_secret(name)}
+    texts = {text for text in texts if text and not _REFERENCE.fullmatch(text)}
+    return texts | {inner for text in texts for name, inner in _OPTION.findall(text) if is_secret(name)}
 
 
 class Secretive(dict[str, Any]):
@@ -79,28 +79,28 @@ def resolved(name: str, value: str) -> str:
     def look_up(reference: re.Match[str]) -> str:
         provider, rest = reference.groups()
         if provider == "env":
-            found = os.environ.get(rest)
+            secret = os.environ.get(rest)
             where = f"the environment has no {rest}"
         else:
-            place, _, key = rest.rpartition(":")
-            found, where = _of_file(provider, Path(place), key)
-        if found is None:
+            path, _, key = rest.rpartition(":")
+            secret, where = _of_file(provider, Path(path), key)
+        if secret is None:
             raise ConfigError(
                 f"{name} is {reference.group()}, but {where}",
                 hint="It is looked up in every process that talks to Kafka: on the driver and on each executor.",
                 setting=name,
             )
-        return found
+        return secret
 
     return _REFERENCE.sub(look_up, value)
 
 
-def _of_file(provider: str, place: Path, key: str) -> tuple[str | None, str]:
+def _of_file(provider: str, path: Path, key: str) -> tuple[str | None, str]:
     from penstock.base.properties import parse_properties
 
     try:
         if provider == "directory":
-            return (place / key).read_text(encoding="utf-8").rstrip("\r\n"), ""
-        return parse_properties(place.read_text(encoding="utf-8")).get(key), f"{place} has no {key}"
+            return (path / key).read_text(encoding="utf-8").rstrip("\r\n"), ""
+        return parse_properties(path.read_text(encoding="utf-8")).get(key), f"{path} has no {key}"
     except OSError as error:
         return None, f"{error.filename} cannot be read: {error.strerror}"

@@ -54,12 +54,12 @@ def unsigned(value: int) -> bytes:
         >>> unsigned(128) == bytes([0x80, 0x01])
         True
     """
-    found = bytearray()
+    encoded = bytearray()
     while value >= _MORE:
-        found.append(value & _SEVEN | _MORE)
+        encoded.append(value & _SEVEN | _MORE)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def signed(value: int) -> bytes:

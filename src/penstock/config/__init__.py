@@ -46,23 +46,23 @@ class StreamsConfig(Mapping[str, Any]):
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         if settings is not None:
             check_mapping(settings, "the config", ConfigError)
-        given: dict[str, Any] = {}
+        explicit_values: dict[str, Any] = {}
         origin: dict[str, str] = {}
         for name, value in dict(settings or {}).items():
-            known = ALIASES.get(name, name)
-            read = _read(name, known, value)
-            if known in given and given[known] != read:
-                values = f"{shown(known, given[known])!r} and {shown(known, read)!r}"
+            setting = ALIASES.get(name, name)
+            read = _read(name, setting, value)
+            if setting in explicit_values and explicit_values[setting] != read:
+                values = f"{shown(setting, explicit_values[setting])!r} and {shown(setting, read)!r}"
                 raise ConfigError(
-                    f"{origin[known]} and {name} are one setting with two values: {values}",
-                    hint=f"Keep {known}.",
+                    f"{origin[setting]} and {name} are one setting with two values: {values}",
+                    hint=f"Keep {setting}.",
                 )
-            given[known] = read
-            origin[known] = name
-        refuse_in_mode(given)
+            explicit_values[setting] = read
+            origin[setting] = name
+        refuse_in_mode(explicit_values)
         defaults = {definition.name: definition.default for definition in CONFIG_DEFS.values()}
-        object.__setattr__(self, "_given", MappingProxyType(given))
-        object.__setattr__(self, "_values", MappingProxyType({**defaults, **given}))
+        object.__setattr__(self, "_given", MappingProxyType(explicit_values))
+        object.__setattr__(self, "_values", MappingProxyType({**defaults, **explicit_values}))
 
     def __getitem__(self, name: str) -> Any:
         name = ALIASES.get(name, name)
@@ -129,13 +129,13 @@ class StreamsConfig(Mapping[str, Any]):
         """
         mode = self["processing.mode"]
         of_other = MICRO_BATCH_ONLY if mode == "continuous" else {name for name, *_ in CONTINUOUS}
-        found = {
+        names_by_reason = {
             "settings without effect here, accepted so that a config can be shared with Kafka Streams": (
                 self.without_effect
             ),
             f"settings without effect with processing.mode={mode}": [name for name in self._given if name in of_other],
         }
-        return tuple(f"{said}: {', '.join(sorted(names))}" for said, names in found.items() if names)
+        return tuple(f"{said}: {', '.join(sorted(names))}" for said, names in names_by_reason.items() if names)
 
     def explain(self) -> str:
         """Describe the settings that differ from their defaults, one on each line, with secrets as stars."""
@@ -155,7 +155,7 @@ class StreamsConfig(Mapping[str, Any]):
         return "\n".join(lines) or "all settings have their defaults"
 
 
-def _read(given: str, name: str, value: Any) -> Any:
+def _read(written_name: str, name: str, value: Any) -> Any:
     if not isinstance(name, str):
         raise ConfigError(f"{name!r} is not the name of a setting", hint='Names are texts, such as "application.id".')
     if name in REFUSED:
@@ -173,9 +173,9 @@ def _read(given: str, name: str, value: Any) -> Any:
     try:
         read = definition.kind.read(value)
     except ValueError as error:
-        seen = "***" if is_secret(given) else repr(value)
+        seen = "***" if is_secret(written_name) else repr(value)
         raise ConfigError(
-            f"{given} is {seen}; it must be {error}",
+            f"{written_name} is {seen}; it must be {error}",
             hint=f"{definition.doc} Default: {definition.default}.",
             setting=name,
         ) from None
@@ -190,10 +190,10 @@ def _read(given: str, name: str, value: Any) -> Any:
 
 def _unknown(name: str) -> ConfigError:
     lower = name.lower().replace("_", ".")
-    known = [*CONFIG_DEFS, *REFUSED, *ALIASES, *CLIENT_NAMES]
-    near = nearest_names(name, known, 3)
+    setting_names = [*CONFIG_DEFS, *REFUSED, *ALIASES, *CLIENT_NAMES]
+    near = nearest_names(name, setting_names, 3)
     if not near and "." not in name:
-        near = [setting for setting in known if lower in setting][:3]
+        near = [setting for setting in setting_names if lower in setting][:3]
     prefixes = ", ".join(prefix for prefix in PREFIXES if prefix != "__")
     hint = f"{question(*near)} Passed on unchanged: {prefixes}.".lstrip()
     return ConfigError(f"there is no setting {name!r}", hint=hint, setting=name)

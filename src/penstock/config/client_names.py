@@ -169,18 +169,18 @@ def is_client_name(name: str) -> bool:
 def check_client_name(name: str) -> None:
     """Raise ConfigError, with similar names, unless a client accepts this setting."""
     prefix, bare = split_prefix(name)
-    found = CLIENT_NAMES.get(bare)
-    if found is None:
+    definition = CLIENT_NAMES.get(bare)
+    if definition is None:
         client = CLIENT_PREFIXES.get(prefix)
-        known = [known.name for known in CLIENT_NAMES.values() if client is None or client in known.clients]
-        meant = question(*(prefix + one for one in nearest_names(bare, known, 3)))
+        names = [each.name for each in CLIENT_NAMES.values() if client is None or client in each.clients]
+        meant = question(*(prefix + one for one in nearest_names(bare, names, 3)))
         raise ConfigError(
             f"Kafka's clients have no setting {bare!r}" + (f" (given as {name!r})" if prefix else ""),
             hint=f"{meant} Java's names and librdkafka's are known.".lstrip(),
             setting=name,
         )
-    if prefix and CLIENT_PREFIXES[prefix] not in found.clients:
-        takers = " and ".join(f"{client}s" for client in sorted(found.clients))
+    if prefix and CLIENT_PREFIXES[prefix] not in definition.clients:
+        takers = " and ".join(f"{client}s" for client in sorted(definition.clients))
         raise ConfigError(
             f"{name} has no effect: {bare} is a setting of {takers}", hint="Take another prefix.", setting=name
         )

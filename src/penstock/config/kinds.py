@@ -183,20 +183,20 @@ def _bounds(low: int | None, high: int | None) -> str:
 def _mode(value: Any) -> str:
     if str(value).strip().lower() == "realtime":
         raise ValueError("micro_batch or continuous, which has taken the place of realtime and runs every topology")
-    found: str = _MODES.read(value)
-    return found
+    mode: str = _MODES.read(value)
+    return mode
 
 
 def choice(*options: str, several: bool = False) -> Kind:
     """Return the type of one of these texts in any case, or with ``several`` of some of them with commas between."""
-    known = {option.lower(): option for option in options}
+    by_lower_case = {option.lower(): option for option in options}
 
     def read(value: Any) -> str:
         text = str(getattr(value, "value", value)).strip()
         parts = [part.strip() for part in text.split(",")] if several else [text]
-        if not isinstance(value, str) or any(part.lower() not in known for part in parts):
+        if not isinstance(value, str) or any(part.lower() not in by_lower_case for part in parts):
             raise ValueError("one of " + ", ".join(options))
-        return ",".join(known[part.lower()] for part in parts)
+        return ",".join(by_lower_case[part.lower()] for part in parts)
 
     return Kind("one of " + ", ".join(options), read)
 

@@ -62,14 +62,14 @@ def _network(client: str) -> dict[tuple[str, str], tuple[Feed, ...]]:
         _calls(group, "response", "Answers to all workers"),
         _pair(group, "incoming-byte", "Bytes of the answers to all workers"),
     )
-    made = _pair(group, "connection-creation", f"Connections that this client came to use, of all workers{_SHARED}")
+    opened = _pair(group, "connection-creation", f"Connections that this client came to use, of all workers{_SHARED}")
     closed = _pair(group, "connection-close", f"Connections that were closed after this client used them{_SHARED}")
     let_in = _pair(group, "successful-authentication", "Connections of this client that the broker has let in")
     refused = _pair(group, "failed-authentication", "Connections that the broker has refused, of any client")
     return {
         (client, "request-bytes"): (Feed(requests), Feed(both)),
         (client, "answer-bytes"): (Feed(answers), Feed(both)),
-        (client, "connections-made"): (Feed(made),),
+        (client, "connections-made"): (Feed(opened),),
         (client, "connections-closed"): (Feed(closed),),
         (client, "authentications"): (Feed(let_in),),
         (client, "failed-authentications"): (Feed(refused),),

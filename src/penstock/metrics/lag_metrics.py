@@ -79,8 +79,8 @@ class LagMetrics:
             self._registry.gauge(name, lambda: min(self._leads.values()))
 
     def _add(self, at: str, lag: PartitionLag) -> None:
-        place = {"topic": lag.topic, "partition": str(lag.partition)}
-        tags = {**self._client, **place}
+        partition_tags = {"topic": lag.topic, "partition": str(lag.partition)}
+        tags = {**self._client, **partition_tags}
         self._meters[at] = (self._registry.meter(_LAG, tags), self._registry.meter(_LEAD, tags))
         watch = self._watch
         seconds = "The age of the first record that waits, by its timestamp."
@@ -88,11 +88,11 @@ class LagMetrics:
         gauges: tuple[tuple[str, str, Mapping[str, str], str, Callable[[], MetricValue]], ...] = (
             ("records-lag", FETCH, tags, "Records of the partition that wait.", lambda: watch.of(at).records),
             ("records-lead", FETCH, tags, "Records between the first and the position.", lambda: self._lead(at)),
-            ("lag-records", OWN, place, "Records of the partition that wait.", lambda: watch.of(at).records),
-            ("lag-seconds", OWN, place, seconds, lambda: _known(watch.of(at).seconds)),
-            ("lag-trend", OWN, place, trend, lambda: watch.of(at).trend),
-            ("position", OWN, place, "The offset of the next record to read.", lambda: watch.of(at).position),
-            ("end-offset", OWN, place, "The offset after the newest record.", lambda: watch.of(at).end),
+            ("lag-records", OWN, partition_tags, "Records of the partition that wait.", lambda: watch.of(at).records),
+            ("lag-seconds", OWN, partition_tags, seconds, lambda: _known(watch.of(at).seconds)),
+            ("lag-trend", OWN, partition_tags, trend, lambda: watch.of(at).trend),
+            ("position", OWN, partition_tags, "The offset of the next record to read.", lambda: watch.of(at).position),
+            ("end-offset", OWN, partition_tags, "The offset after the newest record.", lambda: watch.of(at).end),
         )
         for name, group, labels, description, read in gauges:
             self._registry.gauge(MetricName.of(name, group, labels, description), read)

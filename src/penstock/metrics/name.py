@@ -31,12 +31,12 @@ class RecordingLevel(IntEnum):
         Raises:
             ConfigError: There is no level of that name.
         """
-        found = cls.__members__.get(str(name).upper())
-        if found is None:
+        level = cls.__members__.get(str(name).upper())
+        if level is None:
             raise ConfigError(
                 f"metrics.recording.level is {name!r}", hint=f"The levels are {', '.join(cls.__members__)}."
             )
-        return found
+        return level
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,22 +107,22 @@ class OtelExport:
         """Read all metrics, and make the instruments of those that are new."""
         from opentelemetry.metrics import Observation
 
-        found: dict[str, list[Observation]] = {}
+        observed: dict[str, list[Observation]] = {}
         metrics = self._metrics()
         for name, metric in metrics.items():
-            known = telemetry_name(name)
-            if known not in self._observed and known not in found:
+            exported_name = telemetry_name(name)
+            if exported_name not in self._observed and exported_name not in observed:
                 create: Any = self._meter.create_observable_gauge
                 if name.name.endswith("-total"):
                     create = self._meter.create_observable_counter
-                create(known, [self._observer(known)], description=name.description)
-            observations = found.setdefault(known, [])
+                create(exported_name, [self._observer(exported_name)], description=name.description)
+            observations = observed.setdefault(exported_name, [])
             value = metric.metric_value()
             if not isinstance(value, str) and math.isfinite(value):
                 observations.append(
                     Observation(value, {tag.replace("-", "_"): one_line(text) for tag, text in name.tags})
                 )
-        self._observed = {name: [] for name in self._observed} | found
+        self._observed = {name: [] for name in self._observed} | observed
 
-    def _observer(self, known: str) -> Callable[[CallbackOptions], list[Observation]]:
-        return lambda _: self._observed.get(known, [])
+    def _observer(self, exported_name: str) -> Callable[[CallbackOptions], list[Observation]]:
+        return lambda _: self._observed.get(exported_name, [])

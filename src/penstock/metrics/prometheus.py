@@ -58,8 +58,8 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
 
 def _add(families: dict[str, list[str]], family: str, labels: Mapping[str, str], value: float) -> None:
     shown = ",".join(f'{_word(label)}="{label_text(text)}"' for label, text in labels.items())
-    found = families.setdefault(family, [])
-    found.append(f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}")
+    lines = families.setdefault(family, [])
+    lines.append(f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}")
 
 
 def family_of(name: MetricName) -> str:

@@ -117,13 +117,13 @@ class MetricRegistry(Mapping[MetricName, Metric]):
 
     def find(self, name: str, *, group: str | None = None, **tags: str) -> list[Metric]:
         """Return the metrics of a name; tags are written with ``_`` for ``-``."""
-        wanted = {tag.replace("_", "-"): value for tag, value in tags.items()}
+        matching_tags = {tag.replace("_", "-"): value for tag, value in tags.items()}
         return [
             metric
             for key, metric in self._metrics.items()
             if key.name == name
             and group in (None, key.group)
-            and all(key.tag(tag) == value for tag, value in wanted.items())
+            and all(key.tag(tag) == value for tag, value in matching_tags.items())
         ]
 
     def value(self, name: str, *, group: str | None = None, **tags: str) -> MetricValue:
@@ -134,13 +134,13 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         Raises:
             InvalidStateError: None matches, or several do.
         """
-        found = _own(self.find(name, group=group, **tags))
-        if len(found) == 1:
-            return found[0].metric_value()
-        if found:
-            shown = _listed([str(metric.metric_name) for metric in found])
+        metrics = _own(self.find(name, group=group, **tags))
+        if len(metrics) == 1:
+            return metrics[0].metric_value()
+        if metrics:
+            shown = _listed([str(metric.metric_name) for metric in metrics])
             raise InvalidStateError(
-                f"{len(found)} metrics are named {name!r}: {shown}", hint="Name a tag, such as task_id."
+                f"{len(metrics)} metrics are named {name!r}: {shown}", hint="Name a tag, such as task_id."
             )
         same = [str(key) for key in self._metrics if key.name == name]
         hint = f"Of that name there are {_listed(same)}." if same else "`list(app.metrics)` has the names of all."
@@ -162,10 +162,10 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         return len(self._metrics)
 
 
-def _own(found: list[Metric]) -> list[Metric]:
+def _own(metrics: list[Metric]) -> list[Metric]:
     """Return the metrics of Kafka Streams and of Penstock; those of clients if there are no others."""
     groups = ("stream-", "penstock-")
-    return [metric for metric in found if metric.metric_name.group.startswith(groups)] or found
+    return [metric for metric in metrics if metric.metric_name.group.startswith(groups)] or metrics
 
 
 def _listed(names: Sequence[str]) -> str:

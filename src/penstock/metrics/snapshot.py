@@ -37,10 +37,10 @@ def snapshot(metrics: Mapping[MetricName, Metric], matching: str = "") -> list[d
     ('state', {'client-id': 'a'}, 'The state.', 'RUNNING')
     """
     try:
-        wanted = re.compile(matching)
+        pattern = re.compile(matching)
     except re.error as error:
         raise ConfigError(f"{matching!r} is not a regular expression: {error}") from error
-    found = [
+    documents = [
         {
             "group": name.group,
             "name": name.name,
@@ -49,9 +49,9 @@ def snapshot(metrics: Mapping[MetricName, Metric], matching: str = "") -> list[d
             "value": _value(metric.metric_value()),
         }
         for name, metric in metrics.items()
-        if wanted.search(f"{name.group}:{name.name}")
+        if pattern.search(f"{name.group}:{name.name}")
     ]
-    return sorted(found, key=lambda one: (one["group"], one["name"], sorted(one["tags"].items())))
+    return sorted(documents, key=lambda one: (one["group"], one["name"], sorted(one["tags"].items())))
 
 
 def _value(value: MetricValue) -> MetricValue | None:

@@ -207,24 +207,24 @@ class TaskCounts:
 
     def document(self) -> dict[str, Any]:
         """Return the counts for JSON, those of nothing left out."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "processed": self.processed,
             "dropped": self.dropped,
             "read": dict(self.read),
             "reported": dict(self.reported),
             "nodes": dict(self.nodes),
         }
-        found |= {name: getattr(self, name).document() for name in _SPREADS}
-        found |= {name: [[*at, *counts] for at, counts in getattr(self, name).items()] for name in _BY_TOPIC}
-        found |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
-        found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
-        found["errors"] = [[*at, count] for at, count in self.errors.items()]
-        found["causes"] = [
+        fields |= {name: getattr(self, name).document() for name in _SPREADS}
+        fields |= {name: [[*at, *counts] for at, counts in getattr(self, name).items()] for name in _BY_TOPIC}
+        fields |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
+        fields["reasons"] = [[*at, count] for at, count in self.reasons.items()]
+        fields["errors"] = [[*at, count] for at, count in self.errors.items()]
+        fields["causes"] = [
             [*cause, count, [list(each) for each in self.examples.get(cause, ())]]
             for cause, count in self.causes.items()
         ]
-        found["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
-        return {name: value for name, value in found.items() if value}
+        fields["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
+        return {name: value for name, value in fields.items() if value}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> TaskCounts:

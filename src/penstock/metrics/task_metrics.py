@@ -146,11 +146,11 @@ class TaskMetrics:
         for name, numbers in counts.nodes.items():
             self._work(name, numbers)
         for (store, call), numbers in counts.stores.items():
-            if (found := self._stores.get(store)) is not None:
+            if (store_metrics := self._stores.get(store)) is not None:
                 if call == FLUSH:
-                    found.record_flush(*numbers[1:])
+                    store_metrics.record_flush(*numbers[1:])
                 else:
-                    found.record_call(call, *numbers)
+                    store_metrics.record_call(call, *numbers)
 
     def record_share(self, share: float) -> None:
         """Add the share of this task in the time of a batch's processing."""
@@ -193,10 +193,10 @@ class TaskMetrics:
 
     def _is_few(self, of: tuple[str, str], name: str) -> bool:
         """Return whether a name is among the first of its kind; each becomes a series for good."""
-        known = self._names.setdefault(of, set())
-        if name not in known and len(known) < _MOST_NAMES:
-            known.add(name)
-        return name in known
+        names = self._names.setdefault(of, set())
+        if name not in names and len(names) < _MOST_NAMES:
+            names.add(name)
+        return name in names
 
     def _add_total(self, metric: str, what: str, count: int, tags: Mapping[str, str]) -> None:
         """Add to a total of Penstock's own; made at the first call, as nobody knows the reasons before."""

@@ -131,8 +131,8 @@ def is_authority(host: str) -> bool:
 
 def _name_of(host: str) -> str | None:
     """Return the name in a Host header, without the port and the brackets of an IPv6 address; None if it is none."""
-    found = _AUTHORITY.fullmatch(host)
-    return None if found is None else str(found[1] or found[2]).lower()
+    match = _AUTHORITY.fullmatch(host)
+    return None if match is None else str(match[1] or match[2]).lower()
 
 
 def _own_names() -> frozenset[str]:
@@ -147,9 +147,9 @@ def _is_authenticated(header: str, users: Mapping[str, str]) -> bool:
         name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return False
-    wanted = users.get(name)
-    matches = secrets.compare_digest(password.encode(), (wanted or "").encode())
-    return kind.lower() == "basic" and wanted is not None and matches
+    expected = users.get(name)
+    matches = secrets.compare_digest(password.encode(), (expected or "").encode())
+    return kind.lower() == "basic" and expected is not None and matches
 
 
 def _cross_site(host: str, headers: Mapping[str, str], bodies: frozenset[str]) -> RefusedRequest | None:

@@ -238,6 +238,6 @@ async def _drain(receive: Receive) -> None:
 
 def _headed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Add the headers of every answer that are not among these; a control character in a value would end it."""
-    found = [(name, _CONTROL.sub(b"?", value)) for name, value in headers]
-    names = {name.lower() for name, _ in found}
-    return [*found, *((name, value) for name, value in _HEADERS.items() if name not in names)]
+    cleaned = [(name, _CONTROL.sub(b"?", value)) for name, value in headers]
+    names = {name.lower() for name, _ in cleaned}
+    return [*cleaned, *((name, value) for name, value in _HEADERS.items() if name not in names)]

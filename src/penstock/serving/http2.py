@@ -311,12 +311,12 @@ class _Stream:
             connection.send_data(self.number, bytes(part), end_stream=self._has_ended)
             self._owner.flush()
 
-    async def _has_room(self, wanted: int) -> bool:
+    async def _has_room(self, size: int) -> bool:
         """Wait until the client takes bytes; False if it has gone, or takes too long."""
         try:
             async with asyncio.timeout(self._owner.limits.send_s):
                 await self._owner.writable.wait()
-                while not self._has_left and wanted and self._window() <= 0:  # SETTINGS may make it negative
+                while not self._has_left and size and self._window() <= 0:  # SETTINGS may make it negative
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:

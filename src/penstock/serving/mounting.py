@@ -47,8 +47,8 @@ class Mounted:
         prefix, path = self._beside.prefix, scope.get("path", "")
         if path == prefix:
             query = scope.get("query_string", b"")
-            place = prefix.encode() + b"/" + (b"?" + query if query else b"")
-            headers = [(b"location", place), (b"content-length", b"0"), (b"cache-control", b"no-store")]
+            location = prefix.encode() + b"/" + (b"?" + query if query else b"")
+            headers = [(b"location", location), (b"content-length", b"0"), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 307, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
         elif path.startswith(f"{prefix}/") and scope.get("method") not in self._beside.methods:

@@ -171,19 +171,19 @@ def listen(host: str, port: int, name: str) -> Listener:
         EnvironmentProblemError: The address or port cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers wait 40 ms for an acknowledgement
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers wait 40 ms for an acknowledgement
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
-        made.listen(128)  # clients that connect before the server runs wait here
+        listening.bind((host, port))
+        listening.listen(128)  # clients that connect before the server runs wait here
     except (OSError, OverflowError) as error:
-        made.close()
+        listening.close()
         why = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
         raise EnvironmentProblemError(
             f"the {name} cannot listen on {host}:{port}: {why}", hint="Choose another port, or 0 for a free one."
         ) from error
-    return Listener(made, name)
+    return Listener(listening, name)
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers

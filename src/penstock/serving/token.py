@@ -64,26 +64,28 @@ class TokenDoor:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == _PARAMETER]
+        tokens = [value for name, value in query if name == _PARAMETER]
         cookie = f"penstock-{(scope.get('server') or ('', 0))[1]}"
         is_reading = scope["method"] in _READS
-        if given and is_reading and self._fits(given[-1]):
+        if tokens and is_reading and self._fits(tokens[-1]):
             rest = urlencode([(name, value) for name, value in query if name != _PARAMETER])
-            value = f"{cookie}={quote(given[-1], safe='')}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Lax"
-            place = local_address(_path_of(scope), rest)
-            await _answer(send, 303, b"", [("location", place), ("set-cookie", value), ("cache-control", "no-store")])
+            value = f"{cookie}={quote(tokens[-1], safe='')}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Lax"
+            location = local_address(_path_of(scope), rest)
+            await _answer(
+                send, 303, b"", [("location", location), ("set-cookie", value), ("cache-control", "no-store")]
+            )
         elif self._fits(_bearer(headers)) or self._fits(_cookie(headers, cookie)):
             await self._application(scope, receive, send)
         elif is_reading and _is_page(headers):
-            await _ask(send, _path_of(scope), query, is_wrong=bool(given))
+            await _ask(send, _path_of(scope), query, is_wrong=bool(tokens))
         else:
             body = json.dumps({"error": {"code": "UNAUTHORIZED", "message": "a token is needed", "hint": _HELP}})
             await _answer(
                 send, 401, body.encode(), [("content-type", "application/json"), ("www-authenticate", "Bearer")]
             )
 
-    def _fits(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode(), self._token)
+    def _fits(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(), self._token)
 
 
 def _path_of(scope: Scope) -> str:
@@ -121,10 +123,10 @@ def _bearer(headers: dict[str, str]) -> str:
 
 def _cookie(headers: dict[str, str], name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return "" if found is None else unquote(found.value)
+    return "" if morsel is None else unquote(morsel.value)
 
 
 async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[str, str]]) -> None:

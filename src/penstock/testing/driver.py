@@ -142,8 +142,10 @@ class TopologyTestDriver:
         """Return a source topic to write to; the serdes are by default those of the source."""
         source = self._source(name)
         if source is None:
-            known = sorted({t for n in self.topology.sources for t in n.topics})
-            raise TopologyError(f"no source reads topic {name!r}", hint=f"Source topics are {known}.", topic=name)
+            source_topics = sorted({t for n in self.topology.sources for t in n.topics})
+            raise TopologyError(
+                f"no source reads topic {name!r}", hint=f"Source topics are {source_topics}.", topic=name
+            )
         return TestInputTopic(self, name, *self._serdes(name, source, key_serde, value_serde), auto_advance)
 
     def output_topic(
@@ -438,9 +440,9 @@ class DriverState:
     @contextmanager
     def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:  # noqa: ARG002
         """Return the current state of a store."""
-        known = self.stores()
-        if store not in known:
-            raise unknown_store(store, known)
-        number = GLOBAL if known[store].is_global else 0
+        stores = self.stores()
+        if store not in stores:
+            raise unknown_store(store, stores)
+        number = GLOBAL if stores[store].is_global else 0
         view = self._driver.get_state_store(store)
         yield StoreSnapshot({number: view}, 0, 0, Position(self._driver.positions()), {number: "memory"})

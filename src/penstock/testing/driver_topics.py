@@ -93,10 +93,12 @@ class TestInputTopic(Generic[K, V]):
             self._now_ms += self._auto_advance_ms
         else:
             stamp = timestamp_ms(timestamp)
-        found = _headers(headers)
-        key_data, found = _to_headers(self._key_serde, self._key_serde.serialize(key), found, "key")
-        value_data, found = _to_headers(self._value_serde, self._value_serde.serialize(value), found, "value")
-        self._driver.pipe_raw(self._name, key_data, value_data, stamp, found)
+        record_headers = _headers(headers)
+        key_data, record_headers = _to_headers(self._key_serde, self._key_serde.serialize(key), record_headers, "key")
+        value_data, record_headers = _to_headers(
+            self._value_serde, self._value_serde.serialize(value), record_headers, "value"
+        )
+        self._driver.pipe_raw(self._name, key_data, value_data, stamp, record_headers)
 
     def pipe_many(
         self, records: Iterable[TestRecord[Any, Any] | tuple[Any, Any] | tuple[Any, Any, TimestampLike]]
@@ -138,8 +140,8 @@ def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: s
     frame = None if data is None else header_frame(serde)
     if frame is None:
         return data, headers
-    rest, (found,) = split(pa.array([data], pa.large_binary()), frame, [headers], part)
-    return rest[0].as_py(), found
+    rest, (record_headers,) = split(pa.array([data], pa.large_binary()), frame, [headers], part)
+    return rest[0].as_py(), record_headers
 
 
 def _from_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:

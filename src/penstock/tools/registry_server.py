@@ -48,13 +48,13 @@ def application(registry: Registry) -> FastAPI:
         try:
             document = parse_object(await request.body())
         except BadDocumentError as error:
-            status, found = 400, shown_refusal(400, str(error))
+            status, reply = 400, shown_refusal(400, str(error))
         else:
             path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
             query = dict(request.query_params)
             # Comparing schemas takes a while, and must not hold up other requests.
-            status, found = await run_in_threadpool(handle, registry, request.method, path, query, document)
-        return Response(json.dumps(found), status, None, CONTENT_TYPE)
+            status, reply = await run_in_threadpool(handle, registry, request.method, path, query, document)
+        return Response(json.dumps(reply), status, None, CONTENT_TYPE)
 
     # FastAPI's own docs come first; a subject with a slash in it (%2F) fits only the last route.
     answer.__annotations__ = {"request": Request, "return": Response}

@@ -179,14 +179,14 @@ _GROUPED_NAMES = {
 _BEFORE_COGROUP = "; streams have it: .{}(...) before the grouping, or .aggregate(...).to_stream().{}(...) after it"
 
 
-def _folds_of_cogroups(place: str) -> dict[str, str]:
+def _folds_of_cogroups(windowing: str) -> dict[str, str]:
     """Return what stands for ``count``, ``sum`` and the like where several streams are aggregated together."""
     functions = {"count": "agg.count()", "reduce": "function"}
     for name, ours in _FOLDS.items():
         has_result = ours in {"mean", "n_unique"}  # one that is not the aggregate itself: refused in a cogroup
         functions[name] = "lambda key, value, aggregate: ..." if has_result else f'agg.{ours}("field")'
     return {
-        name: f"; each stream has its function: .cogroup(grouped, {function}){place} and aggregate() at the end"
+        name: f"; each stream has its function: .cogroup(grouped, {function}){windowing} and aggregate() at the end"
         for name, function in functions.items()
     }
 

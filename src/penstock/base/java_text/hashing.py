@@ -28,11 +28,11 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     >>> hash_order(["name", "topic", "file"])
     ['file', 'name', 'topic']
     """
-    found = list(texts)
+    elements = list(texts)
     buckets = _LEAST_BUCKETS
-    while buckets * 3 // 4 < len(found):
+    while buckets * 3 // 4 < len(elements):
         buckets *= 2
-    return _walked(found, buckets)
+    return _walked(elements, buckets)
 
 
 def copy_order(texts: Iterable[str]) -> list[str]:
@@ -41,8 +41,8 @@ def copy_order(texts: Iterable[str]) -> list[str]:
     >>> copy_order(["name", "connector.class", "tasks.max", "file", "topic"])
     ['name', 'connector.class', 'topic', 'file', 'tasks.max']
     """
-    found = list(texts)
-    return _walked(found, 1 << (len(found) * 4 // 3).bit_length())
+    elements = list(texts)
+    return _walked(elements, 1 << (len(elements) * 4 // 3).bit_length())
 
 
 def _walked(texts: list[str], buckets: int) -> list[str]:

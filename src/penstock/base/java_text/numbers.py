@@ -91,10 +91,10 @@ def parse_double(text: str) -> float:
     (1.5, 16.0)
     """
     stripped = text.strip("".join(map(chr, range(33))))
-    found = FLOATING.fullmatch(stripped) if len(stripped) <= LONGEST else None
-    if found is None:
+    match = FLOATING.fullmatch(stripped) if len(stripped) <= LONGEST else None
+    if match is None:
         raise JavaTextError("empty String" if not stripped else f'For input string: "{text}"')
-    sign, nan, infinity, decimal, hexadecimal = found.groups()
+    sign, nan, infinity, decimal, hexadecimal = match.groups()
     if hexadecimal:
         return float.fromhex(sign + hexadecimal)
     return float(sign + (decimal or ("nan" if nan else "inf" if infinity else "")))

@@ -68,7 +68,7 @@ def java_complaint(pattern: str, error: JavaTextError) -> str:
     return f"{reason} near index {at}\n{pattern}\n{' ' * at}^" if reason else text
 
 
-def replacement(text: str, found: re.Match[str]) -> str:
+def replacement(text: str, match: re.Match[str]) -> str:
     """The text that replaces a match, with Java's ``$1`` and ``${name}``.
 
     >>> replacement("<$1>", re.match("a(b)", "ab"))
@@ -85,9 +85,9 @@ def replacement(text: str, found: re.Match[str]) -> str:
             result.append(text[at : at + 1])
             at += 1
         elif character == "$":
-            name, at = _reference(text, at, found)
+            name, at = _reference(text, at, match)
             try:
-                result.append(found[name] or "")
+                result.append(match[name] or "")
             except IndexError as error:
                 raise JavaTextError(f"No group {name}") from error
         else:
@@ -95,7 +95,7 @@ def replacement(text: str, found: re.Match[str]) -> str:
     return "".join(result)
 
 
-def _reference(text: str, at: int, found: re.Match[str]) -> tuple[str | int, int]:
+def _reference(text: str, at: int, match: re.Match[str]) -> tuple[str | int, int]:
     """The group that follows a ``$``, and the position behind it; digits count while there is such a group."""
     name = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}|([0-9])").match(text, at)
     if name is None:
@@ -103,7 +103,7 @@ def _reference(text: str, at: int, found: re.Match[str]) -> tuple[str | int, int
     if name[1]:
         return name[1], name.end()
     number, end = int(name[2]), name.end()
-    while text[end : end + 1].isdecimal() and number * 10 + int(text[end]) <= found.re.groups:
+    while text[end : end + 1].isdecimal() and number * 10 + int(text[end]) <= match.re.groups:
         number, end = number * 10 + int(text[end]), end + 1
     return number, end
 
@@ -181,13 +181,13 @@ class _Translation:
         return f"\\{character}"
 
     def _property(self, *, negated: bool, inside: bool) -> str:
-        found = re.compile(r"\{(?:Is)?(\w+)\}").match(self._pattern, self._at)
-        if found is None or found[1] not in POSIX:
+        match = re.compile(r"\{(?:Is)?(\w+)\}").match(self._pattern, self._at)
+        if match is None or match[1] not in POSIX:
             raise self._fail("only the POSIX classes of \\p are supported, such as \\p{Alpha}")
-        self._at = found.end()
+        self._at = match.end()
         if inside and negated:
             raise self._fail("\\P in a class is not supported")
-        return POSIX[found[1]] if inside else f"[{'^' if negated else ''}{POSIX[found[1]]}]"
+        return POSIX[match[1]] if inside else f"[{'^' if negated else ''}{POSIX[match[1]]}]"
 
     def _class(self) -> str:
         result = ["["]

@@ -48,10 +48,10 @@ class SimpleDateFormat:
         Raises:
             JavaTextError: The text does not match the pattern.
         """
-        found = parse_parts(self._parts, text)
-        if found is None:
+        moment_ms = parse_parts(self._parts, text)
+        if moment_ms is None:
             raise JavaTextError(f'Unparseable date: "{text}"')
-        return found
+        return moment_ms
 
 
 def _compiled(pattern: str) -> tuple[str | Part, ...]:

@@ -82,11 +82,11 @@ def parse_parts(parts: tuple[str | Part, ...], text: str) -> int | None:
         if end is None:
             return None
         at = end
-    found = _resolved(fields)
-    if fields.ambiguous_year and found < _century_start() * 86_400_000:
+    moment_ms = _resolved(fields)
+    if fields.ambiguous_year and moment_ms < _century_start() * 86_400_000:
         fields.values["y"] += 100
-        found = _resolved(fields)
-    return found
+        moment_ms = _resolved(fields)
+    return moment_ms
 
 
 def _is_digits(part: str | Part) -> bool:
@@ -136,11 +136,11 @@ def _read(fields: _Fields, part: Part, text: str, start: int, limit: int | None)
 
 def _named(fields: _Fields, letter: str, names: dict[str, int], text: str, start: int) -> int | None:
     lowered = text[start : start + 20].lower()
-    found = max((name for name in names if lowered.startswith(name)), key=len, default=None)
-    if found is None:
+    longest = max((name for name in names if lowered.startswith(name)), key=len, default=None)
+    if longest is None:
         return None
-    fields.set(letter, names[found])
-    return start + len(found)
+    fields.set(letter, names[longest])
+    return start + len(longest)
 
 
 def _zone(fields: _Fields, part: Part, text: str, at: int) -> int | None:
@@ -162,14 +162,14 @@ def _zone(fields: _Fields, part: Part, text: str, at: int) -> int | None:
             return None
         fields.offset_minutes = ZONES[name]
         return at + len(name)
-    found = re.compile(pattern, re.ASCII).match(text, at)
-    if found is None:
+    match = re.compile(pattern, re.ASCII).match(text, at)
+    if match is None:
         return None
-    hours, minutes = int(found[2]), int(found[3]) if found.re.groups > 2 else 0
+    hours, minutes = int(match[2]), int(match[3]) if match.re.groups > 2 else 0
     if hours > 23 or minutes > 59:
         return None
-    fields.offset_minutes = (hours * 60 + minutes) * (-1 if found[1] == "-" else 1)
-    return found.end()
+    fields.offset_minutes = (hours * 60 + minutes) * (-1 if match[1] == "-" else 1)
+    return match.end()
 
 
 def _resolved(fields: _Fields) -> int:

@@ -83,8 +83,8 @@ class BrokerSettings:
 
     def listeners(self) -> dict[str, int]:
         """Return the ports of the clients' listeners by name."""
-        wanted = {"PLAINTEXT": self.port, "SASL_PLAINTEXT": self.sasl_port, "SSL": self.tls_port}
-        return {name: port for name, port in wanted.items() if port is not None}
+        ports = {"PLAINTEXT": self.port, "SASL_PLAINTEXT": self.sasl_port, "SSL": self.tls_port}
+        return {name: port for name, port in ports.items() if port is not None}
 
     def properties(self) -> dict[str, str]:
         """Return the contents of ``server.properties``."""
@@ -92,7 +92,7 @@ class BrokerSettings:
         voters = self.controller_ports or (self.controller_port,)
         replicas = min(len(voters), _MOST_REPLICAS)
         protocols = [*(f"{name}:{name}" for name in self.listeners()), "CONTROLLER:PLAINTEXT"]
-        found = {
+        contents = {
             "process.roles": "broker,controller",
             "node.id": str(self.node),
             "controller.quorum.voters": ",".join(f"{node}@{_LOCAL}:{port}" for node, port in enumerate(voters, 1)),
@@ -110,18 +110,18 @@ class BrokerSettings:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
-            found[f"{topic}.replication.factor"] = str(replicas)
+            contents[f"{topic}.replication.factor"] = str(replicas)
         for name in ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"):
-            found[name] = str(max(1, replicas - 1))
-        found["default.replication.factor"] = str(replicas)
+            contents[name] = str(max(1, replicas - 1))
+        contents["default.replication.factor"] = str(replicas)
         if self.sasl_port is not None:
-            found |= self._sasl()
+            contents |= self._sasl()
         if self.tls_port is not None:
-            found |= self._tls()
+            contents |= self._tls()
         if self.acls:
-            found["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-            found["super.users"] = "User:ANONYMOUS;User:admin"
-        return found
+            contents["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+            contents["super.users"] = "User:ANONYMOUS;User:admin"
+        return contents
 
     def _sasl(self) -> dict[str, str]:
         users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
@@ -157,9 +157,9 @@ def load_settings(directory: Path) -> BrokerSettings | None:
     path = directory / _FILE
     if not path.exists():
         return None
-    found = json.loads(path.read_text())
-    ports = tuple(found.get("controller_ports", ()))
-    return BrokerSettings(**found | {"directory": Path(found["directory"]), "controller_ports": ports})
+    document = json.loads(path.read_text())
+    ports = tuple(document.get("controller_ports", ()))
+    return BrokerSettings(**document | {"directory": Path(document["directory"]), "controller_ports": ports})
 
 
 def is_taken(port: int) -> bool:

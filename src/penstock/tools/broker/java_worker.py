@@ -86,8 +86,8 @@ class JavaWorker:
         plugins.mkdir()
         for each in self._packages:
             (plugins / "_".join(each)).symlink_to(package_folder(each), target_is_directory=True)
-        given = self._settings.get("plugin.path", "")
-        settings = {**self._settings, "plugin.path": ",".join(part for part in (given, str(plugins)) if part)}
+        plugin_path = self._settings.get("plugin.path", "")
+        settings = {**self._settings, "plugin.path": ",".join(part for part in (plugin_path, str(plugins)) if part)}
         file = folder / "worker.properties"
         file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items()))
         (folder / "log4j2.properties").write_text(_LOGGING.replace("LEVEL", self._level))

@@ -46,10 +46,10 @@ def package_folder(coordinates: Coordinates) -> Path:
 def _check_noted(folder: Path) -> None:
     """Note the digests of downloaded jars, or compare them with those that were noted."""
     note = folder / _NOTED
-    found = "".join(f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))
+    digests = "".join(f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))
     if not note.exists():
-        note.write_text(found, encoding="ascii")
-    elif note.read_text(encoding="ascii") != found:
+        note.write_text(digests, encoding="ascii")
+    elif note.read_text(encoding="ascii") != digests:
         raise EnvironmentProblemError(
             f"the jars in {folder} have changed since they were downloaded",
             hint=f"Nothing of them was run. Delete the folder {folder} and try again.",

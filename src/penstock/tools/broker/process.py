@@ -189,13 +189,13 @@ class Broker:
         if (self._directory / "data" / "meta.properties").exists():
             return
         cluster_id = self.settings.cluster_id or new_cluster_id()
-        wanted = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
+        options = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
         for name, password in self.settings.users.items():
-            wanted += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
+            options += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         with tempfile.NamedTemporaryFile(
             "w", dir=self._directory, prefix="format-"
         ) as arguments:  # 0600: has passwords
-            arguments.write("\n".join(wanted) + "\n")
+            arguments.write("\n".join(options) + "\n")
             arguments.flush()
             done = subprocess.run(  # noqa: S603
                 self._java(jars, "kafka.tools.StorageTool", f"@{arguments.name}"),
@@ -258,13 +258,13 @@ def _state(pid: int) -> str:
 
 def new_cluster_id() -> str:
     """Make a random cluster id, without a dash at the start, which would look like an option."""
-    while (found := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (cluster_id := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return found
+    return cluster_id
 
 
 def _reason(written: str) -> str:
     """Find the line of the broker's log with the reason of its end."""
     lines = written.splitlines()
-    found = [line for line in lines if re.search(r"Exception|Address already in use|FATAL", line)]
-    return (found or lines or ["no output"])[-1 if not found else 0].strip()[:300]
+    problems = [line for line in lines if re.search(r"Exception|Address already in use|FATAL", line)]
+    return (problems or lines or ["no output"])[-1 if not problems else 0].strip()[:300]

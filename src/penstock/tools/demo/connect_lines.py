@@ -29,18 +29,18 @@ class ConnectLines:
     """A distributed worker in this process, on a free port, with one connector that reads a file.
 
     Args:
-        place: The log.
+        demo_log: The log.
         file: The file.
         topic: The topic of its lines.
         on_note: Called with what a user should know.
     """
 
-    def __init__(self, place: TopicPlace, file: Path, topic: str, on_note: Callable[[str], None]) -> None:
+    def __init__(self, demo_log: TopicPlace, file: Path, topic: str, on_note: Callable[[str], None]) -> None:
         self._file, self._topic, self._on_note = file, topic, on_note
         topics = {f"{kind}.storage.topic": f"connect-demo-{kind}" for kind in ("config", "offset", "status")}
         settings = {
-            **place.settings,
-            "bootstrap.servers": place.bootstrap_servers,
+            **demo_log.settings,
+            "bootstrap.servers": demo_log.bootstrap_servers,
             "group.id": "connect-demo",
             **topics,
             "offset.storage.partitions": "1",
@@ -178,8 +178,8 @@ def _whole_lines(file: Path) -> int:
         while at > 0:
             first = max(at - _CHUNK_BYTES, 0)
             opened.seek(first)
-            found = opened.read(at - first).rfind(b"\n")
-            if found >= 0:
-                return first + found + 1
+            newline = opened.read(at - first).rfind(b"\n")
+            if newline >= 0:
+                return first + newline + 1
             at = first
     return 0

@@ -83,9 +83,9 @@ def _write(log: TopicLog, sources: Iterable[SourceNode], records: Iterable[Examp
 
 def _show(log: TopicLog, sink: SinkNode, topic: str) -> None:
     for partition in range(log.partitions(topic)):
-        found = log.read(topic, partition, 0).records
+        records = log.read(topic, partition, 0).records
         keys, values = (
-            serde.decode(found.column(name)).items()
+            serde.decode(records.column(name)).items()
             for serde, name in ((sink.key_serde, "key"), (sink.value_serde, "value"))
         )
         for key, value in zip(keys, values, strict=True):

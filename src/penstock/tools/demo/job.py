@@ -101,24 +101,24 @@ def run_demo(
     with contextlib.ExitStack() as stack:
         if kafka is True:
             Screen().print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
-            place = stack.enter_context(own_broker(home / "broker"))
+            demo_log = stack.enter_context(own_broker(home / "broker"))
         else:
-            place = running_broker(kafka, options.kafka_settings) if kafka else embedded(home)
-        job = _Job(topology or access_log.topology, config or access_log.config, home, file, place)
+            demo_log = running_broker(kafka, options.kafka_settings) if kafka else embedded(home)
+        job = _Job(topology or access_log.topology, config or access_log.config, home, file, demo_log)
         return job.run(writer, seconds=seconds)
 
 
 class _Job:
     def __init__(
-        self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path, place: TopicPlace
+        self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path, demo_log: TopicPlace
     ) -> None:
-        self._home, self._file, self._place = home, file, place
+        self._home, self._file, self._demo_log = home, file, demo_log
         settings = {
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
             **config,
-            **place.settings,
-            "bootstrap.servers": place.bootstrap_servers,
+            **demo_log.settings,
+            "bootstrap.servers": demo_log.bootstrap_servers,
             "state.dir": str(home / "state"),
         }
         self._app = KafkaStreams(topology, settings)
@@ -126,21 +126,21 @@ class _Job:
         self._letters = str(self._app.config["errors.dead.letter.queue.topic.name"] or "")
         self._app.add_progress_listener(self._on_batch)
         self._stopping = threading.Event()
-        self._figures = Figures(places={"file": str(file), "topics": place.shown, "state": str(home / "state")})
+        self._figures = Figures(places={"file": str(file), "topics": demo_log.shown, "state": str(home / "state")})
         self._recent: list[tuple[float, int]] = []
 
     def run(self, writer: LogWriter | None, *, seconds: float | None) -> CountComparison:
         console = Screen(soft_wrap=not sys.stdout.isatty())
-        place = self._place
+        demo_log = self._demo_log
         with (
-            open_log(place.bootstrap_servers, place.settings) as log,
+            open_log(demo_log.bootstrap_servers, demo_log.settings) as log,
             stop_on_signals(self._stopping),
             DemoView(console) as view,
             shown_console(log, self._home) as address,
         ):
             self._figures.places = {**self._figures.places, "console": address}
             self._create_topics(log)
-            source = ConnectLines(place, self._file, "access_log", on_note=view.note)
+            source = ConnectLines(demo_log, self._file, "access_log", on_note=view.note)
             counts = TopicCounts(log)
             try:
                 source.start(log)

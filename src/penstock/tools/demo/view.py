@@ -49,7 +49,7 @@ class DemoView(LiveView[Figures]):
 
 def _line(figures: Figures) -> str:
     windows = len({start for start, _ in figures.counts})
-    lag = " ".join(f"{place}={behind}" for place, behind in sorted(figures.lag.items())) or "none"
+    lag = " ".join(f"{partition}={behind}" for partition, behind in sorted(figures.lag.items())) or "none"
     if figures.phase == Figures.phase:
         return f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines wait"
     return (
@@ -67,13 +67,13 @@ def _screen(figures: Figures) -> Group:
         (f"{figures.rate:,.0f} records/s  ", "bold green"),
         f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad  batch {figures.batches:,}",
     )
-    lag = "  ".join(f"{place} {behind:,}" for place, behind in sorted(figures.lag.items())) or "none"
+    lag = "  ".join(f"{location} {behind:,}" for location, behind in sorted(figures.lag.items())) or "none"
     rows = f" in {figures.state_rows:,} rows" if figures.state_rows else ""
     facts = Table.grid(padding=(0, 2))
     facts.add_row("lag", lag)
     facts.add_row("state", f"{size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
-    for name, place in figures.places.items():
-        facts.add_row(name, place)
+    for name, location in figures.places.items():
+        facts.add_row(name, location)
     return Group(head, totals, Text(), _table(figures.counts), Text(), facts)
 
 
