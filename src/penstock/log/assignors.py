@@ -46,21 +46,21 @@ def assign(assignor: str, members: Members, partitions: Mapping[str, int]) -> As
         >>> {name: len(places) for name, places in assign("range", members, {"orders": 3}).items()}
         {'a': 2, 'b': 1}
     """
-    given: Assignment = {name: set() for name in members}
-    ASSIGNORS[assignor](members, partitions, given)
-    return given
+    assignment: Assignment = {name: set() for name in members}
+    ASSIGNORS[assignor](members, partitions, assignment)
+    return assignment
 
 
-def _range(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+def _range(members: Members, partitions: Mapping[str, int], assignment: Assignment) -> None:
     for topic, count in partitions.items():
         readers = _readers(members, topic)
         for position, name in enumerate(readers):
             width, rest = divmod(count, len(readers))
             first = position * width + min(position, rest)
-            given[name].update(TopicPartition(topic, n) for n in range(first, first + width + (position < rest)))
+            assignment[name].update(TopicPartition(topic, n) for n in range(first, first + width + (position < rest)))
 
 
-def _round_robin(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+def _round_robin(members: Members, partitions: Mapping[str, int], assignment: Assignment) -> None:
     order = sorted(members, key=lambda name: members[name].rank)
     turn = 0
     for topic in sorted(partitions):
@@ -69,41 +69,41 @@ def _round_robin(members: Members, partitions: Mapping[str, int], given: Assignm
         for number in range(partitions[topic]):
             while topic not in members[order[turn % len(order)]].topics:
                 turn += 1
-            given[order[turn % len(order)]].add(TopicPartition(topic, number))
+            assignment[order[turn % len(order)]].add(TopicPartition(topic, number))
             turn += 1
 
 
-def _sticky(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+def _sticky(members: Members, partitions: Mapping[str, int], assignment: Assignment) -> None:
     """Keep assignments as far as balance allows: the loads of two subscribers of a topic differ by at most one."""
-    readers = {topic: found for topic in sorted(partitions) if (found := _readers(members, topic))}
+    readers = {topic: subscribers for topic in sorted(partitions) if (subscribers := _readers(members, topic))}
     held: dict[str, dict[str, list[TopicPartition]]] = {
-        topic: {n: [] for n in found} for topic, found in readers.items()
+        topic: {n: [] for n in subscribers} for topic, subscribers in readers.items()
     }
     free = {TopicPartition(topic, number) for topic in readers for number in range(partitions[topic])}
 
-    def give(place: TopicPartition, name: str) -> None:
-        held[place.topic][name].append(place)
-        given[name].add(place)
+    def give(tp: TopicPartition, name: str) -> None:
+        held[tp.topic][name].append(tp)
+        assignment[name].add(tp)
 
     for name in sorted(members, key=lambda name: members[name].rank):
-        for place in sorted(members[name].holds & free):
-            if place.topic in members[name].topics:
-                free.remove(place)
-                give(place, name)
-    for place in sorted(free):
-        give(place, min(readers[place.topic], key=lambda name: len(given[name])))
+        for tp in sorted(members[name].holds & free):
+            if tp.topic in members[name].topics:
+                free.remove(tp)
+                give(tp, name)
+    for tp in sorted(free):
+        give(tp, min(readers[tp.topic], key=lambda name: len(assignment[name])))
     while True:  # each move makes the sum of squares smaller, so this ends
         best, giver, taker, topic = 1, "", "", ""
-        for each, found in readers.items():
-            least = min(found, key=lambda name: len(given[name]))
-            most = max((name for name in found if held[each][name]), key=lambda name: len(given[name]))
-            if len(given[most]) - len(given[least]) > best:
-                best, giver, taker, topic = len(given[most]) - len(given[least]), most, least, each
+        for each, subscribers in readers.items():
+            least = min(subscribers, key=lambda name: len(assignment[name]))
+            most = max((name for name in subscribers if held[each][name]), key=lambda name: len(assignment[name]))
+            if len(assignment[most]) - len(assignment[least]) > best:
+                best, giver, taker, topic = len(assignment[most]) - len(assignment[least]), most, least, each
         if best == 1:
             return
-        place = held[topic][giver].pop()
-        given[giver].remove(place)
-        give(place, taker)
+        tp = held[topic][giver].pop()
+        assignment[giver].remove(tp)
+        give(tp, taker)
 
 
 def _readers(members: Members, topic: str) -> list[str]:
@@ -124,13 +124,13 @@ def check_assignors(names: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: There is no such assignor.
     """
-    found = tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
-    for name in found:
+    assignors = tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
+    for name in assignors:
         if name not in ASSIGNORS:
             raise ConfigError(
                 f"there is no assignor {name!r}", hint=f"partition.assignment.strategy: {', '.join(ASSIGNORS)}"
             )
-    return found
+    return assignors
 
 
 def agreed_assignor(group: str, wishes: Sequence[Sequence[str]]) -> str:

@@ -307,7 +307,7 @@ class TopicLog(Protocol):
         """Like ``offset_for_time``, for many partitions at once."""
         ...
 
-    def stretches(self, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+    def stretches(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
         """List stretches of records from the start of each span until they hold its ``most``, without reading them."""
         ...
 
@@ -315,8 +315,8 @@ class TopicLog(Protocol):
         """Estimate the size of the records of these ranges (start, end) in bytes, from a sample."""
         ...
 
-    def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
-        """Wait until these partitions no longer end at ``known`` (see ``end_offsets``), and return their end offsets.
+    def wait_for_data(self, known_ends: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
+        """Wait until partitions end elsewhere than at ``known_ends`` (see ``end_offsets``); return their end offsets.
 
         The wait ends as soon as there is a new record; waiting for many partitions costs little.
         """

@@ -50,14 +50,14 @@ class ClientCounts:
     def add_many(self, at: tuple[str, str, str], total: float, number: int, extremes: tuple[float, float]) -> None:
         """Add many values by their sum, number, smallest and largest."""
         with self._lock:
-            found = self._values.get(at)
-            if found is None:
+            figures = self._values.get(at)
+            if figures is None:
                 self._values[at] = [number, total, *extremes]
             else:
-                found[0] += number
-                found[1] += total
-                found[2] = min(found[2], extremes[0])
-                found[3] = max(found[3], extremes[1])
+                figures[0] += number
+                figures[1] += total
+                figures[2] = min(figures[2], extremes[0])
+                figures[3] = max(figures[3], extremes[1])
 
     def merge(self, taken: Sequence[Sequence[Any]]) -> None:
         """Add what another one's `take` has returned."""
@@ -85,11 +85,11 @@ class ClientCounts:
 def counted(application: str = "") -> ClientCounts:
     """Return the counts of an application in this process; of the one at work if none is named."""
     name = application or application_at_work() or ""
-    found = _counts.get(name)
-    if found is None:
+    counts = _counts.get(name)
+    if counts is None:
         with _lock:
-            found = _counts.setdefault(name, ClientCounts())
-    return found
+            counts = _counts.setdefault(name, ClientCounts())
+    return counts
 
 
 def count(client: Client, what: str, value: float = 1.0, *, topic: str = "") -> None:

@@ -119,16 +119,16 @@ def newest_record(
         partition: The partition.
         start: The offset from which to search; by default the start of the partition.
     """
-    wanted, step = pa.scalar(key, pa.large_binary()), _FIRST_STEP
+    key_scalar, step = pa.scalar(key, pa.large_binary()), _FIRST_STEP
     first = log.beginning_offset(topic, partition) if start is None else start
     high = log.end_offset(topic, partition) if end is None else end
     while high > first:
         low = max(first, high - step)
-        found = StoredRecord(None, -1)
+        newest = StoredRecord(None, -1)
         for records in log.iterate(topic, partition, low, high):
-            found = newest_in(records, wanted, found)
-        if found.version >= 0:
-            return found
+            newest = newest_in(records, key_scalar, newest)
+        if newest.version >= 0:
+            return newest
         high, step = low, step * 4
     return StoredRecord(None, -1)
 

@@ -49,14 +49,16 @@ def note_formats(log: TopicLog, application: str, formats: Mapping[str, TopicFor
         if not formats:
             return
         ensure_topic(log, topic, 1, {"cleanup.policy": "compact"})
-    known = {name: found for name, _, found in _entries(log, topic)}
-    new = {name: found for name, found in formats.items() if known.get(name) != found}
+    stored_formats = {name: topic_format for name, _, topic_format in _entries(log, topic)}
+    new = {name: topic_format for name, topic_format in formats.items() if stored_formats.get(name) != topic_format}
     if new:
         now = unix_ms()
         columns = {
             "timestamp": pa.array([now] * len(new), pa.int64()),
             "key": pa.array([name.encode() for name in new], pa.large_binary()),
-            "value": pa.array([json.dumps(asdict(found)).encode() for found in new.values()], pa.large_binary()),
+            "value": pa.array(
+                [json.dumps(asdict(topic_format)).encode() for topic_format in new.values()], pa.large_binary()
+            ),
         }
         log.append(topic, 0, pa.RecordBatch.from_pydict(columns))
 
@@ -64,8 +66,8 @@ def note_formats(log: TopicLog, application: str, formats: Mapping[str, TopicFor
 def format_of(log: TopicLog, topic: str) -> TopicFormat | None:
     """Return the newest format that an application has stored for a topic; None if there is none."""
     notes = [each.name for each in log.topics() if each.name.endswith(_ENDING)]
-    found = [(time_ms, entry) for note in notes for name, time_ms, entry in _entries(log, note) if name == topic]
-    return max(found, key=lambda each: each[0])[1] if found else None
+    entries = [(time_ms, entry) for note in notes for name, time_ms, entry in _entries(log, note) if name == topic]
+    return max(entries, key=lambda each: each[0])[1] if entries else None
 
 
 def _entries(log: TopicLog, topic: str) -> Iterator[tuple[str, int, TopicFormat]]:

@@ -27,7 +27,7 @@ def joined(parts: Iterable[tuple[str, int, pa.RecordBatch | StoredRecords]]) -> 
     for topic, partition, records in parts:
         if records.num_rows:
             by_place.setdefault(TopicPartition(topic, partition), []).append(records)
-    rounds = zip_longest(*([(place, each) for each in _merged(found)] for place, found in by_place.items()))
+    rounds = zip_longest(*([(tp, each) for each in _merged(pieces)] for tp, pieces in by_place.items()))
     return [part for part in chain.from_iterable(rounds) if part is not None]
 
 

@@ -77,12 +77,12 @@ class Leases:
         if replacing is None and not force:
             self._watch(application)
 
-        def taken(found: tuple[Lease, str] | None) -> Lease:
-            held = None if found is None else found[0]
+        def taken(holder: tuple[Lease, str] | None) -> Lease:
+            held = None if holder is None else holder[0]
             if replacing is not None:
                 refuse_newer(held, application, replacing.epoch)
-            elif found is not None and not force and holder_runs(*found):
-                raise runs_already(found[0])
+            elif holder is not None and not force and holder_runs(*holder):
+                raise runs_already(holder[0])
             now, epoch = unix_ms(), (held.epoch if held else 0) + 1
             return Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
 
@@ -103,8 +103,8 @@ class Leases:
     def renew(self, lease: Lease) -> None:
         """Send a heartbeat, unless the lease is released; raises FencedError if a newer instance has taken over."""
 
-        def renewed(found: tuple[Lease, str] | None) -> Lease | None:
-            held = None if found is None else found[0]
+        def renewed(holder: tuple[Lease, str] | None) -> Lease | None:
+            held = None if holder is None else holder[0]
             refuse_newer(held, lease.application, lease.epoch)
             if held is not None and held.epoch == lease.epoch and held.released:
                 return None  # a heartbeat that was on its way meanwhile
@@ -115,8 +115,8 @@ class Leases:
     def release(self, lease: Lease) -> None:
         """Release the lease; does nothing if another instance has it."""
 
-        def released(found: tuple[Lease, str] | None) -> Lease | None:
-            if found is None or found[0].epoch != lease.epoch or found[0].released:
+        def released(holder: tuple[Lease, str] | None) -> Lease | None:
+            if holder is None or holder[0].epoch != lease.epoch or holder[0].released:
                 return None
             return replace(lease, heartbeat_ms=unix_ms(), released=True)
 
@@ -124,8 +124,8 @@ class Leases:
 
     def read(self, application: str) -> Lease | None:
         """Return the lease of the instance that runs, or last ran, an application."""
-        found = lease_of(self._record(application).read())
-        return None if found is None else found[0]
+        holder = lease_of(self._record(application).read())
+        return None if holder is None else holder[0]
 
     def is_newest(self, lease: Lease) -> bool:
         """Return whether no other instance has taken over since this lease was acquired."""
@@ -146,16 +146,16 @@ class Leases:
         record = self._record(application)
         for tries in range(1, _MOST_TRIES + 1):
             stored = record.read()
-            wanted = change(lease_of(stored))
-            if wanted is None:
-                return wanted
-            start = process_start(wanted.pid) if wanted.pid == os.getpid() else ""
+            lease = change(lease_of(stored))
+            if lease is None:
+                return lease
+            start = process_start(lease.pid) if lease.pid == os.getpid() else ""
             try:
-                record.replace(json.dumps({**asdict(wanted), "process_start": start}).encode(), stored.version)
+                record.replace(json.dumps({**asdict(lease), "process_start": start}).encode(), stored.version)
             except FencedError:
                 if tries == _MOST_TRIES:
                     raise
             else:
-                return wanted
+                return lease
             time.sleep(_BACKOFF.pause_s(tries))
         raise AssertionError  # pragma: no cover

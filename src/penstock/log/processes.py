@@ -30,8 +30,8 @@ def may_run(host: str, pid: int, start: str) -> bool:
         pid: Its id.
         start: What `process_start` has returned there; earlier versions noted no place, and the host's name decides.
     """
-    place, has_place, ticks = start.rpartition("/")
-    if (place != _place()) if has_place else (host != socket.gethostname()):
+    machine, has_machine, ticks = start.rpartition("/")
+    if (machine != _place()) if has_machine else (host != socket.gethostname()):
         return True
     try:
         os.kill(pid, 0)

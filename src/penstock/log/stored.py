@@ -97,7 +97,7 @@ class BatchTransaction(LogTransaction, Protocol):
 class BatchProducer(ThreadProducer, Protocol):
     """A `ThreadProducer` that takes record batches as they are, beside records as columns."""
 
-    def send_stored(self, place: TopicPartition, records: StoredRecords) -> None:
+    def send_stored(self, tp: TopicPartition, records: StoredRecords) -> None:
         """Collect record batches for the next commit; their producers and offsets are replaced. Exactly once only."""
         ...
 

@@ -34,13 +34,11 @@ def offsets_of(
     follows; a log without such an index is searched to its end, as is every log with ``to_end``.
     """
     ends = consumer.end_offsets(places)
-    found = consumer.offsets_for_times(dict.fromkeys(places, span[0]))
-    starts = {place: ends[place] if (at := found[place]) is None else at.offset for place in places}
+    firsts = consumer.offsets_for_times(dict.fromkeys(places, span[0]))
+    starts = {tp: ends[tp] if (at := firsts[tp]) is None else at.offset for tp in places}
     if to_end:
         return starts, ends
-    return starts, {
-        place: max(starts[place], consumer.last_offset_before(place, span[1], ends[place])) for place in places
-    }
+    return starts, {tp: max(starts[tp], consumer.last_offset_before(tp, span[1], ends[tp])) for tp in places}
 
 
 def first_from(batch: pa.RecordBatch, timestamp: int) -> OffsetAndTime | None:

@@ -80,9 +80,9 @@ def check_settings(topic: str, settings: Mapping[str, object]) -> dict[str, str]
             hint = did_you_mean(name, _SETTINGS) or f"settings are {', '.join(_SETTINGS)}"
             raise ConfigError(f"topic {topic!r}: unknown setting {name!r}", hint=hint)
         text = str(value)
-        wanted = _SETTINGS[name][1](text)
-        if wanted:
-            raise ConfigError(f"topic {topic!r}: {name}={text!r}", hint=f"give {wanted}")
+        expected = _SETTINGS[name][1](text)
+        if expected:
+            raise ConfigError(f"topic {topic!r}: {name}={text!r}", hint=f"give {expected}")
         checked[name] = text
     return checked
 

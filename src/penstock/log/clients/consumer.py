@@ -171,8 +171,8 @@ class Consumer:
             ...     [record.value for record in consumer.between("2026-11-21T10:00", "2026-11-21T11:00", "orders")]
             [b'in time']
         """
-        for place, batch in self.batches_between(start, end, topics, disorder=disorder, timeout_s=timeout_s):
-            yield from records_of(place, batch)
+        for tp, batch in self.batches_between(start, end, topics, disorder=disorder, timeout_s=timeout_s):
+            yield from records_of(tp, batch)
 
     def batches_between(
         self,
@@ -200,12 +200,12 @@ class Consumer:
         self._span, self._too_new = span, None if slack is None else span[1] + slack
         deadline = time.monotonic() + timeout_s
         while not self.finished:
-            found = self.poll_batches(timeout_s=_SLICE_S, max_records=100_000)
-            yield from found
-            if found or self.finished:
+            batches = self.poll_batches(timeout_s=_SLICE_S, max_records=100_000)
+            yield from batches
+            if batches or self.finished:
                 deadline = time.monotonic() + timeout_s
             elif time.monotonic() > deadline:
-                left = {place: end for place, end in self._ends.items() if self.position(place) < end}
+                left = {tp: end for tp, end in self._ends.items() if self.position(tp) < end}
                 raise LogError(
                     f"nothing came for {timeout_s:.0f} s, but these are not read to their ends: {left}",
                     hint="is the broker up? Raise timeout_s",
@@ -215,9 +215,7 @@ class Consumer:
 
     def poll(self, timeout_s: float = 0.0, max_records: int = 500) -> list[ConsumerRecord]:
         """Fetch up to ``max_records``; waits up to ``timeout_s`` if there is none."""
-        return [
-            record for place, batch in self.poll_batches(timeout_s, max_records) for record in records_of(place, batch)
-        ]
+        return [record for tp, batch in self.poll_batches(timeout_s, max_records) for record in records_of(tp, batch)]
 
     def poll_batches(
         self, timeout_s: float = 0.0, max_records: int = 50_000
@@ -231,9 +229,9 @@ class Consumer:
             self._next_commit = time.monotonic() + self._auto_commit_s
         if self._ends and self.finished:
             return []
-        found = [self._cut(place, batch) for place, batch in self._client.fetch(timeout_s, max_records)]
+        batches = [self._cut(tp, batch) for tp, batch in self._client.fetch(timeout_s, max_records)]
         self._pause_finished()
-        return [(place, batch) for place, batch in found if batch.num_rows]
+        return [(tp, batch) for tp, batch in batches if batch.num_rows]
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records one by one, forever or until ``finished``.
@@ -249,34 +247,34 @@ class Consumer:
         self._unread = {TopicPartition(each.topic, each.partition): each.offset for each in reversed(records)}
         try:
             for number, record in enumerate(records):
-                place = TopicPartition(record.topic, record.partition)
-                if place in self._unread:  # it was not sought in meanwhile
-                    self._unread[place] = record.offset + 1
-                    if lasts[place] == number:
-                        del self._unread[place]  # the client's position may be behind markers of transactions
+                tp = TopicPartition(record.topic, record.partition)
+                if tp in self._unread:  # it was not sought in meanwhile
+                    self._unread[tp] = record.offset + 1
+                    if lasts[tp] == number:
+                        del self._unread[tp]  # the client's position may be behind markers of transactions
                 yield record
         finally:
             unread, self._unread = self._unread, {}
-            for place, offset in unread.items():
-                if not self._closed and place in self._client.assignment():
-                    self._client.seek(place, offset)
+            for tp, offset in unread.items():
+                if not self._closed and tp in self._client.assignment():
+                    self._client.seek(tp, offset)
 
     @property
     def finished(self) -> bool:
         """Whether every partition has an end and has reached it."""
         places = self._client.assignment()
-        return all(place in self._ends and self._client.position(place) >= self._ends[place] for place in places)
+        return all(tp in self._ends and self._client.position(tp) >= self._ends[tp] for tp in places)
 
-    def _cut(self, place: TopicPartition, batch: pa.RecordBatch) -> tuple[TopicPartition, pa.RecordBatch]:
-        end = self._ends.get(place)
+    def _cut(self, tp: TopicPartition, batch: pa.RecordBatch) -> tuple[TopicPartition, pa.RecordBatch]:
+        end = self._ends.get(tp)
         if self._too_new is not None and (first := first_from(batch, self._too_new)) is not None:
-            end = self._ends[place] = first.offset
+            end = self._ends[tp] = first.offset
         if end is not None and batch.num_rows and batch.column("offset")[-1].as_py() >= end:
             batch = batch.slice(0, int(batch.column("offset").to_numpy().searchsorted(end)))
-        return place, batch if self._span is None else within(batch, self._span)
+        return tp, batch if self._span is None else within(batch, self._span)
 
     def _pause_finished(self) -> None:
-        done = [place for place, end in self._ends.items() if self._client.position(place) >= end]
+        done = [tp for tp, end in self._ends.items() if self._client.position(tp) >= end]
         if done:
             self._client.pause(done)
 
@@ -289,7 +287,7 @@ class Consumer:
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """The next offset of each partition."""
-        return {place: self.position(place) for place in sorted(self._client.assignment())}
+        return {tp: self.position(tp) for tp in sorted(self._client.assignment())}
 
     def position(self, place: TopicPartition) -> int:
         """Return the next offset of a partition."""
@@ -306,20 +304,20 @@ class Consumer:
 
     def seek_to_beginning(self, places: Iterable[TopicPartition] = ()) -> None:
         """Continue from the first records of these partitions, by default of all."""
-        for place, offset in self.beginning_offsets(places).items():
-            self.seek(place, offset)
+        for tp, offset in self.beginning_offsets(places).items():
+            self.seek(tp, offset)
 
     def seek_to_end(self, places: Iterable[TopicPartition] = ()) -> None:
         """Continue with records that come from now on, in these partitions, by default in all."""
-        for place, offset in self.end_offsets(places).items():
-            self.seek(place, offset)
+        for tp, offset in self.end_offsets(places).items():
+            self.seek(tp, offset)
 
     def seek_to_time(self, timestamp: TimestampLike) -> None:
         """Continue from the first record of each partition that is not older; from the end if there is none."""
         at = timestamp_ms(timestamp)
         ends = self.end_offsets()
-        for place, found in self.offsets_for_times(dict.fromkeys(ends, at)).items():
-            self.seek(place, ends[place] if found is None else found.offset)
+        for tp, first in self.offsets_for_times(dict.fromkeys(ends, at)).items():
+            self.seek(tp, ends[tp] if first is None else first.offset)
 
     def pause(self, places: Collection[TopicPartition]) -> None:
         """Fetch nothing from these partitions until ``resume``; they stay assigned to this member."""
@@ -347,7 +345,7 @@ class Consumer:
         self, times: Mapping[TopicPartition, TimestampLike]
     ) -> dict[TopicPartition, OffsetAndTime | None]:
         """Find the first record of each partition that is not older than its time; None if there is none."""
-        return self._client.offsets_for_times({place: timestamp_ms(at) for place, at in times.items()})
+        return self._client.offsets_for_times({tp: timestamp_ms(at) for tp, at in times.items()})
 
     # The group
 
@@ -395,9 +393,9 @@ class Consumer:
 
     def _check_assigned(self, places: Collection[TopicPartition]) -> None:
         self._check_open()
-        for place in set(places) - self._client.assignment():
+        for tp in set(places) - self._client.assignment():
             raise InvalidStateError(
-                f"{place.topic}-{place.partition} is not assigned to this consumer",
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer",
                 hint="see assignment(); after subscribe, partitions come with the first polls",
             )
 
@@ -416,7 +414,7 @@ class _CommitBeforeRevoke(RebalanceListener):
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         consumer = self._consumer()
         if consumer is not None and self._auto_commit:
-            consumer.commit({place: consumer.position(place) for place in partitions})
+            consumer.commit({tp: consumer.position(tp) for tp in partitions})
         self.listener.on_revoked(partitions)
 
     def on_lost(self, partitions: Collection[TopicPartition]) -> None:

@@ -21,28 +21,28 @@ def open_consumer(
     log: TopicLog | str, options: ConsumerOptions, listener: RebalanceListener
 ) -> tuple[LogConsumer, TopicLog | None]:
     """Make the consumer of a log; also return the log if it was opened for this."""
-    found, opened = _opened(log, options.settings)
-    if isinstance(found, EmbeddedLog):
+    topic_log, opened = _opened(log, options.settings)
+    if isinstance(topic_log, EmbeddedLog):
         from penstock.log.embedded.consumer import EmbeddedConsumer
 
-        return EmbeddedConsumer(found, options, listener), opened
+        return EmbeddedConsumer(topic_log, options, listener), opened
     from penstock.log.kafka.clients.consumer import KafkaConsumer
 
-    kafka = _kafka(found)
+    kafka = _kafka(topic_log)
     return KafkaConsumer(kafka, kafka.clients, options, listener), opened
 
 
 def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogProducer, TopicLog | None]:
     """Make the producer of a log; also return the log if it was opened for this."""
-    found, opened = _opened(log, options.settings)
-    if isinstance(found, EmbeddedLog):
+    topic_log, opened = _opened(log, options.settings)
+    if isinstance(topic_log, EmbeddedLog):
         from penstock.log.embedded.producer import EmbeddedProducer
 
-        return EmbeddedProducer(found, options), opened
+        return EmbeddedProducer(topic_log, options), opened
     from penstock.log.kafka.clients.producer import KafkaProducer
     from penstock.log.kafka.clients.transactional_producer import TransactionalProducer
 
-    kafka = _kafka(found)
+    kafka = _kafka(topic_log)
     if options.transactional_id and not kafka.clients.only_of_librdkafka():
         return TransactionalProducer(kafka.clients, kafka.batch_limit_bytes, options), opened
     return KafkaProducer(kafka.clients, kafka.partitions, kafka.write_plainly, options), opened

@@ -75,8 +75,8 @@ def _insert_partitions(connection: sqlite3.Connection, topic_id: int, first: int
 
 def alter(connection: sqlite3.Connection, name: str, changes: Mapping[str, str | None]) -> None:
     config = dict(find(connection, name).config)
-    given = {key: value for key, value in changes.items() if value is not None}
-    checked = check_settings(name, given)
+    new_settings = {key: value for key, value in changes.items() if value is not None}
+    checked = check_settings(name, new_settings)
     check_settings(
         name, {key: config.get(key, "0") for key, value in changes.items() if value is None and key in config}
     )
@@ -123,10 +123,10 @@ def identity(connection: sqlite3.Connection) -> str:
 
 def topic_ids(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, str]:
     """Return the ids of those topics that exist."""
-    wanted = list(names)
-    marks = ", ".join("?" * len(wanted))
+    topic_names = list(names)
+    marks = ", ".join("?" * len(topic_names))
     query = f"SELECT t.name, i.id FROM topics t JOIN topic_ids i ON i.topic_id = t.id WHERE t.name IN ({marks})"  # noqa: S608
-    return dict(connection.execute(query, wanted).fetchall())
+    return dict(connection.execute(query, topic_names).fetchall())
 
 
 def slot(connection: sqlite3.Connection, topic: str, partition: int) -> Slot:
@@ -150,7 +150,7 @@ def slot(connection: sqlite3.Connection, topic: str, partition: int) -> Slot:
 def slots(connection: sqlite3.Connection, places: Iterable[TopicPartition]) -> dict[TopicPartition, Slot]:
     """Find many partitions by one query; raises as `slot` does."""
     places = list(places)
-    names = sorted({place.topic for place in places})
+    names = sorted({tp.topic for tp in places})
     marks = ", ".join("?" * len(names))
     rows = connection.execute(
         "SELECT t.name, p.partition, p.id, p.start_offset, p.next_offset, p.cleaned_to, t.config FROM topics t "  # noqa: S608
@@ -158,11 +158,11 @@ def slots(connection: sqlite3.Connection, places: Iterable[TopicPartition]) -> d
         names,
     ).fetchall()
     configs = {config: json.loads(config) for config in {row[6] for row in rows}}
-    found = {
+    existing_slots = {
         TopicPartition(topic, partition): Slot(topic, partition, number, start, following, cleaned, configs[config])
         for topic, partition, number, start, following, cleaned, config in rows
     }
-    return {place: found.get(place) or slot(connection, place.topic, place.partition) for place in places}
+    return {tp: existing_slots.get(tp) or slot(connection, tp.topic, tp.partition) for tp in places}
 
 
 def unknown(connection: sqlite3.Connection, name: str) -> UnknownTopicError:

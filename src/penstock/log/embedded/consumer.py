@@ -67,18 +67,18 @@ class EmbeddedConsumer:
         self._topics, self._pattern = (), None
 
     def assign(self, starts: Mapping[TopicPartition, int | None]) -> None:
-        found = self._starts([place for place, offset in starts.items() if offset is None])
-        self._positions = {place: found[place] if offset is None else offset for place, offset in starts.items()}
+        default_starts = self._starts([tp for tp, offset in starts.items() if offset is None])
+        self._positions = {tp: default_starts[tp] if offset is None else offset for tp, offset in starts.items()}
         self._paused.clear()
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._positions)
 
-    def position(self, place: TopicPartition) -> int:
-        return self._positions[place]
+    def position(self, tp: TopicPartition) -> int:
+        return self._positions[tp]
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        self._positions[place] = offset
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._positions[tp] = offset
 
     def pause(self, places: Collection[TopicPartition]) -> None:
         self._paused.update(places)
@@ -95,10 +95,10 @@ class EmbeddedConsumer:
             self.last_poll = time.monotonic()
             self._look_at_group()
             version = self._log.version()
-            found = self._read_in_turn(max_records)
+            batches = self._read_in_turn(max_records)
             left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
+            if batches or left <= 0:
+                return batches
             pause = 0.001
             until = time.monotonic() + min(left, _LOOK_S * 4)
             while self._log.version() == version and (rest := until - time.monotonic()) > 0:
@@ -113,25 +113,25 @@ class EmbeddedConsumer:
         return self._me or ConsumerIdentity(self._options.group, "")
 
     def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = self._log.committed_offsets(self._options.group) if self._options.group else {}
-        return {place: found[place] for place in places if place in found}
+        offsets = self._log.committed_offsets(self._options.group) if self._options.group else {}
+        return {tp: offsets[tp] for tp in places if tp in offsets}
 
     def partitions(self, topic: str) -> int:
         return self._log.partitions(topic)
 
     def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self._log.beginning_offset(place.topic, place.partition) for place in places}
+        return {tp: self._log.beginning_offset(tp.topic, tp.partition) for tp in places}
 
     def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: self._log.end_offset(place.topic, place.partition) for place in places}
+        return {tp: self._log.end_offset(tp.topic, tp.partition) for tp in places}
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
         return self._log.offsets_for_times(times)
 
-    def last_offset_before(self, place: TopicPartition, timestamp: int, end: int) -> int:
-        first = self._log.beginning_offset(place.topic, place.partition)
+    def last_offset_before(self, tp: TopicPartition, timestamp: int, end: int) -> int:
+        first = self._log.beginning_offset(tp.topic, tp.partition)
         last = first
-        for following, earliest, _ in self._log.stretches({place: Span(first, end, end - first + 1)})[place]:
+        for following, earliest, _ in self._log.stretches({tp: Span(first, end, end - first + 1)})[tp]:
             if earliest < timestamp:
                 last = following
         return min(last, end)
@@ -226,49 +226,49 @@ class EmbeddedConsumer:
         self._forget(places)
 
     def _forget(self, places: set[TopicPartition]) -> None:
-        for place in places:
-            self._positions.pop(place, None)
+        for tp in places:
+            self._positions.pop(tp, None)
         self._paused -= places
 
     # Reading
 
     def _starts(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         committed = self.committed(places)
-        return {place: committed[place] if place in committed else self._reset_of(place) for place in places}
+        return {tp: committed[tp] if tp in committed else self._reset_of(tp) for tp in places}
 
-    def _reset_of(self, place: TopicPartition) -> int:
+    def _reset_of(self, tp: TopicPartition) -> int:
         if self._options.auto_offset_reset == "none":
             raise OffsetOutOfRangeError(
-                f"{place.topic}-{place.partition}: no offset to start from, and auto.offset.reset is none",
+                f"{tp.topic}-{tp.partition}: no offset to start from, and auto.offset.reset is none",
                 hint="seek, commit an offset for the group, or set auto_offset_reset to earliest or latest",
-                topic=place.topic, partition=place.partition,
+                topic=tp.topic, partition=tp.partition,
             )  # fmt: skip
         if self._options.auto_offset_reset == "latest":
-            return self._log.end_offset(place.topic, place.partition)
-        return self._log.beginning_offset(place.topic, place.partition)
+            return self._log.end_offset(tp.topic, tp.partition)
+        return self._log.beginning_offset(tp.topic, tp.partition)
 
     def _read_in_turn(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """Read from the partitions in turn, so that a busy one does not starve the others."""
         places = sorted(set(self._positions) - self._paused)
-        found: list[tuple[TopicPartition, pa.RecordBatch]] = []
+        batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
         reached: dict[TopicPartition, int] = {}
         if not places:
-            return found
+            return batches
         self._turn = (self._turn + 1) % len(places)
-        for place in places[self._turn :] + places[: self._turn]:
+        for tp in places[self._turn :] + places[: self._turn]:
             try:
-                fetched = self._log.read(place.topic, place.partition, self._positions[place], max_records)
+                fetched = self._log.read(tp.topic, tp.partition, self._positions[tp], max_records)
             except OffsetOutOfRangeError:
-                self._positions[place] = self._reset_of(place)
-                fetched = self._log.read(place.topic, place.partition, self._positions[place], max_records)
-            reached[place] = fetched.next_offset
+                self._positions[tp] = self._reset_of(tp)
+                fetched = self._log.read(tp.topic, tp.partition, self._positions[tp], max_records)
+            reached[tp] = fetched.next_offset
             if fetched.records.num_rows:
-                found.append((place, fetched.records))
+                batches.append((tp, fetched.records))
                 max_records -= fetched.records.num_rows
             if max_records <= 0:
                 break
         self._positions |= reached  # not before: if a partition fails, the records of the others are read again
-        return found
+        return batches
 
 
 def _beats(consumer: weakref.ref[EmbeddedConsumer], stop: threading.Event, interval_s: float) -> None:

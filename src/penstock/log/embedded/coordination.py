@@ -49,10 +49,10 @@ class Coordination:
             lease: The application and the epoch of the lease that guards it: after it is lost, the record may not be
                 changed.
         """
-        found = self._records.get((name, lease is None))
-        if found is None or found[0] != lease:
-            found = self._records[name, lease is None] = (lease, EmbeddedFencedRecord(self, name, lease))  # type: ignore[arg-type] # a part of the log
-        return found[1]
+        entry = self._records.get((name, lease is None))
+        if entry is None or entry[0] != lease:
+            entry = self._records[name, lease is None] = (lease, EmbeddedFencedRecord(self, name, lease))  # type: ignore[arg-type] # a part of the log
+        return entry[1]
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Begin a consistent snapshot; for the log's own parts."""
@@ -72,12 +72,12 @@ class Coordination:
     def ledger_inputs(self, application: str) -> dict[str, str]:
         """Return the checksum of the inputs of each task's last batch; tasks without one are left out."""
         with self._database.reading() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT task, inputs FROM ledger JOIN ledger_inputs USING (application, task, batch) "
                 "WHERE application = ?",
                 (application,),
             )
-            return dict(found.fetchall())
+            return dict(rows.fetchall())
 
     def clear_ledger(self, application: str) -> None:
         """Delete an application's ledger; part of a reset, after its checkpoint is deleted."""
@@ -226,8 +226,8 @@ def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch:
 def check_lease(connection: sqlite3.Connection, application: str, epoch: int | None) -> None:
     """Raise FencedError if a newer instance has taken this lease."""
     if epoch is not None:
-        found = lease_of(read_row(connection, application, LEASE_WRITER))
-        refuse_newer(None if found is None else found[0], application, epoch)
+        holder = lease_of(read_row(connection, application, LEASE_WRITER))
+        refuse_newer(None if holder is None else holder[0], application, epoch)
 
 
 class _Transaction(Protocol):
@@ -259,10 +259,10 @@ class EmbeddedFencedRecord:
     def read(self) -> StoredRecord:
         """Read the newest value; no writer is disturbed."""
         with self._log.reading() as connection:
-            found = read_row(connection, self._name.application, self._name.writer)
+            stored = read_row(connection, self._name.application, self._name.writer)
             if not self._name.is_in_topic:
-                return found
-            return found._replace(value=_in_topic(self._log, self._name))  # type: ignore[arg-type] # the log
+                return stored
+            return stored._replace(value=_in_topic(self._log, self._name))  # type: ignore[arg-type] # the log
 
     def take(self) -> StoredRecord:
         """Fence all earlier writers, by a new version of the same value.
@@ -271,15 +271,15 @@ class EmbeddedFencedRecord:
             FencedError: A newer instance has the lease.
         """
         while True:
-            found = self.read()
+            stored = self.read()
             try:
-                found = self._replace(found.value, found.version, is_change=False)
+                stored = self._replace(stored.value, stored.version, is_change=False)
             except FencedError as error:
                 if "epoch" in error.facts:
                     raise
                 continue  # changed between; each round, one writer succeeds
-            self._held = found
-            return found
+            self._held = stored
+            return stored
 
     def held(self) -> StoredRecord:
         """Return the value as this writer has read or written it last; the first time it takes the record."""

@@ -34,7 +34,7 @@ class EmbeddedFetcher:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch these partitions from these offsets on, and no others."""
         self._positions = dict(positions)
-        self._ends = {place: end for place, end in self._ends.items() if place in positions}
+        self._ends = {tp: end for tp, end in self._ends.items() if tp in positions}
         self._paused &= positions.keys()
         self._seen = -1
 
@@ -58,10 +58,10 @@ class EmbeddedFetcher:
         deadline = time.monotonic() + timeout_s
         while True:
             version = self._database.version()
-            found = self._read() if version != self._seen else {}
+            fetched = self._read() if version != self._seen else {}
             left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
+            if fetched or left <= 0:
+                return fetched
             self._seen = version
             self._database.wait_for_write(version, left)
 
@@ -80,26 +80,22 @@ class EmbeddedFetcher:
         self.close()
 
     def _read(self) -> dict[TopicPartition, Fetched]:
-        found: dict[TopicPartition, Fetched] = {}
+        fetched: dict[TopicPartition, Fetched] = {}
         left = _MOST_BYTES
         with self._database.reading() as connection:
             slots = catalog.slots(connection, self._positions)
-            self._ends = {place: slot.next_offset for place, slot in slots.items()}
+            self._ends = {tp: slot.next_offset for tp, slot in slots.items()}
             waiting = [
-                place
-                for place, position in self._positions.items()
-                if position != self._ends[place] and place not in self._paused
+                tp for tp, position in self._positions.items() if position != self._ends[tp] and tp not in self._paused
             ]
             first = self._turn % len(waiting) if waiting else 0
-            for place in (*waiting[first:], *waiting[:first]):
-                part, size = records.read_bytes(
-                    connection, slots[place], self._positions[place], min(left, _PARTITION_BYTES)
-                )
-                found[place] = part
+            for tp in (*waiting[first:], *waiting[:first]):
+                part, size = records.read_bytes(connection, slots[tp], self._positions[tp], min(left, _PARTITION_BYTES))
+                fetched[tp] = part
                 left -= size
                 if left <= 0:
                     break
-        for place, part in found.items():
-            self._positions[place] = part.next_offset
-        self._turn += len(found)
-        return found
+        for tp, part in fetched.items():
+            self._positions[tp] = part.next_offset
+        self._turn += len(fetched)
+        return fetched

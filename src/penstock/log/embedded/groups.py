@@ -35,7 +35,7 @@ class ConsumerGroups:
         with self._database.writing() as connection:
             if lease is not None:
                 check_lease(connection, lease.application, lease.epoch)
-            noted = {place: OffsetAndMetadata(each, metadata) for place, each in offsets.items()}
+            noted = {tp: OffsetAndMetadata(each, metadata) for tp, each in offsets.items()}
             write_offsets(connection, group, noted, unix_ms())
 
     def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
@@ -46,12 +46,12 @@ class ConsumerGroups:
         """
         with self._database.writing() as connection:
             membership.check_owner(connection, me, offsets)
-            plain = {place: OffsetAndMetadata(each) for place, each in offsets.items()}
+            plain = {tp: OffsetAndMetadata(each) for tp, each in offsets.items()}
             write_offsets(connection, me.group, plain, unix_ms())
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
-        return {place: each.offset for place, each in self.group_offsets(group).items()}
+        return {tp: each.offset for tp, each in self.group_offsets(group).items()}
 
     @timed("consumer", "committed-ms")
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -67,11 +67,11 @@ class ConsumerGroups:
     def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
         """Delete the group's offsets of these partitions."""
         with self._database.writing() as connection:
-            for place in places:
+            for tp in places:
                 for table in ("group_offsets", "group_notes"):
                     connection.execute(
                         f"DELETE FROM {table} WHERE name = ? AND topic = ? AND partition = ?",  # noqa: S608
-                        (group, place.topic, place.partition),
+                        (group, tp.topic, tp.partition),
                     )
 
     def groups(self) -> list[str]:
@@ -85,8 +85,8 @@ class ConsumerGroups:
     def group_state(self, group: str) -> GroupState:
         """Return the state and members; dead and silent members are removed first."""
         with self._database.reading() as connection:
-            known = membership.members_of(connection, group)
-        if known:
+            members = membership.members_of(connection, group)
+        if members:
             with self._database.writing() as connection:
                 membership.expire(connection, group, unix_ms())
         with self._database.reading() as connection:
@@ -144,9 +144,9 @@ def write_offsets(
     """Store a group's offsets; their earlier metadata is replaced too."""
     connection.executemany(
         "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
-        [(group, place.topic, place.partition, each.offset, now_ms) for place, each in offsets.items()],
+        [(group, tp.topic, tp.partition, each.offset, now_ms) for tp, each in offsets.items()],
     )
     connection.executemany(
         "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
-        [(group, place.topic, place.partition, each.metadata) for place, each in offsets.items()],
+        [(group, tp.topic, tp.partition, each.metadata) for tp, each in offsets.items()],
     )

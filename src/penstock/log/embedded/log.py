@@ -156,19 +156,19 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
             count("consumer", "range-reads")
             with self._database.reading() as connection:
                 slot = catalog.slot(connection, topic, partition)
-                found: list[pa.RecordBatch] = []
+                batches: list[pa.RecordBatch] = []
                 size = size_bytes = 0
                 for batch in records.iterate(connection, slot, position, end):
-                    found.append(batch)
+                    batches.append(batch)
                     size, size_bytes = size + batch.num_rows, size_bytes + batch.nbytes
                     if size >= _PIECE_RECORDS or size_bytes >= _PIECE_BYTES:
                         break
                 else:
                     position = end
-            yield from found
+            yield from batches
             if position == end:
                 return
-            position = found[-1].column("offset")[-1].as_py() + 1
+            position = batches[-1].column("offset")[-1].as_py() + 1
 
     def beginning_offset(self, topic: str, partition: int) -> int:
         """Return the first offset that retention has left."""
@@ -196,9 +196,9 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
                 f"WHERE t.name IN ({marks}) ORDER BY t.name, p.partition",
                 tuple(topics),
             ).fetchall()
-            found = {row[0] for row in rows}
+            existing_topics = {row[0] for row in rows}
             for name in topics:
-                if name not in found:
+                if name not in existing_topics:
                     raise catalog.unknown(connection, name)
         return {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
 
@@ -211,36 +211,36 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         """Like ``offset_for_time``, for many partitions."""
         with self._database.reading() as connection:
             return {
-                place: records.offset_for_time(connection, catalog.slot(connection, place.topic, place.partition), at)
-                for place, at in times.items()
+                tp: records.offset_for_time(connection, catalog.slot(connection, tp.topic, tp.partition), at)
+                for tp, at in times.items()
             }
 
-    def stretches(self, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+    def stretches(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
         """List stored rows from the start of each span until they hold its ``most`` records."""
         with self._database.reading() as connection:
             return {
-                place: records.stretches(connection, catalog.slot(connection, place.topic, place.partition), span)
-                for place, span in wanted.items()
+                tp: records.stretches(connection, catalog.slot(connection, tp.topic, tp.partition), span)
+                for tp, span in spans.items()
             }
 
     def record_sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Return the size of the records of these ranges in bytes, before compression; parts of rows in proportion."""
         with self._database.reading() as connection:
             return {
-                place: records.size_bytes(connection, catalog.slot(connection, place.topic, place.partition), *span)
-                for place, span in ranges.items()
+                tp: records.size_bytes(connection, catalog.slot(connection, tp.topic, tp.partition), *span)
+                for tp, span in ranges.items()
             }
 
     def version(self) -> int:
         """Return a number that grows with every write by any process."""
         return self._database.version()
 
-    def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
-        """Wait until these partitions no longer end at ``known`` or until the timeout, and return their end offsets."""
+    def wait_for_data(self, known_ends: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
+        """Wait until partitions end elsewhere than at ``known_ends`` or the timeout; return their end offsets."""
         deadline = time.monotonic() + timeout_s
-        topics = sorted({place.topic for place in known})
+        topics = sorted({tp.topic for tp in known_ends})
         version = self.version()
-        while (ends := self.end_offsets(topics)) == known and (left := deadline - time.monotonic()) > 0:
+        while (ends := self.end_offsets(topics)) == known_ends and (left := deadline - time.monotonic()) > 0:
             version = self._database.wait_for_write(version, left)
         return ends
 
@@ -258,9 +258,9 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of these partitions; a commit shows in all of them at once."""
-        wanted = set(places)
-        ends = self.end_offsets(sorted({place.topic for place in wanted}))
-        return {place: end for place, end in ends.items() if place in wanted}
+        partitions = set(places)
+        ends = self.end_offsets(sorted({tp.topic for tp in partitions}))
+        return {tp: end for tp, end in ends.items() if tp in partitions}
 
     def fence_threads(self, application: str, threads: Iterable[str], epoch: int) -> None:
         """Fence the present producers of these threads.
@@ -311,14 +311,14 @@ _PIECE_BYTES = 8 << 20
 
 def open_embedded(url: str) -> EmbeddedLog:
     """Open an embedded log; see `open_log`."""
-    place = parse_log_url(url)
-    if place.path is not None or not place.name:
-        database = Database(place)
+    location = parse_log_url(url)
+    if location.path is not None or not location.name:
+        database = Database(location)
         return EmbeddedLog(database, on_close=database.close)
     with _LOCK:
-        if place.name not in _MEMORY:
-            _MEMORY[place.name] = Database(place)
-        return EmbeddedLog(_MEMORY[place.name], on_close=lambda: None)
+        if location.name not in _MEMORY:
+            _MEMORY[location.name] = Database(location)
+        return EmbeddedLog(_MEMORY[location.name], on_close=lambda: None)
 
 
 def reopen(url: str, pid: int) -> EmbeddedLog:

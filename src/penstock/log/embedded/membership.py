@@ -85,13 +85,13 @@ def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_m
     """Add a member. One with the ``instance`` of another replaces it: its partitions do not move."""
     expire(connection, group, now_ms)
     instance = request.instance
-    found = members_of(connection, group)
+    members = members_of(connection, group)
     agreed_assignor(
-        group, [request.assignors, *(each.assignors for each in found if not instance or each.instance != instance)]
+        group, [request.assignors, *(each.assignors for each in members if not instance or each.instance != instance)]
     )
     member = f"{instance or request.client or 'consumer'}-{uuid.uuid4()}"
     if instance:
-        for old in [each.member for each in found if each.instance == instance]:
+        for old in [each.member for each in members if each.instance == instance]:
             for table in ("group_targets", "group_owners"):
                 connection.execute(
                     f"UPDATE {table} SET member = ? WHERE name = ? AND member = ?",  # noqa: S608
@@ -115,10 +115,10 @@ def heartbeat(connection: sqlite3.Connection, me: ConsumerIdentity, topics: Iter
         InvalidStateError: The group has removed this member; it may join again.
     """
     _check_member(connection, me)
-    wanted = json.dumps(sorted(topics))
+    topics_json = json.dumps(sorted(topics))
     connection.execute(
         "UPDATE group_members SET heartbeat_ms = ?, topics = ? WHERE name = ? AND member = ?",
-        (now_ms, wanted, me.group, me.member),
+        (now_ms, topics_json, me.group, me.member),
     )
     expire(connection, me.group, now_ms)
     _plan(connection, me.group, now_ms)
@@ -143,7 +143,7 @@ def sync(
     }
     connection.executemany(
         "INSERT INTO group_owners VALUES (?, ?, ?, ?)",
-        [(me.group, place.topic, place.partition, me.member) for place in sorted(target - taken)],
+        [(me.group, tp.topic, tp.partition, me.member) for tp in sorted(target - taken)],
     )
     if let_go - target:  # somebody waits for these
         _advance(connection, me.group, now_ms)
@@ -267,23 +267,23 @@ def _plan(connection: sqlite3.Connection, group: str, now_ms: int) -> None:
     if members:
         name = agreed_assignor(group, [each.assignors for each in members])
         holds: dict[str, set[TopicPartition]] = {}
-        for place, member in before.items():
-            holds.setdefault(member, set()).add(place)
+        for tp, member in before.items():
+            holds.setdefault(member, set()).add(tp)
         subscribers = {
             each.member: Subscriber(
                 each.instance or each.member, frozenset(each.topics), frozenset(holds.get(each.member, ()))
             )
             for each in members
         }
-        wanted = {topic for each in members for topic in each.topics}
-        given = assign(name, subscribers, _counts(connection, wanted))
-        after = {place: member for member, places in given.items() for place in places}
+        topics = {topic for each in members for topic in each.topics}
+        assignment = assign(name, subscribers, _counts(connection, topics))
+        after = {tp: member for member, places in assignment.items() for tp in places}
     if after == before:
         return
     connection.execute("DELETE FROM group_targets WHERE name = ?", (group,))
     connection.executemany(
         "INSERT INTO group_targets VALUES (?, ?, ?, ?)",
-        [(group, place.topic, place.partition, member) for place, member in sorted(after.items())],
+        [(group, tp.topic, tp.partition, member) for tp, member in sorted(after.items())],
     )
     _advance(connection, group, now_ms, name)
 
@@ -300,8 +300,8 @@ def _counts(connection: sqlite3.Connection, topics: Iterable[str]) -> Mapping[st
     counted = connection.execute(
         "SELECT t.name, count(*) FROM topics t JOIN partitions p ON p.topic_id = t.id GROUP BY t.id"
     ).fetchall()
-    wanted = set(topics)
-    return {name: count for name, count in counted if name in wanted}
+    names = set(topics)
+    return {name: count for name, count in counted if name in names}
 
 
 def _places(connection: sqlite3.Connection, table: str, me: ConsumerIdentity) -> set[TopicPartition]:
@@ -315,7 +315,7 @@ def _places(connection: sqlite3.Connection, table: str, me: ConsumerIdentity) ->
 def _delete_owners(connection: sqlite3.Connection, group: str, places: Iterable[TopicPartition]) -> None:
     connection.executemany(
         "DELETE FROM group_owners WHERE name = ? AND topic = ? AND partition = ?",
-        [(group, place.topic, place.partition) for place in places],
+        [(group, tp.topic, tp.partition) for tp in places],
     )
 
 

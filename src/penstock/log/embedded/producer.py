@@ -119,18 +119,18 @@ class EmbeddedProducer:
         if not self._waiting and not self._offsets:
             return
         with self._log.transaction(self._id, self._epoch) as transaction:
-            for place, pieces in self._waiting.items():
+            for tp, pieces in self._waiting.items():
                 for piece in pieces:
-                    transaction.append(place.topic, place.partition, _batch(piece))
+                    transaction.append(tp.topic, tp.partition, _batch(piece))
             for member, offsets in self._offsets:
                 transaction.commit_as(member, offsets)
         written = self._waiting
-        for topic in {place.topic for place in written}:
+        for topic in {tp.topic for tp in written}:
             self._turn[topic] = self._turn.get(topic, 0) + 1
         self._forget()
         self._counts.clear()  # partitions may be added at any time
-        for place, pieces in written.items():
-            _report_deliveries(place, transaction.first_offsets[place], pieces)
+        for tp, pieces in written.items():
+            _report_deliveries(tp, transaction.first_offsets[tp], pieces)
 
     def _forget(self) -> None:
         self._waiting, self._offsets, self._bytes = {}, [], 0
@@ -145,12 +145,12 @@ class EmbeddedProducer:
         return self._turn.get(topic, 0) % self._partitions(topic)
 
 
-def _report_deliveries(place: TopicPartition, offset: int, pieces: Sequence[_Piece]) -> None:
+def _report_deliveries(tp: TopicPartition, offset: int, pieces: Sequence[_Piece]) -> None:
     for piece in pieces:
         if isinstance(piece, list):
             for at, (record, on_delivery) in enumerate(piece, offset):
                 if on_delivery is not None:
-                    call_back(on_delivery, Delivery(place.topic, place.partition, at, record.timestamp), None)
+                    call_back(on_delivery, Delivery(tp.topic, tp.partition, at, record.timestamp), None)
         offset += len(piece)
 
 

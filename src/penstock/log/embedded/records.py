@@ -49,16 +49,16 @@ def insert(connection: sqlite3.Connection, slot: Slot, base: int, rows: Sequence
 def read(connection: sqlite3.Connection, slot: Slot, offset: int, max_records: int) -> Fetched:
     """Read up to ``max_records`` from ``offset`` on."""
     _check_range(slot, offset)
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     left = max(max_records, 1)
     for batch in _rows(connection, slot, offset, slot.next_offset):
         part = batch.slice(0, left)
-        found.append(part)
+        batches.append(part)
         left -= part.num_rows
         if not left:
-            records = concat(found)
+            records = concat(batches)
             return Fetched(records, records.column("offset")[-1].as_py() + 1)
-    return Fetched(concat(found), slot.next_offset)
+    return Fetched(concat(batches), slot.next_offset)
 
 
 def read_bytes(connection: sqlite3.Connection, slot: Slot, offset: int, most_bytes: int) -> tuple[Fetched, int]:
@@ -120,7 +120,7 @@ def offset_for_time(connection: sqlite3.Connection, slot: Slot, timestamp: int) 
 
 def stretches(connection: sqlite3.Connection, slot: Slot, span: Span) -> list[Stretch]:
     """List rows until they hold ``most`` records, from the index alone."""
-    found: list[Stretch] = []
+    row_stretches: list[Stretch] = []
     start, end, most = span
     position = start
     for base, last, earliest, latest in connection.execute(
@@ -131,8 +131,8 @@ def stretches(connection: sqlite3.Connection, slot: Slot, span: Span) -> list[St
         if base >= end or position - start >= most:
             break
         position = min(last + 1, end)
-        found.append(Stretch(position, earliest, latest))
-    return found
+        row_stretches.append(Stretch(position, earliest, latest))
+    return row_stretches
 
 
 def size_bytes(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> int:

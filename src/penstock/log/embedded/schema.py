@@ -147,10 +147,10 @@ def _create(connection: sqlite3.Connection, tables: str) -> None:
 def _has(connection: sqlite3.Connection, name: str) -> bool:
     table, _, column = name.partition(".")
     if column:
-        found = connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column))
+        cursor = connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column))
     else:
-        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
-    return found.fetchone() is not None
+        cursor = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
+    return cursor.fetchone() is not None
 
 
 def _check(connection: sqlite3.Connection, where: str) -> bool:

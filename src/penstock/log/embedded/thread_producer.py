@@ -99,7 +99,7 @@ class EmbeddedThreadProducer:
         self, parts: Sequence[Part], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         try:
-            return self._append([(place.topic, place.partition, records) for place, records in joined(parts)], offsets)
+            return self._append([(tp.topic, tp.partition, records) for tp, records in joined(parts)], offsets)
         except ProductionError:  # nothing is written; which of the parts are refused?
             return self._append(parts, offsets)
 

@@ -68,7 +68,7 @@ class EmbeddedTransaction:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Add a group's next offsets, to be committed with the records."""
-        self.commit_with_metadata(group, {place: OffsetAndMetadata(each) for place, each in offsets.items()})
+        self.commit_with_metadata(group, {tp: OffsetAndMetadata(each) for tp, each in offsets.items()})
 
     def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Like ``commit_offsets``, with a text for each offset."""
@@ -128,12 +128,12 @@ class EmbeddedTransaction:
                 return
             for me, places in self._owners:
                 check_owner(connection, me, places)
-            for place, parts in self._appends.items():
-                slot = catalog.slot(connection, place.topic, place.partition)
-                following = self.first_offsets[place] = slot.next_offset
+            for tp, parts in self._appends.items():
+                slot = catalog.slot(connection, tp.topic, tp.partition)
+                following = self.first_offsets[tp] = slot.next_offset
                 for rows in parts:
                     following = records.insert(connection, slot, following, rows, now_ms)
-                self.following[place] = following
+                self.following[tp] = following
             for group, offsets in self._offsets.items():
                 write_offsets(connection, group, offsets, now_ms)
         if self._bytes:

@@ -118,9 +118,9 @@ class Upkeep:
     def purge(self, before: Mapping[TopicPartition, int]) -> None:
         """Remove the records below these offsets, which nobody needs; one that fails keeps no other from it."""
         errors: list[PenstockError] = []
-        for place, offset in before.items():
+        for tp, offset in before.items():
             try:
-                self.delete_records(place.topic, place.partition, offset)
+                self.delete_records(tp.topic, tp.partition, offset)
             except PenstockError as error:
                 errors.append(error)
         if errors:
@@ -239,12 +239,12 @@ class _Row(NamedTuple):
 
 
 def _rows(connection: sqlite3.Connection, slot: catalog.Slot, position: int) -> list[_Row]:
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT id, appended_ms, {COLUMNS} FROM batches "  # noqa: S608
         "WHERE partition_id = ? AND last_offset >= ? AND last_offset < ? ORDER BY last_offset LIMIT ?",
         (slot.id, position, slot.next_offset, _ROWS_A_STEP),
     )
-    return [_Row(number, appended_ms, StoredRow(*stored)) for number, appended_ms, *stored in found]
+    return [_Row(number, appended_ms, StoredRow(*stored)) for number, appended_ms, *stored in cursor]
 
 
 def _last_offsets(database: Database, slot: catalog.Slot) -> pa.Array:
@@ -258,8 +258,8 @@ def _last_offsets(database: Database, slot: catalog.Slot) -> pa.Array:
             break
         position = rows[-1].stored.last_offset + 1
         batches = [decode(row.stored, slot.topic, slot.partition) for row in rows]
-        found = pa.Table.from_batches(batches).select(["key", "offset"])
-        keys = found if keys is None else pa.concat_tables([keys, found])
+        key_offsets = pa.Table.from_batches(batches).select(["key", "offset"])
+        keys = key_offsets if keys is None else pa.concat_tables([keys, key_offsets])
         keys = keys.group_by("key").aggregate([("offset", "max")]).select(["key", "offset_max"])
         keys = keys.rename_columns(["key", "offset"])
     if keys is None:

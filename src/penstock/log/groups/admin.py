@@ -45,8 +45,8 @@ class GroupDescription:
 
     def owner(self, topic: str, partition: int) -> GroupMember | None:
         """Return the member that reads a partition."""
-        place = TopicPartition(topic, partition)
-        return next((member for member in self.members if place in member.owned), None)
+        tp = TopicPartition(topic, partition)
+        return next((member for member in self.members if tp in member.owned), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def offset_moves(
 ) -> list[OffsetMove]:
     """Plan the moves of these partitions' offsets to a target."""
     return [
-        OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
-        for place, (bounds, after) in new_offsets(log, target, places, committed).items()
+        OffsetMove(tp.topic, tp.partition, bounds.committed, after, bounds.end - after)
+        for tp, (bounds, after) in new_offsets(log, target, places, committed).items()
     ]
 
 
@@ -87,13 +87,13 @@ class GroupAdmin:
 
     def groups(self) -> list[GroupSummary]:
         """List all groups by name."""
-        found = []
+        summaries = []
         for name in self._log.groups():
             state, lease = self._log.group_state(name), self._log.lease(name)
             runs = lease is not None and is_fresh(lease)
             count = len(state.consumers) + runs
-            found.append(GroupSummary(name, "Stable" if runs else state.state, count, lease is not None))
-        return found
+            summaries.append(GroupSummary(name, "Stable" if runs else state.state, count, lease is not None))
+        return summaries
 
     def describe(self, group: str) -> GroupDescription:
         """Return a group's state, members and lag.
@@ -152,8 +152,8 @@ class GroupAdmin:
     def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
         """Delete the group's offsets in these topics (``orders`` or ``orders:0,2``)."""
         self._require(group)
-        known = self._log.committed_offsets(group)
-        places = [place for place in places_of(self._log, topics) if place in known]
+        committed = self._log.committed_offsets(group)
+        places = [tp for tp in places_of(self._log, topics) if tp in committed]
         with self.stopped(group):
             self._log.delete_offsets(group, places)
         return places
@@ -199,6 +199,6 @@ class GroupAdmin:
         lease = self._log.lease(group)
         runs = lease is not None and is_fresh(lease)  # it has no members before it reads
         if not state.members and not runs and group not in self._log.groups():
-            known = ", ".join(self._log.groups()) or "none"
-            raise LogError(f"there is no group {group!r}", hint=f"Groups: {known}.", group=group)
+            group_names = ", ".join(self._log.groups()) or "none"
+            raise LogError(f"there is no group {group!r}", hint=f"Groups: {group_names}.", group=group)
         return state

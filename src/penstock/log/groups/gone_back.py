@@ -40,7 +40,7 @@ def epoch_note(who: str, epoch: int) -> str:
 
 
 def gone_back(
-    known: Mapping[TopicPartition, KnownOffset],
+    known_offsets: Mapping[TopicPartition, KnownOffset],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     firsts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
@@ -48,7 +48,7 @@ def gone_back(
     """Return the partitions whose committed offset is behind a known one, with both.
 
     Args:
-        known: The known offsets.
+        known_offsets: The known offsets.
         committed: The group's offsets; where one is missing the first offset counts.
         firsts: The first offsets of the partitions.
         ends: Their ends: an offset behind the end is of a topic that was cut off or made again, another matter.
@@ -60,37 +60,37 @@ def gone_back(
     >>> gone_back({place: KnownOffset(200, 3)}, at(149, 4), {place: 0}, {place: 300})
     {}
     """
-    found = {}
-    for place, (offset, epoch) in known.items():
-        at = committed.get(place) or OffsetAndMetadata(firsts.get(place, 0), "")
+    regressions = {}
+    for tp, (offset, epoch) in known_offsets.items():
+        at = committed.get(tp) or OffsetAndMetadata(firsts.get(tp, 0), "")
         noted = _EPOCH.search(at.metadata)
         is_later = noted is not None and int(noted[1]) > epoch
-        if at.offset < offset <= ends.get(place, -1) and not is_later and not at.metadata.startswith(_ACCEPTED):
-            found[place] = (max(at.offset, firsts.get(place, 0)), offset)
-    return {place: both for place, both in found.items() if both[0] < both[1]}
+        if at.offset < offset <= ends.get(tp, -1) and not is_later and not at.metadata.startswith(_ACCEPTED):
+            regressions[tp] = (max(at.offset, firsts.get(tp, 0)), offset)
+    return {tp: both for tp, both in regressions.items() if both[0] < both[1]}
 
 
-def gone_back_text(application: str, who: str, found: Mapping[TopicPartition, tuple[int, int]]) -> str:
+def gone_back_text(application: str, who: str, regressions: Mapping[TopicPartition, tuple[int, int]]) -> str:
     """Say which offsets have gone back; ``who`` knows the newer ones."""
     named = [
-        f"{place.topic}-{place.partition} is at {at}, but {who} is at {offset}"
-        for place, (at, offset) in sorted(found.items())[:_MOST_NAMED]
+        f"{tp.topic}-{tp.partition} is at {at}, but {who} is at {offset}"
+        for tp, (at, offset) in sorted(regressions.items())[:_MOST_NAMED]
     ]
-    more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    more = f"; and {len(regressions) - _MOST_NAMED} more" if len(regressions) > _MOST_NAMED else ""
     return f"the committed offsets of group {application!r} have gone back: {'; '.join(named)}{more}"
 
 
 def gone_back_error(
-    application: str, who: str, found: Mapping[TopicPartition, tuple[int, int]]
+    application: str, who: str, regressions: Mapping[TopicPartition, tuple[int, int]]
 ) -> CheckpointMismatchError:
     """Make the error for committed offsets that have gone back."""
-    places: Iterable[TopicPartition] = sorted(found)
+    places: Iterable[TopicPartition] = sorted(regressions)
     return CheckpointMismatchError(
-        gone_back_text(application, who, found),
+        gone_back_text(application, who, regressions),
         hint="Another program has set them, or the brokers have lost its newest commits. The records in between are "
         "processed already, and would count twice. To continue from the newer offsets: penstock.data.loss=continue. To "
         f"process them once more, with the state as it is: penstock groups reset {application}; from nothing: penstock "
         f"app reset {application}.",
         application=application,
-        partitions=[f"{place.topic}-{place.partition}" for place in places],
+        partitions=[f"{tp.topic}-{tp.partition}" for tp in places],
     )

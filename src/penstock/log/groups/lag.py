@@ -41,16 +41,16 @@ def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[GroupLag]
     """
     committed = log.committed_offsets(group)
     existing = {topic.name for topic in log.topics()}
-    wanted = {place.topic for place in committed if place.topic in existing}
-    wanted.update(topics)
-    found = []
-    for name in sorted(wanted):
+    topic_names = {tp.topic for tp in committed if tp.topic in existing}
+    topic_names.update(topics)
+    lags = []
+    for name in sorted(topic_names):
         firsts = log.beginning_offsets([name])
-        for place, end in sorted(log.end_offsets([name]).items()):
-            done = committed.get(place)
-            behind = max(end - max(firsts[place], done or 0), 0)
-            found.append(GroupLag(name, place.partition, done, end, behind))
-    return found
+        for tp, end in sorted(log.end_offsets([name]).items()):
+            done = committed.get(tp)
+            behind = max(end - max(firsts[tp], done or 0), 0)
+            lags.append(GroupLag(name, tp.partition, done, end, behind))
+    return lags
 
 
 def seconds_behind(log: TopicLog, waiting: Mapping[TopicPartition, int], now_ms: int) -> dict[TopicPartition, float]:
@@ -71,9 +71,9 @@ def seconds_behind(log: TopicLog, waiting: Mapping[TopicPartition, int], now_ms:
         >>> seconds_behind(log, {TopicPartition("orders", 0): 0}, 5_000)
         {}
     """
-    found = {}
-    for place, offset in sorted(waiting.items())[:_MOST_PARTITIONS]:
-        timestamp = timestamp_at(log, place.topic, place.partition, offset)
+    seconds = {}
+    for tp, offset in sorted(waiting.items())[:_MOST_PARTITIONS]:
+        timestamp = timestamp_at(log, tp.topic, tp.partition, offset)
         if timestamp is not None:
-            found[place] = max(0.0, (now_ms - timestamp) / 1000)
-    return found
+            seconds[tp] = max(0.0, (now_ms - timestamp) / 1000)
+    return seconds

@@ -79,8 +79,8 @@ class Target:
         timestamp = timestamp_ms(when)
 
         def find(log: TopicLog, bounds: Mapping[TopicPartition, OffsetBounds]) -> Mapping[TopicPartition, int]:
-            found = log.offsets_for_times(dict.fromkeys(bounds, timestamp))
-            return {place: bounds[place].end if each is None else each.offset for place, each in found.items()}
+            firsts = log.offsets_for_times(dict.fromkeys(bounds, timestamp))
+            return {tp: bounds[tp].end if each is None else each.offset for tp, each in firsts.items()}
 
         return cls(f"the first records from {when} on", find)
 
@@ -95,14 +95,14 @@ class Target:
     def of_file(cls, path: Path) -> Target:
         """Move to the offsets in a file with lines ``topic,partition,offset``, the format of Kafka's tool."""
         named = read_offsets_file(path)
-        return cls(f"the offsets in {path}", lambda _log, bounds: {place: named[place] for place in bounds}, named)
+        return cls(f"the offsets in {path}", lambda _log, bounds: {tp: named[tp] for tp in bounds}, named)
 
 
 def _each(
     of: Callable[[OffsetBounds], int],
 ) -> Callable[[object, Mapping[TopicPartition, OffsetBounds]], dict[TopicPartition, int]]:
     """Make the ``of`` of a target that needs no log."""
-    return lambda _, bounds: {place: of(each) for place, each in bounds.items()}
+    return lambda _, bounds: {tp: of(each) for tp, each in bounds.items()}
 
 
 def choose(targets: Sequence[Target], default: Target | None = None) -> Target:
@@ -176,21 +176,21 @@ def chosen_places(
     if selections:
         return places_of(log, selections)
     existing = {topic.name for topic in log.topics()}
-    return [place for place in committed if place.topic in existing]
+    return [tp for tp in committed if tp.topic in existing]
 
 
 def new_offsets(
     log: TopicLog, target: Target, places: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[OffsetBounds, int]]:
     """Return the new offset of each partition: the target's, clipped to the partition's bounds as in Kafka's tool."""
-    wanted = sorted(set(places))
-    topics = sorted({place.topic for place in wanted})
+    partitions = sorted(set(places))
+    topics = sorted({tp.topic for tp in partitions})
     if not topics:
         return {}
     first, end = log.beginning_offsets(topics), log.end_offsets(topics)
-    for place in wanted:
-        if place not in end:
-            raise UnknownTopicError(f"there is no partition {place.topic}-{place.partition}", topic=place.topic)
-    bounds = {place: OffsetBounds(first[place], end[place], committed.get(place)) for place in wanted}
+    for tp in partitions:
+        if tp not in end:
+            raise UnknownTopicError(f"there is no partition {tp.topic}-{tp.partition}", topic=tp.topic)
+    bounds = {tp: OffsetBounds(first[tp], end[tp], committed.get(tp)) for tp in partitions}
     offsets = target.of(log, bounds)
-    return {place: (each, min(max(offsets[place], each.first), each.end)) for place, each in bounds.items()}
+    return {tp: (each, min(max(offsets[tp], each.first), each.end)) for tp, each in bounds.items()}

@@ -179,5 +179,5 @@ def _tried(security: Security) -> str:
 
 def _quoted(text: str) -> str:
     """Return the resource in librdkafka's text, if there is one: ``Subscribed topic not available: orders: ...``."""
-    found = re.search(r"topic not available: ([\w.-]+):", text) or re.search(r"['\"]([\w.-]+)['\"]", text)
-    return found.group(1) if found else ""
+    match = re.search(r"topic not available: ([\w.-]+):", text) or re.search(r"['\"]([\w.-]+)['\"]", text)
+    return match.group(1) if match else ""

@@ -35,12 +35,12 @@ def topic_acls(topics: Topics, admin: Any) -> list[TopicAcl] | None:
         AuthorizationError: The user may not see them.
     """
     try:
-        found = topics.ask(lambda: admin.describe_acls(_ANY).result(_REQUEST_S), "listing access control lists")
+        bindings = topics.ask(lambda: admin.describe_acls(_ANY).result(_REQUEST_S), "listing access control lists")
     except Exception as error:
         if _is_off(error):
             return None
         raise
-    literal = [each for each in found if each.resource_pattern_type == ResourcePatternType.LITERAL]
+    literal = [each for each in bindings if each.resource_pattern_type == ResourcePatternType.LITERAL]
     return [
         TopicAcl(each.name, each.principal, each.host, each.operation.name, each.permission_type.name)
         for each in literal
@@ -54,7 +54,7 @@ def add_topic_acls(topics: Topics, admin: Any, rules: Sequence[TopicAcl]) -> Non
         AuthorizationError: The user may not change them.
         LogError: The cluster has no authorizer.
     """
-    wanted = [
+    bindings = [
         AclBinding(
             ResourceType.TOPIC, each.topic, ResourcePatternType.LITERAL, each.principal, each.host,
             AclOperation[each.operation], AclPermissionType[each.permission],
@@ -63,10 +63,10 @@ def add_topic_acls(topics: Topics, admin: Any, rules: Sequence[TopicAcl]) -> Non
     ]  # fmt: skip
 
     def act() -> None:
-        for future in admin.create_acls(wanted).values():
+        for future in admin.create_acls(bindings).values():
             future.result(_REQUEST_S)
 
-    if wanted:
+    if bindings:
         topics.ask(act, "adding access control lists", "ALTER")
 
 

@@ -104,10 +104,10 @@ class ClientSettings:
         servers = url or str(settings.get("bootstrap.servers") or settings.get("metadata.broker.list") or "")
         if not servers:
             raise ConfigError("bootstrap.servers must be set", hint="For example localhost:9092")
-        found = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
+        client_settings = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
         for kind in ("consumer", "producer", "admin"):
-            _layers(kind, found.items())  # finds a setting with two values early
-        return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(found.items())))
+            _layers(kind, client_settings.items())  # finds a setting with two values early
+        return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(client_settings.items())))
 
     def __repr__(self) -> str:
         return f"ClientSettings({self.bootstrap_servers!r}, {masked(dict(self.given))!r})"
@@ -124,41 +124,41 @@ class ClientSettings:
         """Return the settings of confluent-kafka; the repr hides secrets."""
         security, rest = self._of(kind)
         client = _client(kind)
-        found: dict[str, Any] = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
+        config: dict[str, Any] = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
         for name, value in rest.items():
-            found |= _for_librdkafka(name, value, client)
-        found |= security.librdkafka()
+            config |= _for_librdkafka(name, value, client)
+        config |= security.librdkafka()
         if (tokens := _tokens(security, rest)) is not None:
-            found |= tokens.librdkafka()
-        return found
+            config |= tokens.librdkafka()
+        return config
 
     def jvm(self, kind: ClientKind) -> dict[str, str]:
         """Return the settings of Java's clients; the repr hides secrets."""
         security, rest = self._of(kind)
-        found = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
-        found |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
-        found |= security.jvm()
+        properties = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
+        properties |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
+        properties |= security.jvm()
         if not security.jaas and (tokens := _tokens(security, rest)) is not None:
-            found["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older clients read only it
-        return found
+            properties["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older clients read only it
+        return properties
 
     def kafka_python(self) -> dict[str, Any]:
         """Return the settings of clients written in Python, by kafka-python's names; the repr hides secrets."""
         security, rest = self._of("consumer")
         servers = resolved("bootstrap.servers", self.bootstrap_servers)
-        found: dict[str, Any] = Secretive(bootstrap_servers=servers.split(","), security_protocol=security.protocol)
+        config: dict[str, Any] = Secretive(bootstrap_servers=servers.split(","), security_protocol=security.protocol)
         for name, (new, read) in _PYTHON_NAMES.items():
             if name in rest:
-                found[new] = read(rest[name])
+                config[new] = read(rest[name])
         if security.uses_sasl:
-            found["sasl_mechanism"] = security.mechanism
-            found["sasl_plain_username"] = security.username
-            found["sasl_plain_password"] = security.password
+            config["sasl_mechanism"] = security.mechanism
+            config["sasl_plain_username"] = security.username
+            config["sasl_plain_password"] = security.password
         if (tokens := _tokens(security, rest)) is not None:
-            found["tokens"] = tokens
+            config["tokens"] = tokens
         if (context := security.context()) is not None:
-            found["ssl_context"] = context
-        return found
+            config["ssl_context"] = context
+        return config
 
     def only_of_librdkafka(self) -> tuple[str, ...]:
         """List the settings of a producer that only librdkafka's obeys: some have no other, some are its own login.
@@ -174,9 +174,9 @@ class ClientSettings:
             is_of_connections = name in _PYTHON_NAMES or name.startswith(("sasl.", "ssl."))
             return name in _OF_WRITERS or (is_of_connections and other.get(name) == value)
 
-        found = [name for name, value in rest.items() if not is_obeyed(name, value)]
-        found = [name for name in found if _for_librdkafka(name, rest[name], "producer")]
-        return (*found, "security.protocol") if security != other_security else tuple(found)
+        names = [name for name, value in rest.items() if not is_obeyed(name, value)]
+        names = [name for name in names if _for_librdkafka(name, rest[name], "producer")]
+        return (*names, "security.protocol") if security != other_security else tuple(names)
 
     def security(self, kind: ClientKind = "consumer") -> Security:
         """Return protocol, mechanism, user and certificates."""
@@ -197,8 +197,8 @@ def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for name, value in settings.items():
         if name in ("bootstrap.servers", "metadata.broker.list"):
             continue
-        known = split_prefix(name)[1] in CLIENT_NAMES
-        if not known and (name in CONFIG_DEFS or name.startswith(others)):
+        is_of_clients = split_prefix(name)[1] in CLIENT_NAMES
+        if not is_of_clients and (name in CONFIG_DEFS or name.startswith(others)):
             continue
         check_client_name(name)
         yield name, value
@@ -220,13 +220,13 @@ def _client(kind: str) -> str:
     return kind.rpartition(".")[2]
 
 
-def _layers(kind: str, given: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _layers(kind: str, settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the settings of one kind of client, by Java's names; settings with a longer prefix win."""
     client = _client(kind)
     special = "main.consumer." if kind == "consumer" else f"{kind}."
     order = {"": 0, f"{client}.": 1, special: 2 if special != f"{client}." else 1}
     layers: tuple[dict[str, str], ...] = ({}, {}, {})
-    for name, value in given:
+    for name, value in settings:
         prefix, bare = split_prefix(name)
         if prefix not in order or client not in CLIENT_NAMES[bare].clients:
             continue
@@ -258,8 +258,8 @@ def _for_librdkafka(name: str, value: str, client: str) -> dict[str, str]:
         return {}  # Java's names of ciphers
     if name == "partition.assignment.strategy":
         strategies = [one.strip().rpartition(".")[2] for one in value.split(",")]
-        known = [_ASSIGNORS.get(one, one) for one in strategies if one != "StickyAssignor"]
-        return {name: ",".join(known)} if known else {}
+        assignors = [_ASSIGNORS.get(one, one) for one in strategies if one != "StickyAssignor"]
+        return {name: ",".join(assignors)} if assignors else {}
     if name in _RENAMED:
         return {_RENAMED[name][0]: value}
     return {name: value} if "librdkafka" in CLIENT_NAMES[name].sides else {}

@@ -74,16 +74,16 @@ class Topics:
     def counts(self) -> dict[str, int]:
         """Return the partition counts of all topics, without Kafka's own."""
         cluster = self._clients.cluster()
-        found = self.ask(cluster.partition_counts, "listing the topics")
-        return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
+        counts = self.ask(cluster.partition_counts, "listing the topics")
+        return {name: count for name, count in sorted(counts.items()) if not name.startswith("__")}
 
     def exists(self, topic: str) -> bool:
         """Return whether there is a topic; asks for this one alone, as a cluster may have thousands."""
         cluster = self._clients.cluster()
-        found: dict[str, int] = self.ask(lambda: cluster.partition_counts([topic]), f"looking for topic {topic!r}")
-        if topic in found:
-            self._counts[topic] = (time.monotonic(), found[topic])
-        return topic in found
+        counts: dict[str, int] = self.ask(lambda: cluster.partition_counts([topic]), f"looking for topic {topic!r}")
+        if topic in counts:
+            self._counts[topic] = (time.monotonic(), counts[topic])
+        return topic in counts
 
     def partitions(self, topic: str) -> int:
         """Return the partition count of a topic, cached for a short time.
@@ -92,8 +92,8 @@ class Topics:
             UnknownTopicError: There is no such topic; the message names similar ones.
         """
         now = time.monotonic()
-        known = self._counts.get(topic)
-        if known is None or now - known[0] > _METADATA_S:
+        time_and_count = self._counts.get(topic)
+        if time_and_count is None or now - time_and_count[0] > _METADATA_S:
             counts = self.counts()
             self._counts = {name: (now, count) for name, count in counts.items()}
             if topic not in counts:
@@ -102,8 +102,8 @@ class Topics:
                 raise UnknownTopicError(
                     f"there is no topic {topic!r} at {self._clients.servers}", hint=hint, topic=topic
                 )
-            known = self._counts[topic]
-        return known[1]
+            time_and_count = self._counts[topic]
+        return time_and_count[1]
 
     def _require_visible(self, topic: str) -> None:
         """Raise AuthorizationError if a topic is only hidden from this user, who may not DESCRIBE it."""
@@ -125,8 +125,8 @@ class Topics:
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of those topics that exist, if the brokers support ids."""
         cluster, names = self._clients.cluster(), sorted(set(topics))
-        found: dict[str, str] = self.ask(lambda: cluster.identities(names)[1], "asking for the ids of topics")
-        return found
+        ids: dict[str, str] = self.ask(lambda: cluster.identities(names)[1], "asking for the ids of topics")
+        return ids
 
     def places(self, topics: Iterable[str]) -> list[TopicPartition]:
         """List all partitions of these topics, in order."""
@@ -183,9 +183,9 @@ class Topics:
         admin = self._clients.admin()
         resource = ConfigResource(ResourceType.TOPIC, name)
         act = lambda: admin.describe_configs([resource])[resource].result(_REQUEST_S)  # noqa: E731
-        found = self.ask(act, f"describing topic {name!r}", "DESCRIBE_CONFIGS", topic=name).values()
+        entries = self.ask(act, f"describing topic {name!r}", "DESCRIBE_CONFIGS", topic=name).values()
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {entry.name: entry.value for entry in found if everything or entry.source == own}
+        return {entry.name: entry.value for entry in entries if everything or entry.source == own}
 
     def alter_config(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change some of a topic's settings; None resets one to its default."""
@@ -219,39 +219,39 @@ class Topics:
             return {}
         cluster = self._clients.cluster()
         level: Isolation = "read_committed" if committed else "read_uncommitted"
-        found: dict[TopicPartition, OffsetAndTime] = self.ask(
+        offsets: dict[TopicPartition, OffsetAndTime] = self.ask(
             lambda: list_offsets(cluster, times, level), "asking for offsets"
         )
-        return found
+        return offsets
 
     def beginnings(self, topics: Iterable[str]) -> Offsets:
         """Return the first offsets."""
-        found = self.offsets(self.places(topics), EARLIEST)
-        return {place: each.offset for place, each in sorted(found.items())}
+        offsets = self.offsets(self.places(topics), EARLIEST)
+        return {tp: each.offset for tp, each in sorted(offsets.items())}
 
     def ends(self, topics: Iterable[str], *, committed: bool = True) -> Offsets:
         """Return the last stable offsets; the high watermarks if not ``committed``."""
-        found = self.offsets(self.places(topics), LATEST, committed=committed)
-        return {place: each.offset for place, each in sorted(found.items())}
+        offsets = self.offsets(self.places(topics), LATEST, committed=committed)
+        return {tp: each.offset for tp, each in sorted(offsets.items())}
 
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
         """Find the first records whose timestamps are at least these."""
-        found = self.offsets_by({place: max(0, time) for place, time in times.items()})
-        return {place: None if each.offset < 0 else each for place, each in found.items()}
+        offsets = self.offsets_by({tp: max(0, time) for tp, time in times.items()})
+        return {tp: None if each.offset < 0 else each for tp, each in offsets.items()}
 
     def newest_times(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the largest timestamp of each partition; None if it is empty."""
-        found = self.offsets(places, NEWEST_TIME)
-        return {place: None if each.offset < 0 else each.timestamp for place, each in found.items()}
+        offsets = self.offsets(places, NEWEST_TIME)
+        return {tp: None if each.offset < 0 else each.timestamp for tp, each in offsets.items()}
 
-    def delete_records(self, place: TopicPartition, before: int) -> int:
+    def delete_records(self, tp: TopicPartition, before: int) -> int:
         """Remove all records below an offset and return the new first offset."""
         cluster = self._clients.cluster()
-        doing = f"deleting records of {place.topic}-{place.partition}"
-        found: dict[TopicPartition, int] = self.ask(
-            lambda: delete_records(cluster, {place: before}), doing, "DELETE", topic=place.topic
+        doing = f"deleting records of {tp.topic}-{tp.partition}"
+        firsts: dict[TopicPartition, int] = self.ask(
+            lambda: delete_records(cluster, {tp: before}), doing, "DELETE", topic=tp.topic
         )
-        return found[place]
+        return firsts[tp]
 
     def purge(self, before: Mapping[TopicPartition, int]) -> None:
         """Remove the records below these offsets in one attempt, over connections of its own."""
@@ -275,10 +275,10 @@ class Topics:
         """Return a group's next offsets with their metadata."""
         cluster = self._clients.cluster()
         doing = f"asking for the offsets of group {group!r}"
-        found: dict[TopicPartition, OffsetAndMetadata] = self.ask(
+        offsets: dict[TopicPartition, OffsetAndMetadata] = self.ask(
             lambda: committed_offsets(cluster, group), doing, group=group
         )
-        return found
+        return offsets
 
     def groups(self) -> list[str]:
         """List the names of all consumer groups."""

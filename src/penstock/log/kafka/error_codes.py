@@ -51,9 +51,9 @@ class LocalCode:
 
 
 def _table(**codes: str) -> dict[int, ErrorCategory]:
-    found = {int(code): ErrorCategory[category] for category, text in codes.items() for code in text.split()}
-    assert len(found) == sum(len(text.split()) for text in codes.values()), "a code stands twice"  # noqa: S101
-    return found
+    categories = {int(code): ErrorCategory[category] for category, text in codes.items() for code in text.split()}
+    assert len(categories) == sum(len(text.split()) for text in codes.values()), "a code stands twice"  # noqa: S101
+    return categories
 
 
 CODES = _table(

@@ -133,14 +133,14 @@ def category_of(error: KafkaException | KafkaError) -> ErrorCategory:
     """Return the category of an error; for an unknown code the client library decides."""
     inner = error_of(error)
     code = inner.code()
-    found = CODES.get(code) or LOCAL_CODES.get(code)
+    category = CODES.get(code) or LOCAL_CODES.get(code)
     if inner.fatal() and "fenced" in inner.str().lower():
         return ErrorCategory.FENCED
-    if inner.fatal() and found not in (ErrorCategory.DENIED, ErrorCategory.REFUSED, ErrorCategory.FENCED):
+    if inner.fatal() and category not in (ErrorCategory.DENIED, ErrorCategory.REFUSED, ErrorCategory.FENCED):
         return ErrorCategory.ABORTABLE  # of one librdkafka producer; the next may succeed
-    if found is None:
+    if category is None:
         return ErrorCategory.PASSES if inner.retriable() else ErrorCategory.FINAL
-    return found
+    return category
 
 
 def is_transient(error: KafkaException | KafkaError) -> bool:
@@ -174,9 +174,9 @@ def failure(
         access: Explains refusals.
         facts: Attributes of the error; ``operation`` by its name in ACLs.
     """
-    place = getattr(error, "place", None)  # of a batch refused by the leader
-    if place is not None:
-        facts = {"topic": place.topic, "partition": place.partition, **facts}
+    tp = getattr(error, "tp", None)  # of a batch refused by the leader
+    if tp is not None:
+        facts = {"topic": tp.topic, "partition": tp.partition, **facts}
     inner = error_of(error)
     code, name, said = inner.code(), name_of(inner), inner.str()
     text = f"{said} ({name})" if said.startswith(doing) else f"{doing}: {said} ({name})"

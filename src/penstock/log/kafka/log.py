@@ -136,10 +136,10 @@ class KafkaLog(KafkaCore):
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Append outside any transaction and return the first offset."""
-        place = self._place(topic, partition)
+        tp = self._place(topic, partition)
         if not records.num_rows:
             return self.end_offset(topic, partition)
-        return self.write_plainly([(topic, partition, checked(topic, partition, records))])[place]
+        return self.write_plainly([(topic, partition, checked(topic, partition, records))])[tp]
 
     @contextmanager
     def transaction(self, transactional_id: str, epoch: int | None = None) -> Iterator[KafkaTransaction]:
@@ -169,8 +169,8 @@ class KafkaLog(KafkaCore):
         """Read up to ``max_records`` from ``offset`` on."""
         self._place(topic, partition)
         reader = self._reader(isolation)
-        found = list(reader.read(topic, partition, offset, None, max_records))
-        return Fetched(pa.concat_batches(found) if found else EMPTY, reader.position)
+        batches = list(reader.read(topic, partition, offset, None, max_records))
+        return Fetched(pa.concat_batches(batches) if batches else EMPTY, reader.position)
 
     def read_range(self, topic: str, partition: int, start: int, end: int) -> Sequence[pa.RecordBatch]:
         """Read all committed records with start <= offset < end."""
@@ -228,16 +228,16 @@ class KafkaLog(KafkaCore):
 
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> OffsetAndTime | None:
         """Find the first record whose timestamp is at least this; None if there is none."""
-        place = self._place(topic, partition)
-        return self.offsets_for_times({place: timestamp})[place]
+        tp = self._place(topic, partition)
+        return self.offsets_for_times({tp: timestamp})[tp]
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
         """Find the first record of each partition whose timestamp is at least this; None if there is none."""
         return first_in_time(self.clients.cluster(), self._topics, times, self._reader())
 
-    def stretches(self, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+    def stretches(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
         """List stretches of records from the start of each span until they hold its ``most``."""
-        return stretches(self._topics, wanted)
+        return stretches(self._topics, spans)
 
     def record_sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Estimate the size of the records of these ranges in bytes, as the brokers store them."""
@@ -245,15 +245,15 @@ class KafkaLog(KafkaCore):
         ask = partial(record_sizes, cluster, ranges)
         return persist(ask, "asking for sizes", self.patience_s, self.clients.access, cluster.forget, operation="READ")
 
-    def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
-        """Wait until these partitions no longer end at ``known`` or until the timeout, and return their end offsets."""
-        return wait_for_data(self._topics, self.clients.waiter(), known, timeout_s)
+    def wait_for_data(self, known_ends: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
+        """Wait until partitions end elsewhere than at ``known_ends`` or the timeout; return their end offsets."""
+        return wait_for_data(self._topics, self.clients.waiter(), known_ends, timeout_s)
 
     # Groups
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
-        return {place: each.offset for place, each in self._topics.committed(group).items()}
+        return {tp: each.offset for tp, each in self._topics.committed(group).items()}
 
     @timed("consumer", "committed-ms")
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -365,8 +365,8 @@ class KafkaLog(KafkaCore):
             committed: Returns the offsets that stream threads have committed, as far as they are known.
         """
         self._end_presence()
-        known = self._topics.counts()
-        counts = {topic: known.get(topic, 0) for topic in topics}
+        cluster_counts = self._topics.counts()
+        counts = {topic: cluster_counts.get(topic, 0) for topic in topics}
         holds = partial(self._leases.is_newest, lease)
         self._presence = Presence(self.clients, lease.application, counts, holds, committed)
 
@@ -425,22 +425,24 @@ def group_state(topics: Topics, admin: AdminClient, group: str) -> GroupState:
         return admin.describe_consumer_groups([group], request_timeout=_REQUEST_S)[group].result(_REQUEST_S)
 
     try:
-        found = topics.ask(act, f"describing group {group!r}")
+        description = topics.ask(act, f"describing group {group!r}")
     except LogError as error:
         if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
             return _NOBODY
         raise
-    members = tuple(_member(each, found.partition_assignor or "") for each in found.members)
-    return GroupState(_STATES.get(found.state.name, found.state.name), found.partition_assignor or "", members)
+    members = tuple(_member(each, description.partition_assignor or "") for each in description.members)
+    return GroupState(
+        _STATES.get(description.state.name, description.state.name), description.partition_assignor or "", members
+    )
 
 
-def _member(found: Any, assignor: str) -> GroupMember:
-    entries = found.assignment.topic_partitions if found.assignment is not None else ()
+def _member(member: Any, assignor: str) -> GroupMember:
+    entries = member.assignment.topic_partitions if member.assignment is not None else ()
     owned = tuple(sorted(TopicPartition(each.topic, each.partition) for each in entries))
-    topics = tuple(sorted({place.topic for place in owned}))
-    host = (found.host or "").removeprefix("/")
+    topics = tuple(sorted({tp.topic for tp in owned}))
+    host = (member.host or "").removeprefix("/")
     return GroupMember(
-        found.member_id, found.group_instance_id or "", found.client_id or "", host, 0, topics, (assignor,), owned
+        member.member_id, member.group_instance_id or "", member.client_id or "", host, 0, topics, (assignor,), owned
     )
 
 
@@ -450,8 +452,8 @@ def delete_offsets(topics: Topics, group: str, places: Iterable[TopicPartition])
     The client library cannot delete single offsets: the group is deleted and the others are committed again.
     """
     unwanted = set(places)
-    kept = {place: each for place, each in topics.committed(group).items() if place not in unwanted}
+    kept = {tp: each for tp, each in topics.committed(group).items() if tp not in unwanted}
     topics.delete_group(group)
     for metadata in {each.metadata for each in kept.values()}:
-        chosen = {place: each.offset for place, each in kept.items() if each.metadata == metadata}
+        chosen = {tp: each.offset for tp, each in kept.items() if each.metadata == metadata}
         topics.commit(group, chosen, metadata)

@@ -39,27 +39,27 @@ _SAMPLED_AT = (0.0, 0.5)  # of each of their ranges
 
 
 def wait_for_data(
-    topics: Topics, waiter: DataWaiter, known: Mapping[TopicPartition, int], timeout_s: float
+    topics: Topics, waiter: DataWaiter, known_ends: Mapping[TopicPartition, int], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Wait until these partitions no longer end at ``known`` or until the timeout, and return their end offsets.
+    """Wait until partitions end elsewhere than at ``known_ends`` or the timeout; return their end offsets.
 
     Errors of brokers (a leader moves, a topic is gone) are left to the request that follows.
     """
     deadline = time.monotonic() + timeout_s
-    names = sorted({place.topic for place in known})
+    names = sorted({tp.topic for tp in known_ends})
     while True:
         left = max(0.0, deadline - time.monotonic())
         pause = _PAUSE_S
         try:
-            if not waiter.wait(known, left):
-                return dict(known)
+            if not waiter.wait(known_ends, left):
+                return dict(known_ends)
         except KafkaException as error:
             if not is_transient(error):
                 _log.debug("waiting for records: %s", error_of(error).str())
             pause = _AFTER_ERROR_S
         ends = topics.ends(names)
         left = deadline - time.monotonic()
-        if left <= 0 or any(ends.get(place) != offset for place, offset in known.items()):
+        if left <= 0 or any(ends.get(tp) != offset for tp, offset in known_ends.items()):
             return ends
         time.sleep(min(pause, left))
 
@@ -84,8 +84,8 @@ def settled_ends(
     suspicious = time.monotonic() + _SUSPICIOUS_S
     written = topics.offsets(places, LATEST, committed=False)
     while True:
-        stable = {place: each.offset for place, each in topics.offsets(places, LATEST).items()}
-        late = [place for place, each in written.items() if stable[place] < each.offset]
+        stable = {tp: each.offset for tp, each in topics.offsets(places, LATEST).items()}
+        late = [tp for tp, each in written.items() if stable[tp] < each.offset]
         if not late:
             return stable
         if time.monotonic() > deadline:
@@ -112,33 +112,33 @@ def first_in_time(
     it returns a marker. Nearly always the first record after it is the right one, and one request fetches the first
     batches of all partitions.
     """
-    near = {place: each.offset for place, each in topics.for_times(times).items() if each is not None}
-    found: dict[TopicPartition, OffsetAndTime | None] = dict.fromkeys(times)
+    near = {tp: each.offset for tp, each in topics.for_times(times).items() if each is not None}
+    firsts: dict[TopicPartition, OffsetAndTime | None] = dict.fromkeys(times)
     batches: Mapping[TopicPartition, pa.RecordBatch] = {}
     with suppress(KafkaException):  # the reader of a single partition retries
         batches = first_records(cluster, near, "read_committed")
-    for place, offset in near.items():
-        at = first_from(batches[place], times[place]) if place in batches else None
+    for tp, offset in near.items():
+        at = first_from(batches[tp], times[tp]) if tp in batches else None
         if at is None:
-            pieces = reader.read(place.topic, place.partition, offset)
-            at = next((first for each in pieces if (first := first_from(each, times[place])) is not None), None)
-        found[place] = at
-    return found
+            pieces = reader.read(tp.topic, tp.partition, offset)
+            at = next((first for each in pieces if (first := first_from(each, times[tp])) is not None), None)
+        firsts[tp] = at
+    return firsts
 
 
-def stretches(topics: Topics, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+def stretches(topics: Topics, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
     """List stretches of records from the start of each span until they hold its ``most``.
 
     The broker's index returns the first offset from a time on. So the range of time is halved until each stretch is a
     small part of the span; one request to each broker halves those of all partitions. Times are bounds of the latest
     record so far, not of each record.
     """
-    newest = topics.newest_times(wanted)
-    searches = {place: _Search(span, last) for place, span in wanted.items() if (last := newest[place]) is not None}
-    while times := {place: at for place, search in searches.items() if (at := search.next_time()) is not None}:
-        for place, found in topics.for_times(times).items():
-            searches[place].cut(None if found is None else found.offset)
-    return {place: searches[place].found if place in searches else [] for place in wanted}
+    newest = topics.newest_times(spans)
+    searches = {tp: _Search(span, last) for tp, span in spans.items() if (last := newest[tp]) is not None}
+    while times := {tp: at for tp, search in searches.items() if (at := search.next_time()) is not None}:
+        for tp, first in topics.for_times(times).items():
+            searches[tp].cut(None if first is None else first.offset)
+    return {tp: searches[tp].stretches if tp in searches else [] for tp in spans}
 
 
 class _Search:
@@ -149,11 +149,11 @@ class _Search:
         last: The newest timestamp of the partition.
 
     Attributes:
-        found: The stretches so far.
+        stretches: Those so far.
     """
 
     def __init__(self, span: Span, last: int) -> None:
-        self.found: list[Stretch] = []
+        self.stretches: list[Stretch] = []
         self._span = span
         self._small = max(1, span.most // _PIECES)
         # Each entry: records of [first, following) are the first of times in [low, high]; the earliest stretch on top.
@@ -161,12 +161,14 @@ class _Search:
 
     def next_time(self) -> int | None:
         """Return the next time to look up; None when the search is done."""
-        while self._waiting and (not self.found or self.found[-1].following < self._span.start + self._span.most):
+        while self._waiting and (
+            not self.stretches or self.stretches[-1].following < self._span.start + self._span.most
+        ):
             first, following, low, high = self._waiting[-1]
             if following - first > self._small and low < high:
                 return (low + high) // 2 + 1
             self._waiting.pop()
-            self.found.append(Stretch(following, low, high))
+            self.stretches.append(Stretch(following, low, high))
         return None
 
     def cut(self, offset: int | None) -> None:
@@ -187,11 +189,11 @@ def record_sizes(cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, in
     """
     largest = sorted(ranges, key=lambda tp: ranges[tp][0] - ranges[tp][1])[:_SAMPLED_PARTITIONS]
     samples = [(tp, int(ranges[tp][0] * (1 - at) + ranges[tp][1] * at)) for tp in largest for at in _SAMPLED_AT]
-    found: dict[TopicPartition, list[float]] = {}
+    bytes_per_offset: dict[TopicPartition, list[float]] = {}
     for (tp, _), (offsets, size) in zip(samples, stored_bytes(cluster, samples), strict=True):
         if offsets:
-            found.setdefault(tp, []).append(size / offsets)
-    own = {tp: sum(each) / len(each) for tp, each in found.items()}
+            bytes_per_offset.setdefault(tp, []).append(size / offsets)
+    own = {tp: sum(each) / len(each) for tp, each in bytes_per_offset.items()}
     topics: dict[str, list[float]] = {}
     for tp, each in own.items():
         topics.setdefault(tp.topic, []).append(each)

@@ -33,16 +33,16 @@ class OpenTransactions:
         self._since: dict[TopicPartition, tuple[int, float]] = {}
         self._look_at = self._call_at = 0.0
 
-    def note(self, place: TopicPartition, stable: int, end: int) -> None:
+    def note(self, tp: TopicPartition, stable: int, end: int) -> None:
         """Note the last stable offset and the end (high watermark) of a partition, as a broker has just said."""
         if stable >= end:
-            self._since.pop(place, None)
-        elif self._since.get(place, (-1, 0.0))[0] != stable:
-            self._since[place] = (stable, self._clock())
+            self._since.pop(tp, None)
+        elif self._since.get(tp, (-1, 0.0))[0] != stable:
+            self._since[tp] = (stable, self._clock())
 
     def keep(self, places: Collection[TopicPartition]) -> None:
         """Forget all but these partitions."""
-        self._since = {place: found for place, found in self._since.items() if place in places}
+        self._since = {tp: since for tp, since in self._since.items() if tp in places}
 
     def look(self) -> None:
         """Warn of transactions that have been open for long, and try to end them."""
@@ -50,15 +50,15 @@ class OpenTransactions:
         if not self._since or now < self._look_at:
             return
         self._look_at = now + _LOOK_EVERY_S
-        stuck = {place: at for place, at in self._since.items() if now - at[1] >= _STUCK_S}
+        stuck = {tp: at for tp, at in self._since.items() if now - at[1] >= _STUCK_S}
         if not stuck or now < self._call_at:
             return
         self._call_at = now + _AGAIN_S
-        for place, (stable, since) in stuck.items():
+        for tp, (stable, since) in stuck.items():
             _log.warning(
                 "%s-%d: a transaction has been open at offset %d for %.0f s; the records behind it are read when it "
                 "ends. Its producer may be slow or gone (transaction.timeout.ms), or the broker has lost its end "
                 "(kafka-transactions.sh find-hanging)",
-                place.topic, place.partition, stable, now - since,
+                tp.topic, tp.partition, stable, now - since,
             )  # fmt: skip
         self._on_stuck()

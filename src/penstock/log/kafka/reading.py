@@ -60,13 +60,13 @@ class RangeReader:
             OffsetOutOfRangeError: Retention has removed ``start``, or the log ends before it.
             LogUnavailableError: No broker answers.
         """
-        place = TopicPartition(topic, partition)
+        tp = TopicPartition(topic, partition)
         self.position = start
         deadline, failures = time.monotonic() + self._patience_s, 0
         while most > 0 and (end is None or self.position < end):
             before = self.position
             try:
-                for batch in self._now(place) if end is None else self._until(place, end):
+                for batch in self._now(tp) if end is None else self._until(tp, end):
                     if batch.num_rows >= most:
                         self.position = batch.column("offset")[most - 1].as_py() + 1
                         yield batch.slice(0, most)
@@ -77,36 +77,36 @@ class RangeReader:
                 if self.position > before:
                     deadline, failures = time.monotonic() + self._patience_s, 0
                 failures += 1
-                self._pause_or_raise(error, place, deadline, _BACKOFF.pause_s(failures))
+                self._pause_or_raise(error, tp, deadline, _BACKOFF.pause_s(failures))
             else:
                 return
 
-    def _until(self, place: TopicPartition, end: int) -> Iterator[pa.RecordBatch]:
-        for found in fetch_range(self._cluster, place, (self.position, end), self._isolation, self._patience_s):
-            self.position = found.next_offset
-            if found.records.num_rows:
-                yield found.records
+    def _until(self, tp: TopicPartition, end: int) -> Iterator[pa.RecordBatch]:
+        for fetched in fetch_range(self._cluster, tp, (self.position, end), self._isolation, self._patience_s):
+            self.position = fetched.next_offset
+            if fetched.records.num_rows:
+                yield fetched.records
 
-    def _now(self, place: TopicPartition) -> Iterator[pa.RecordBatch]:
+    def _now(self, tp: TopicPartition) -> Iterator[pa.RecordBatch]:
         while True:
-            found = fetch_once(self._cluster, place, self.position, _AT_ONCE_BYTES, self._isolation)
-            if found.next_offset == self.position:
+            fetched = fetch_once(self._cluster, tp, self.position, _AT_ONCE_BYTES, self._isolation)
+            if fetched.next_offset == self.position:
                 return
-            self.position = found.next_offset
-            if found.records.num_rows:
-                yield found.records
+            self.position = fetched.next_offset
+            if fetched.records.num_rows:
+                yield fetched.records
 
-    def _pause_or_raise(self, error: KafkaException, place: TopicPartition, deadline: float, pause: float) -> None:
-        name = f"{place.topic}-{place.partition}"
+    def _pause_or_raise(self, error: KafkaException, tp: TopicPartition, deadline: float, pause: float) -> None:
+        name = f"{tp.topic}-{tp.partition}"
         if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRangeError(
                 f"{name} has no offset {self.position}",
                 hint="Retention has removed it, or the topic was created again.",
-                topic=place.topic, partition=place.partition, offset=self.position,
+                topic=tp.topic, partition=tp.partition, offset=self.position,
             ) from error  # fmt: skip
         deadline += patience_for(error, self._patience_s) - self._patience_s
         if not may_pass(error) or time.monotonic() + pause > deadline:
-            facts = {"topic": place.topic, "partition": place.partition, "operation": "READ"}
+            facts = {"topic": tp.topic, "partition": tp.partition, "operation": "READ"}
             raise failure(error, f"reading {name}", self._access, **facts) from error
         _log.warning("reading %s at offset %d: %s; trying again", name, self.position, error_of(error).str())
         self._cluster.forget()

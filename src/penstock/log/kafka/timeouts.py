@@ -35,16 +35,16 @@ class TransactionTimeouts:
 
     def needed(self, size_bytes: int) -> int:
         """Return the time-out for a transaction of this size."""
-        found = self.least_ms
+        timeout_ms = self.least_ms
         # The least time-out covers the overhead and a few records.
-        while found < self.most_ms and found < 1000 * size_bytes / _SLOW_BYTES_PER_S + self.least_ms / 2:
-            found *= 2
-        return self.allowed(found)
+        while timeout_ms < self.most_ms and timeout_ms < 1000 * size_bytes / _SLOW_BYTES_PER_S + self.least_ms / 2:
+            timeout_ms *= 2
+        return self.allowed(timeout_ms)
 
     def longer(self, timeout_ms: int) -> int | None:
         """Return the next longer time-out; None if there is none."""
-        found = self.allowed(2 * timeout_ms)
-        return found if found > timeout_ms else None
+        next_ms = self.allowed(2 * timeout_ms)
+        return next_ms if next_ms > timeout_ms else None
 
     def allowed(self, timeout_ms: int) -> int:
         """Return this time-out, or the longest that brokers allow."""

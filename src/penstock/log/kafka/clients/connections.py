@@ -208,13 +208,13 @@ class Clients:
 
 def _number(settings: Mapping[str, Any], name: str, default: float, read: Callable[[Any], _N] = int) -> _N:
     """Return a setting that is a number; librdkafka's name of the largest request is not the one that users know."""
-    given, shown = settings.get(name, default), "max.request.size" if name == "message.max.bytes" else name
+    value, shown = settings.get(name, default), "max.request.size" if name == "message.max.bytes" else name
     try:
-        return read(given)
+        return read(value)
     except ValueError:
-        wanted = "whole number" if read is int else "number"
+        kind = "whole number" if read is int else "number"
         raise ConfigError(
-            f"{shown}={given!r} is not a {wanted}", hint=f"Give a {wanted}, such as {default:g}.", setting=shown
+            f"{shown}={value!r} is not a {kind}", hint=f"Give a {kind}, such as {default:g}.", setting=shown
         ) from None
 
 
@@ -231,5 +231,5 @@ _client_log.addFilter(_calm)
 
 def _note(access: ClusterAccess, error: KafkaError) -> None:
     """Log an error of librdkafka's own; it recovers unless the error is fatal, and then calls fail too."""
-    known = access.note(error) or is_transient(error)
-    _log.log(logging.DEBUG if known else logging.WARNING, "Kafka client: %s", error.str())
+    is_expected = access.note(error) or is_transient(error)
+    _log.log(logging.DEBUG if is_expected else logging.WARNING, "Kafka client: %s", error.str())

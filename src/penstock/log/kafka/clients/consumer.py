@@ -100,41 +100,41 @@ class KafkaConsumer:
     def assign(self, starts: Mapping[TopicPartition, int | None]) -> None:
         self._forget(self._places)
         if not self._options.group:  # there is nothing committed to start from
-            first = self._reset_of([place for place, offset in starts.items() if offset is None])
-            starts = {place: first[place] if offset is None else offset for place, offset in starts.items()}
-        self._consumer.assign([_entry(place, offset) for place, offset in starts.items()])
+            first = self._reset_of([tp for tp, offset in starts.items() if offset is None])
+            starts = {tp: first[tp] if offset is None else offset for tp, offset in starts.items()}
+        self._consumer.assign([_entry(tp, offset) for tp, offset in starts.items()])
         self._places = set(starts)
-        self._positions = {place: offset for place, offset in starts.items() if offset is not None}
+        self._positions = {tp: offset for tp, offset in starts.items() if offset is not None}
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._places)
 
-    def position(self, place: TopicPartition) -> int:
-        if place not in self._positions:
-            committed = self.committed([place])
-            self._positions[place] = committed[place] if place in committed else self._reset_of([place])[place]
-        return self._positions[place]
+    def position(self, tp: TopicPartition) -> int:
+        if tp not in self._positions:
+            committed = self.committed([tp])
+            self._positions[tp] = committed[tp] if tp in committed else self._reset_of([tp])[tp]
+        return self._positions[tp]
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         deadline = time.monotonic() + _REQUEST_S
         while True:
             try:
-                self._consumer.seek(_entry(place, offset))
+                self._consumer.seek(_entry(tp, offset))
                 break
             except KafkaException as error:  # it has not begun to fetch
                 if error_of(error).code() != LocalCode.STATE or time.monotonic() > deadline:
-                    raise self._problem(error, f"seeking in {place.topic}-{place.partition}") from error
+                    raise self._problem(error, f"seeking in {tp.topic}-{tp.partition}") from error
                 time.sleep(0.01)
-        self._positions[place] = offset
+        self._positions[tp] = offset
 
     def pause(self, places: Collection[TopicPartition]) -> None:
         if new := set(places) - self._paused:
-            self._consumer.pause([_entry(place) for place in new])
+            self._consumer.pause([_entry(tp) for tp in new])
             self._paused |= new
 
     def resume(self, places: Collection[TopicPartition]) -> None:
         if paused := set(places) & self._paused:
-            self._consumer.resume([_entry(place) for place in paused])
+            self._consumer.resume([_entry(tp) for tp in paused])
             self._paused -= paused
 
     def paused(self) -> set[TopicPartition]:
@@ -152,12 +152,12 @@ class KafkaConsumer:
                         messages += self._consumer.consume(max_records - 1, 0)
             except KafkaException as error:
                 raise self._problem(error, "polling") from error
-            found = self._sort(messages)
-            if found or time.monotonic() >= deadline:
-                return found
+            batches = self._sort(messages)
+            if batches or time.monotonic() >= deadline:
+                return batches
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        entries = [_entry(place, offset) for place, offset in offsets.items()]
+        entries = [_entry(tp, offset) for tp, offset in offsets.items()]
 
         def act() -> None:
             for each in self._consumer.commit(offsets=entries, asynchronous=False) or ():
@@ -167,11 +167,11 @@ class KafkaConsumer:
         self._do(act, f"committing offsets of group {self._options.group!r}")
 
     def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        entries = [_entry(place) for place in places]
+        entries = [_entry(tp) for tp in places]
         if not entries or not self._options.group:
             return {}
-        found = self._do(lambda: self._consumer.committed(entries, _REQUEST_S), "asking for committed offsets")
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        committed = self._do(lambda: self._consumer.committed(entries, _REQUEST_S), "asking for committed offsets")
+        return {TopicPartition(each.topic, each.partition): each.offset for each in committed if each.offset >= 0}
 
     def group_metadata(self) -> object:
         return self._consumer.consumer_group_metadata()
@@ -188,15 +188,15 @@ class KafkaConsumer:
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
         return self._log.offsets_for_times(times)
 
-    def last_offset_before(self, place: TopicPartition, timestamp: int, end: int) -> int:
+    def last_offset_before(self, tp: TopicPartition, timestamp: int, end: int) -> int:
         try:
-            config = self._log.topic(place.topic).config
+            config = self._log.topic(tp.topic).config
         except AuthorizationError:
             return end  # a user who may read a topic may still lack the right to read its settings
         if config.get("message.timestamp.type") != "LogAppendTime":
             return end
-        found = self._log.offset_for_time(place.topic, place.partition, timestamp)
-        return end if found is None else min(found.offset, end)
+        first = self._log.offset_for_time(tp.topic, tp.partition, timestamp)
+        return end if first is None else min(first.offset, end)
 
     def close(self) -> None:
         self._consumer.close()
@@ -223,10 +223,10 @@ class KafkaConsumer:
 
     def _forget(self, places: Collection[TopicPartition]) -> None:
         self.resume(places)  # in the client, a pause outlives the assignment
-        for place in list(places):
-            self._positions.pop(place, None)
-            self._places.discard(place)
-            self._paused.discard(place)
+        for tp in list(places):
+            self._positions.pop(tp, None)
+            self._places.discard(tp)
+            self._paused.discard(tp)
 
     def _reset_of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if places and self._options.auto_offset_reset == "none":
@@ -239,32 +239,32 @@ class KafkaConsumer:
 
         What has come with an error is fetched again: it has not been returned, and so must not be counted as read.
         """
-        found: dict[tuple[str, int], list[Message]] = defaultdict(list)
+        by_partition: dict[tuple[str, int], list[Message]] = defaultdict(list)
         problem: Exception | None = None
         for message in messages:
             error = message.error()
             if error is None:
-                found[message.topic(), message.partition()].append(message)
+                by_partition[message.topic(), message.partition()].append(message)
                 continue
-            place = TopicPartition(message.topic() or "", message.partition() or 0)
+            tp = TopicPartition(message.topic() or "", message.partition() or 0)
             if error.code() == LocalCode.PARTITION_EOF:
-                if place in self._places:  # transactions leave markers at the end, which are not records
-                    self._positions[place] = max(self._positions.get(place, 0), message.offset() or 0)
+                if tp in self._places:  # transactions leave markers at the end, which are not records
+                    self._positions[tp] = max(self._positions.get(tp, 0), message.offset() or 0)
             elif error.code() in _NO_OFFSET:
-                problem = problem or _no_offset(place)
+                problem = problem or _no_offset(tp)
             elif error.code() != LocalCode.MAX_POLL_EXCEEDED and not is_transient(error):
-                problem = problem or self._problem(error, f"reading {place.topic}-{place.partition}")
+                problem = problem or self._problem(error, f"reading {tp.topic}-{tp.partition}")
         if problem is not None:
-            for (topic, partition), group in found.items():
+            for (topic, partition), group in by_partition.items():
                 with suppress(LogError):  # the client itself has failed
                     self.seek(TopicPartition(topic, partition), group[0].offset())
             raise problem
         batches = []
-        for at, group in found.items():
-            place = TopicPartition(*at)
+        for at, group in by_partition.items():
+            tp = TopicPartition(*at)
             offsets = [message.offset() for message in group]
-            self._positions[place] = offsets[-1] + 1
-            batches.append((place, _batch_of(group, offsets)))
+            self._positions[tp] = offsets[-1] + 1
+            batches.append((tp, _batch_of(group, offsets)))
         return batches
 
     def _do(self, action: Callable[[], _T], doing: str) -> _T:
@@ -286,18 +286,18 @@ class KafkaConsumer:
         return failure(error, doing, self._access, group=self._options.group, operation="READ")
 
 
-def _no_offset(place: TopicPartition) -> OffsetOutOfRangeError:
+def _no_offset(tp: TopicPartition) -> OffsetOutOfRangeError:
     return OffsetOutOfRangeError(
-        f"{place.topic}-{place.partition}: no offset to start from, and auto.offset.reset is none",
+        f"{tp.topic}-{tp.partition}: no offset to start from, and auto.offset.reset is none",
         hint="seek, commit an offset for the group, or set auto_offset_reset to earliest or latest",
-        topic=place.topic, partition=place.partition,
+        topic=tp.topic, partition=tp.partition,
     )  # fmt: skip
 
 
-def _entry(place: TopicPartition, offset: int | None = None) -> KafkaTopicPartition:
+def _entry(tp: TopicPartition, offset: int | None = None) -> KafkaTopicPartition:
     if offset is None:
-        return KafkaTopicPartition(place.topic, place.partition)
-    return KafkaTopicPartition(place.topic, place.partition, offset)
+        return KafkaTopicPartition(tp.topic, tp.partition)
+    return KafkaTopicPartition(tp.topic, tp.partition, offset)
 
 
 def _places(entries: Iterable[KafkaTopicPartition]) -> set[TopicPartition]:
@@ -307,9 +307,9 @@ def _places(entries: Iterable[KafkaTopicPartition]) -> set[TopicPartition]:
 def _chosen(
     ask: Callable[[Sequence[str]], dict[TopicPartition, int]], places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    wanted = set(places)
-    found = ask(sorted({place.topic for place in wanted})) if wanted else {}
-    return {place: found[place] for place in sorted(wanted)}
+    partitions = set(places)
+    offsets = ask(sorted({tp.topic for tp in partitions})) if partitions else {}
+    return {tp: offsets[tp] for tp in sorted(partitions)}
 
 
 def _batch_of(messages: list[Message], offsets: list[int]) -> pa.RecordBatch:

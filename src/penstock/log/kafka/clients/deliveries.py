@@ -85,8 +85,8 @@ def enqueue_to(
                     deliveries.check()  # a queue that stays full because nothing can be delivered
     except KafkaException as error:
         if error_of(error).code() == KafkaError.MSG_SIZE_TOO_LARGE:  # no broker has seen it
-            size, place = len(key or b"") + len(value or b""), {"topic": topic, "partition": partition}
-            raise too_large_here(f"writing to {topic}-{partition}", size, deliveries.limit_bytes, **place) from error
+            size, facts = len(key or b"") + len(value or b""), {"topic": topic, "partition": partition}
+            raise too_large_here(f"writing to {topic}-{partition}", size, deliveries.limit_bytes, **facts) from error
         raise _not_written(error, topic, partition, deliveries.access) from error
 
 

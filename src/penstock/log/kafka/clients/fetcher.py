@@ -45,8 +45,8 @@ class FetchLimits:
 
 
 @dataclass(slots=True)
-class _Place:
-    """A partition.
+class _Progress:
+    """How far a partition is fetched.
 
     Attributes:
         returned: The offset after the last records that `poll` has returned.
@@ -86,7 +86,7 @@ class KafkaFetcher:
         self._limits = limits
         self._patience_s = patience_s
         self._access = access
-        self._places: dict[TopicPartition, _Place] = {}
+        self._places: dict[TopicPartition, _Progress] = {}
         self._paused: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] = {}
         self._sessions: dict[BrokerConnection, FetchSession] = {}
@@ -100,17 +100,17 @@ class KafkaFetcher:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch these partitions from these offsets on, and no others; kept ones keep what has been fetched."""
         before, self._places = self._places, {}
-        for place, offset in positions.items():
-            known = before.get(place)
-            self._places[place] = known if known and known.returned == offset else _Place(offset, offset)
-        self._homeless = {place for place in positions if place not in before or place in self._homeless}
+        for tp, offset in positions.items():
+            progress = before.get(tp)
+            self._places[tp] = progress if progress and progress.returned == offset else _Progress(offset, offset)
+        self._homeless = {tp for tp in positions if tp not in before or tp in self._homeless}
         for connection, places in self._homes.items():
-            self._homes[connection] = [place for place in places if place in positions]
-        self._undecoded = [place for place in self._undecoded if place in positions and self._places[place].answer]
+            self._homes[connection] = [tp for tp in places if tp in positions]
+        self._undecoded = [tp for tp in self._undecoded if tp in positions and self._places[tp].answer]
         self._paused &= positions.keys()
-        self._ends = {place: end for place, end in self._ends.items() if place in positions}
+        self._ends = {tp: end for tp, end in self._ends.items() if tp in positions}
         for session in self._sessions.values():
-            if any(place in session.sent for place in positions.keys() - before.keys()):
+            if any(tp in session.sent for tp in positions.keys() - before.keys()):
                 session.begin_anew()
         self._troubles.keep(positions.keys())
         self._open.keep(positions.keys())
@@ -174,7 +174,7 @@ class KafkaFetcher:
             if session.number is not None or (if_behind and connection not in self._behind):
                 continue
             places = self._homes[connection]
-            session.wanted = {place: self._places[place].fetched for place in places if place not in self._paused}
+            session.wanted = {tp: self._places[tp].fetched for tp in places if tp not in self._paused}
             if not session.wanted:
                 continue
             wait_s = self._limits.wait_s
@@ -188,13 +188,13 @@ class KafkaFetcher:
         return has_sent
 
     def _find_leaders(self) -> None:
-        found, errors = self._cluster.reachable(self._homeless)
-        for connection, places in found.items():
+        by_leader, errors = self._cluster.reachable(self._homeless)
+        for connection, places in by_leader.items():
             self._sessions.setdefault(connection, FetchSession(self._limits.sizes))
             self._homes.setdefault(connection, []).extend(places)
             self._homeless.difference_update(places)
-        for place, error in errors.items():
-            self._troubles.note(error, place, self._places[place].fetched)
+        for tp, error in errors.items():
+            self._troubles.note(error, tp, self._places[tp].fetched)
 
     def _receive(self, timeout_s: float) -> bool:
         """Wait for answers, and take their records; return whether there are any."""
@@ -206,8 +206,8 @@ class KafkaFetcher:
         for connection in arrivals(asked, timeout_s):
             self._behind.discard(connection)
             try:
-                for place, offset, part in self._sessions[connection].receive(connection):
-                    self._take(connection, place, offset, part)
+                for tp, offset, part in self._sessions[connection].receive(connection):
+                    self._take(connection, tp, offset, part)
             except KafkaException as error:
                 self._lose(connection, error)
         for connection, session in list(self._sessions.items()):
@@ -217,50 +217,50 @@ class KafkaFetcher:
                 self._lose(connection, error)
         return bool(self._undecoded)
 
-    def _take(self, connection: BrokerConnection, place: TopicPartition, offset: int, part: Any) -> None:
+    def _take(self, connection: BrokerConnection, tp: TopicPartition, offset: int, part: Any) -> None:
         """Take the answer's part for a partition, if it is still wanted from this offset on."""
-        known = self._places.get(place)
-        if known is not None and not part.error_code and part.last_stable_offset >= 0:
-            self._ends[place] = part.last_stable_offset  # the broker does not tell it again
-        if known is None or known.fetched != offset:
+        progress = self._places.get(tp)
+        if progress is not None and not part.error_code and part.last_stable_offset >= 0:
+            self._ends[tp] = part.last_stable_offset  # the broker does not tell it again
+        if progress is None or progress.fetched != offset:
             return
         try:
-            check(part.error_code, f"reading {place.topic}-{place.partition} from offset {offset}")
+            check(part.error_code, f"reading {tp.topic}-{tp.partition} from offset {offset}")
         except KafkaException as error:
-            if place not in self._homes[connection]:  # it was unassigned, and is assigned again
+            if tp not in self._homes[connection]:  # it was unassigned, and is assigned again
                 return
-            self._homes[connection].remove(place)
-            self._homeless.add(place)
-            self._cluster.forget_leaders([place])
-            self._troubles.note(error, place, offset)
+            self._homes[connection].remove(tp)
+            self._homeless.add(tp)
+            self._cluster.forget_leaders([tp])
+            self._troubles.note(error, tp, offset)
             return
-        self._troubles.forget(place)
+        self._troubles.forget(tp)
         if part.last_stable_offset >= 0:
-            self._open.note(place, part.last_stable_offset, part.high_watermark)
+            self._open.note(tp, part.last_stable_offset, part.high_watermark)
         after = end_of_batches(part.records, offset) if part.records else offset
         if after > offset:
             aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
             if after < part.last_stable_offset or len(part.records) > _MUCH_BYTES:
                 self._behind.add(connection)
-            known.answer = part.records, aborted
-            known.fetched = after
-            self._undecoded.append(place)
+            progress.answer = part.records, aborted
+            progress.fetched = after
+            self._undecoded.append(tp)
 
     def _decode(self) -> dict[TopicPartition, Fetched]:
-        found = {}
+        fetched = {}
         places, self._undecoded = self._undecoded, []
-        for place in places:
-            known = self._places[place]
-            assert known.answer is not None  # noqa: S101
-            data, aborted = known.answer
-            source = BatchSource(place, self._cluster.most_unpacked_bytes)
-            part = found[place] = decode_batches(data, known.returned, known.fetched, aborted, source)
-            known.returned = part.next_offset
-            if part.next_offset < known.fetched:  # the rest would take too much memory at once
-                self._undecoded.append(place)
+        for tp in places:
+            progress = self._places[tp]
+            assert progress.answer is not None  # noqa: S101
+            data, aborted = progress.answer
+            source = BatchSource(tp, self._cluster.most_unpacked_bytes)
+            part = fetched[tp] = decode_batches(data, progress.returned, progress.fetched, aborted, source)
+            progress.returned = part.next_offset
+            if part.next_offset < progress.fetched:  # the rest would take too much memory at once
+                self._undecoded.append(tp)
             else:
-                known.answer = None
-        return found
+                progress.answer = None
+        return fetched
 
     def _lose(self, connection: BrokerConnection, error: KafkaException) -> None:
         """Give up a connection; the leaders of its partitions are looked up again."""
@@ -295,29 +295,29 @@ class _Troubles:
     def keep(self, places: Iterable[TopicPartition]) -> None:
         """Forget all but these partitions."""
         kept = {*places, None}
-        self._since = {place: since for place, since in self._since.items() if place in kept}
+        self._since = {tp: since for tp, since in self._since.items() if tp in kept}
         self._retry_at = 0.0
 
-    def forget(self, place: TopicPartition) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """Note that a partition has answered."""
         if self._since:
-            self._since.pop(place, None)
+            self._since.pop(tp, None)
             self._since.pop(None, None)
             self._failures = 0
 
-    def note(self, error: KafkaException, place: TopicPartition | None = None, offset: int = -1) -> None:
+    def note(self, error: KafkaException, tp: TopicPartition | None = None, offset: int = -1) -> None:
         """Note the failure of a partition, or of a connection.
 
         Raises:
             LogError: It does not pass.
         """
         now = time.monotonic()
-        since = self._since.setdefault(place, now)
-        doing = "fetching records" if place is None else f"reading {place.topic}-{place.partition}"
-        facts = {} if place is None else {"topic": place.topic, "partition": place.partition, "offset": offset}
-        if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE and place is not None:
+        since = self._since.setdefault(tp, now)
+        doing = "fetching records" if tp is None else f"reading {tp.topic}-{tp.partition}"
+        facts = {} if tp is None else {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+        if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE and tp is not None:
             raise OffsetOutOfRangeError(
-                f"{place.topic}-{place.partition} has no offset {offset}",
+                f"{tp.topic}-{tp.partition} has no offset {offset}",
                 hint="Retention has removed it, or the topic was created again.",
                 **facts,
             ) from error

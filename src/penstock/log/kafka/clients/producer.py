@@ -180,7 +180,7 @@ class KafkaProducer:
                 raise self._failed(error, "aborting a transaction") from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
-        entries = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
+        entries = [KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         self._do(
             lambda: self._client.send_offsets_to_transaction(entries, group_metadata, _REQUEST_S),
             "committing offsets with a transaction",
@@ -194,11 +194,11 @@ class KafkaProducer:
         def report(error: KafkaError | None, message: Message) -> None:
             self._deliveries(error, message)
             if error is not None:
-                found = self._failed(error, f"writing to {message.topic()}", topic=message.topic())
-                call_back(on_delivery, None, found)
+                problem = self._failed(error, f"writing to {message.topic()}", topic=message.topic())
+                call_back(on_delivery, None, problem)
                 return
-            place = (message.topic(), message.partition(), message.offset(), message.timestamp()[1])
-            call_back(on_delivery, Delivery(*place), None)
+            delivery = Delivery(message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+            call_back(on_delivery, delivery, None)
 
         return report
 
@@ -214,10 +214,10 @@ class KafkaProducer:
 
     def _failure(self, error: KafkaException, doing: str) -> PenstockError:
         """Return the error to raise; a transaction that has timed out is not fenced by another producer."""
-        found = self._failed(error, doing)
+        problem = self._failed(error, doing)
         if self._transactional and is_fenced(error):
-            return timed_out(doing, self._began, self._timeouts.least_ms, found) or found
-        return found
+            return timed_out(doing, self._began, self._timeouts.least_ms, problem) or problem
+        return problem
 
     def _failed(self, error: KafkaException | KafkaError, doing: str, **facts: object) -> PenstockError:
         return failure(error, doing, self._clients.access, operation="WRITE", **facts)

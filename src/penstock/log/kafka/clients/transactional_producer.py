@@ -67,7 +67,7 @@ class _Part:
         rows: Their numbers in it; None: nobody waits for their deliveries.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     columns: pa.RecordBatch
     run: _Run
     rows: Sequence[int] | None
@@ -189,7 +189,7 @@ class TransactionalProducer:
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         self.flush()
         self._transactions.group, self._transactions.membership = group_of(group_metadata)
-        chosen = {place: OffsetAndMetadata(offset, "") for place, offset in offsets.items()}
+        chosen = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         try:
             self._send([], chosen)
         except KafkaException as error:
@@ -218,12 +218,12 @@ class TransactionalProducer:
         try:
             parts = [part for run in runs for part in self._parts(run)]
             self._limit_batches(parts)
-            self._send([(part.place, part.columns) for part in parts], {})
+            self._send([(part.tp, part.columns) for part in parts], {})
         except PenstockError as error:
             self._error = error
         except KafkaException as error:
-            place = getattr(error, "place", None)
-            doing = "writing" if place is None else f"writing to {place.topic}-{place.partition}"
+            tp = getattr(error, "tp", None)
+            doing = "writing" if tp is None else f"writing to {tp.topic}-{tp.partition}"
             self._error = self._failure(error, doing)
         except BaseException:  # values of a wrong type, an interrupt
             self._error = LogUnavailableError(
@@ -240,7 +240,7 @@ class TransactionalProducer:
     def _limit_batches(self, parts: Sequence[_Part]) -> None:
         """Make batches no larger than each topic takes; whoever may not see that limit hears of it from the broker."""
         for part in parts:
-            topic = part.place.topic
+            topic = part.tp.topic
             if topic not in self._limited and part.columns.nbytes > _SMALL_BYTES:
                 self._limited.add(topic)
                 with suppress(PenstockError):
@@ -282,20 +282,20 @@ class TransactionalProducer:
 
     def _partitions(self, topic: str) -> int:
         """Return a topic's number of partitions; brokers may create one that is missing, as for any producer."""
-        found, now = self._counts.get(topic), time.monotonic()
-        if found is None or now >= found[1]:
+        count_and_expiry, now = self._counts.get(topic), time.monotonic()
+        if count_and_expiry is None or now >= count_and_expiry[1]:
             ask = lambda: self._cluster.produced_partitions(topic)  # noqa: E731
-            found = self._persist(ask, f"writing to {topic}", topic=topic), now + _COUNTED_S
-            self._counts[topic] = found
-        return found[0]
+            count_and_expiry = self._persist(ask, f"writing to {topic}", topic=topic), now + _COUNTED_S
+            self._counts[topic] = count_and_expiry
+        return count_and_expiry[0]
 
     def _report(self, parts: Sequence[_Part]) -> None:
         """Call those who wait for the deliveries of records that are written."""
         if all(part.rows is None for part in parts):
             return
-        offsets = {place: _offsets(found) for place, found in self._transactions.stretches().items()}
+        offsets = {tp: _offsets(stretches) for tp, stretches in self._transactions.stretches().items()}
         for part in parts:
-            written = offsets[part.place]
+            written = offsets[part.tp]
             if part.rows is None:
                 for _ in range(part.columns.num_rows):
                     next(written)
@@ -308,7 +308,7 @@ class TransactionalProducer:
                     # To a batch that was sent again, a broker answers with the largest of its own timestamps.
                     is_own = appended_ms < 0 or appended_ms in own
                     at = part.run.records[row].timestamp if is_own else appended_ms
-                    call_back(on_delivery, Delivery(part.place.topic, part.place.partition, offset, at), None)
+                    call_back(on_delivery, Delivery(part.tp.topic, part.tp.partition, offset, at), None)
 
     def _report_failure(self, run: _Run, error: PenstockError) -> None:
         for on_delivery in run.on_delivery:
@@ -327,8 +327,8 @@ class TransactionalProducer:
 
     def _failure(self, error: KafkaException, doing: str, **facts: object) -> PenstockError:
         """Return the error to raise; a transaction that has timed out is not fenced by another producer."""
-        found = self._failed(error, doing, **facts)
-        return (timed_out(doing, self._began, self._limit_ms, found) if _may_have_ended(error) else None) or found
+        problem = self._failed(error, doing, **facts)
+        return (timed_out(doing, self._began, self._limit_ms, problem) if _may_have_ended(error) else None) or problem
 
     def _failed(self, error: KafkaException | KafkaError, doing: str, **facts: object) -> PenstockError:
         facts = {"transactional_id": self._id, "operation": "WRITE", **facts}

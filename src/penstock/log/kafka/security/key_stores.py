@@ -40,21 +40,21 @@ def pem_certificates(path: str, password: str | None, setting: str) -> str:
     """
     data = _content(path, setting)
     if data[:4] == _JKS:
-        found = [_as_pem(one) for one in _certificates_of_jks(data, path, setting)]
+        certificates = [_as_pem(one) for one in _certificates_of_jks(data, path, setting)]
     elif data[:4] == _JCEKS:
         raise _convert(path, setting, "a JCEKS store")
     else:
         store = _pkcs12(data, path, password, setting)
-        found = [_written(one.certificate) for one in store.additional_certs]
+        certificates = [_written(one.certificate) for one in store.additional_certs]
         if store.cert is not None:
-            found.append(_written(store.cert.certificate))
-    if not found:
+            certificates.append(_written(store.cert.certificate))
+    if not certificates:
         raise ConfigError(
             f"{setting} is {path}, which contains no certificate",
             hint="A truststore holds the certificate of the authority that signed the broker's.",
             setting=setting,
         )
-    return "".join(found)
+    return "".join(certificates)
 
 
 def identity_of(path: str, password: str | None, setting: str) -> Identity:

@@ -61,12 +61,12 @@ class TokenSource:
         Raises:
             ConfigError: A required setting is missing.
         """
-        given = {
+        credentials = {
             _ENDPOINT: settings.get(_ENDPOINT, ""),
             f"{_CREDENTIALS}id": settings.get(f"{_CREDENTIALS}id") or login.get("clientId", ""),
             f"{_CREDENTIALS}secret": settings.get(f"{_CREDENTIALS}secret") or login.get("clientSecret", ""),
         }
-        if missing := [name for name, value in given.items() if not value]:
+        if missing := [name for name, value in credentials.items() if not value]:
             raise ConfigError(
                 f"OAUTHBEARER needs {', '.join(missing)}",
                 hint="Only the client credentials grant of an identity provider is supported.",
@@ -75,9 +75,9 @@ class TokenSource:
         own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
         of_java = behind_prefix(login, "extension_")
         return cls(
-            endpoint=given[_ENDPOINT],
-            client_id=given[f"{_CREDENTIALS}id"],
-            client_secret=given[f"{_CREDENTIALS}secret"],
+            endpoint=credentials[_ENDPOINT],
+            client_id=credentials[f"{_CREDENTIALS}id"],
+            client_secret=credentials[f"{_CREDENTIALS}secret"],
             scope=settings.get(f"{_PREFIX}scope") or login.get("scope", ""),
             extensions={**of_java, **{name.strip(): value.strip() for name, value in own}},
             authorities=settings.get("https.ca.location", ""),
@@ -85,7 +85,7 @@ class TokenSource:
 
     def librdkafka(self) -> dict[str, str]:
         """Return the settings of librdkafka, which requests tokens itself."""
-        found = {
+        config = {
             f"{_PREFIX}method": "oidc",
             _ENDPOINT: self.endpoint,
             f"{_PREFIX}client.id": self.client_id,
@@ -94,13 +94,13 @@ class TokenSource:
             f"{_PREFIX}extensions": ",".join(f"{name}={value}" for name, value in self.extensions.items()),
             "https.ca.location": self.authorities,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in config.items() if value}
 
     def login(self) -> dict[str, str]:
         """Return the options of Java's login module."""
-        found = {"clientId": self.client_id, "clientSecret": self.client_secret, "scope": self.scope}
-        found |= {f"extension_{name}": value for name, value in self.extensions.items()}
-        return {name: value for name, value in found.items() if value}
+        options = {"clientId": self.client_id, "clientSecret": self.client_secret, "scope": self.scope}
+        options |= {f"extension_{name}": value for name, value in self.extensions.items()}
+        return {name: value for name, value in options.items() if value}
 
     def token(self) -> str:
         """Return the token; requests one if there is none or the last one expires soon.

@@ -70,9 +70,9 @@ class Security:
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> tuple[Security, dict[str, str]]:
         """Read the settings of `_NAMES`, and also return the remaining ones."""
-        given = {name: settings[name] for name in _NAMES if name in settings}
-        rest = {name: value for name, value in settings.items() if name not in given}
-        get = given.get
+        security_settings = {name: settings[name] for name in _NAMES if name in settings}
+        rest = {name: value for name, value in settings.items() if name not in security_settings}
+        get = security_settings.get
         protocol = get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
             raise ConfigError(
@@ -85,7 +85,7 @@ class Security:
         security = cls(
             protocol=protocol,
             mechanism=(get("sasl.mechanism") or get("sasl.mechanisms") or "GSSAPI").upper(),
-            login=_login(given),
+            login=_login(security_settings),
             jaas=get("sasl.jaas.config", ""),
             trusted=get("ssl.truststore.certificates") or get("ssl.ca.pem") or "",
             trusted_file=(
@@ -101,12 +101,16 @@ class Security:
             verifies_host=get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
             verifies=get("enable.ssl.certificate.verification", "true").lower() == "true",
         )
-        security._check(given)
+        security._check(security_settings)
         return security, rest
 
-    def _check(self, given: Mapping[str, str]) -> None:
+    def _check(self, security_settings: Mapping[str, str]) -> None:
         if self.uses_sasl and self.mechanism not in _MECHANISMS:
-            default = "" if "sasl.mechanism" in given or "sasl.mechanisms" in given else ", as nothing else is set"
+            default = (
+                ""
+                if "sasl.mechanism" in security_settings or "sasl.mechanisms" in security_settings
+                else ", as nothing else is set"
+            )
             raise ConfigError(
                 f"security.protocol {self.protocol} with sasl.mechanism {self.mechanism}{default}: not supported",
                 hint=f"One of {', '.join(_MECHANISMS)}; or security.protocol=SSL with a client certificate. A cluster "
@@ -119,7 +123,11 @@ class Security:
                 hint="Set sasl.jaas.config (username and password in it), or sasl.username and sasl.password.",
                 setting="sasl.jaas.config",
             )
-        secured = [name for name in given if name.startswith("sasl.") or name == "enable.ssl.certificate.verification"]
+        secured = [
+            name
+            for name in security_settings
+            if name.startswith("sasl.") or name == "enable.ssl.certificate.verification"
+        ]
         if not self.uses_sasl and (self.username or self.jaas):
             raise ConfigError(
                 f"{', '.join(secured)} would have no effect: security.protocol is {self.protocol}",
@@ -145,16 +153,16 @@ class Security:
 
     def librdkafka(self) -> dict[str, str]:
         """Return the settings by librdkafka's names."""
-        found = {"security.protocol": self.protocol.lower()} if self.protocol != "PLAINTEXT" else {}
+        config = {"security.protocol": self.protocol.lower()} if self.protocol != "PLAINTEXT" else {}
         if self.uses_sasl:
-            found["sasl.mechanism"] = self.mechanism
-            found |= self._login_of_librdkafka()
+            config["sasl.mechanism"] = self.mechanism
+            config |= self._login_of_librdkafka()
         if not self.uses_tls:
-            return found
+            return config
         if not self.verifies_host:
-            found["ssl.endpoint.identification.algorithm"] = "none"
+            config["ssl.endpoint.identification.algorithm"] = "none"
         if not self.verifies:
-            found["enable.ssl.certificate.verification"] = "false"
+            config["enable.ssl.certificate.verification"] = "false"
         trusted, trusted_file = self._trusted_pem()
         pairs = {
             "ssl.ca.pem": trusted,
@@ -168,7 +176,7 @@ class Security:
         if self.keystore[0]:
             own = identity_of(*self.keystore, "ssl.keystore.location")
             pairs |= {"ssl.certificate.pem": own.chain, "ssl.key.pem": own.key, "ssl.key.password": ""}
-        return found | {name: value for name, value in pairs.items() if value}
+        return config | {name: value for name, value in pairs.items() if value}
 
     def _login_of_librdkafka(self) -> dict[str, str]:
         if self.mechanism in _WITH_PASSWORD:
@@ -177,15 +185,15 @@ class Security:
 
     def jvm(self) -> dict[str, str]:
         """Return the settings by Java's names."""
-        found = {"security.protocol": self.protocol} if self.protocol != "PLAINTEXT" else {}
+        properties = {"security.protocol": self.protocol} if self.protocol != "PLAINTEXT" else {}
         if self.uses_sasl:
-            found["sasl.mechanism"] = self.mechanism
+            properties["sasl.mechanism"] = self.mechanism
             if self.jaas or self.login:
-                found["sasl.jaas.config"] = self.jaas or jaas_line(self.mechanism, self.login)
+                properties["sasl.jaas.config"] = self.jaas or jaas_line(self.mechanism, self.login)
             if self.mechanism == "OAUTHBEARER":
-                found["sasl.login.callback.handler.class"] = _OIDC_HANDLER
+                properties["sasl.login.callback.handler.class"] = _OIDC_HANDLER
         if not self.uses_tls:
-            return found
+            return properties
         if not self.verifies:
             raise ConfigError(
                 "enable.ssl.certificate.verification is false, which Java's clients do not support",
@@ -193,20 +201,20 @@ class Security:
                 setting="enable.ssl.certificate.verification",
             )
         if not self.verifies_host:
-            found["ssl.endpoint.identification.algorithm"] = ""
-        found |= self._trusted_of_java()
-        return found | self._identity_of_java()
+            properties["ssl.endpoint.identification.algorithm"] = ""
+        properties |= self._trusted_of_java()
+        return properties | self._identity_of_java()
 
     def _trusted_of_java(self) -> dict[str, str]:
         if self.trusted:
             return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.trusted}
-        place, password = self.trusted_file
-        if not place:
+        location, password = self.trusted_file
+        if not location:
             return {}
-        if is_pem(place, "ssl.truststore.location"):
-            return {"ssl.truststore.type": "PEM", "ssl.truststore.location": place}
-        found = {"ssl.truststore.location": place}  # Java detects JKS and PKCS #12 itself
-        return found | ({"ssl.truststore.password": password} if password else {})
+        if is_pem(location, "ssl.truststore.location"):
+            return {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
+        properties = {"ssl.truststore.location": location}  # Java detects JKS and PKCS #12 itself
+        return properties | ({"ssl.truststore.password": password} if password else {})
 
     def _identity_of_java(self) -> dict[str, str]:
         password = {"ssl.key.password": self.key_password} if self.key_password else {}
@@ -233,22 +241,22 @@ class Security:
 
     def _trusted_pem(self) -> tuple[str, str]:
         """Return the trusted authorities as text, or their PEM file."""
-        place, password = self.trusted_file
-        if self.trusted or not place or place == "probe" or Path(place).is_dir():
-            return self.trusted, "" if self.trusted else place
-        if is_pem(place, "ssl.truststore.location"):
-            return "", place
-        return pem_certificates(place, password or None, "ssl.truststore.location"), ""
+        location, password = self.trusted_file
+        if self.trusted or not location or location == "probe" or Path(location).is_dir():
+            return self.trusted, "" if self.trusted else location
+        if is_pem(location, "ssl.truststore.location"):
+            return "", location
+        return pem_certificates(location, password or None, "ssl.truststore.location"), ""
 
     def context(self) -> ssl.SSLContext | None:
         """Make the context of clients that open their sockets in Python; None without TLS."""
         if not self.uses_tls:
             return None
-        trusted, place = self._trusted_pem()
-        is_folder = bool(place) and Path(place).is_dir()
+        trusted, location = self._trusted_pem()
+        is_folder = bool(location) and Path(location).is_dir()
         context = ssl.create_default_context(
-            cafile=None if is_folder or place == "probe" else place or None,
-            capath=place if is_folder else None,
+            cafile=None if is_folder or location == "probe" else location or None,
+            capath=location if is_folder else None,
             cadata=trusted or None,
         )
         context.check_hostname = self.verifies_host and self.verifies
@@ -274,26 +282,26 @@ class Security:
             return ""  # it only makes a message clearer
 
 
-def _login(given: Mapping[str, str]) -> dict[str, str]:
-    if "sasl.jaas.config" in given:
-        if "sasl.username" in given or "sasl.password" in given:
+def _login(security_settings: Mapping[str, str]) -> dict[str, str]:
+    if "sasl.jaas.config" in security_settings:
+        if "sasl.username" in security_settings or "sasl.password" in security_settings:
             raise ConfigError(
                 "sasl.jaas.config and sasl.username say the same thing twice",
                 hint="Keep one of them.",
                 setting="sasl.jaas.config",
             )
-        return dict(parse_jaas(given["sasl.jaas.config"]).options)
+        return dict(parse_jaas(security_settings["sasl.jaas.config"]).options)
     names = {"sasl.username": "username", "sasl.password": "password"}
-    return {new: given[old] for old, new in names.items() if old in given}
+    return {new: security_settings[old] for old, new in names.items() if old in security_settings}
 
 
-def _text(place: str, setting: str) -> str:
-    if not place:
+def _text(path: str, setting: str) -> str:
+    if not path:
         return ""
     try:
-        return Path(place).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{setting} is {place}, which cannot be read: {error.strerror}", setting=setting) from error
+        raise ConfigError(f"{setting} is {path}, which cannot be read: {error.strerror}", setting=setting) from error
 
 
 def _load_pem(context: ssl.SSLContext, text: str, password: str) -> None:

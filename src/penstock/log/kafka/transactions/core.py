@@ -89,7 +89,7 @@ class KafkaCore:
         """
         clients, cluster = self.clients, self.clients.cluster()
         action = partial(fetch_stored, cluster, positions, most_bytes)
-        doing = "reading " + ", ".join(sorted({place.topic for place in positions}))
+        doing = "reading " + ", ".join(sorted({tp.topic for tp in positions}))
         return persist(action, doing, self.patience_s, clients.access, cluster.forget, operation="READ")
 
     def topic_acls(self) -> list[TopicAcl] | None:
@@ -130,9 +130,9 @@ class KafkaCore:
                 settle = partial(settle_hanging, application, self._topics, self.clients)
                 ledger = Ledger(application, self._topics, self._reader(), self.patience_s, settle)
                 self._ledgers[application] = (threading.Lock(), ledger)
-            lock, found = self._ledgers[application]
+            lock, ledger = self._ledgers[application]
         with lock:
-            yield found
+            yield ledger
 
     def settled_end(self, topic: str, application: str) -> int | None:
         """Wait until all that has been written to a topic's partition 0 has ended; return its end.
@@ -141,9 +141,9 @@ class KafkaCore:
         """
         if not self._topics.exists(topic):
             return None
-        place = TopicPartition(topic, 0)
+        tp = TopicPartition(topic, 0)
         settle = partial(settle_hanging, application, self._topics, self.clients)
-        return settled_ends(self._topics, (place,), self.patience_s, settle)[place]
+        return settled_ends(self._topics, (tp,), self.patience_s, settle)[tp]
 
     def beginning_offset(self, topic: str, partition: int) -> int:
         """Return the first offset that retention has left."""

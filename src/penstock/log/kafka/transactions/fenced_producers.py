@@ -79,18 +79,18 @@ class OwnProducer:
         """
         is_new = False
         with self.lock:
-            wanted = self.timeouts.allowed(max(timeout_ms, self.writer.timeout_ms))
-            while not self.writer.ready or self.writer.timeout_ms < wanted:
+            allowed_ms = self.timeouts.allowed(max(timeout_ms, self.writer.timeout_ms))
+            while not self.writer.ready or self.writer.timeout_ms < allowed_ms:
                 self.written.clear()
                 is_new = True
                 try:
-                    self.writer.init(wanted)
+                    self.writer.init(allowed_ms)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.INVALID_TRANSACTION_TIMEOUT:
                         raise
-                    if not self.timeouts.refused(wanted):
+                    if not self.timeouts.refused(allowed_ms):
                         raise
-                    wanted = self.timeouts.allowed(wanted)
+                    allowed_ms = self.timeouts.allowed(allowed_ms)
         return is_new
 
 
@@ -115,13 +115,13 @@ class Producers:
     def transactional(self, transactional_id: str, epoch: int | None) -> OwnProducer:
         """Return the producer of this id, perhaps not initialised yet; one of an earlier start is replaced."""
         with self._lock:
-            found = self._own.get(transactional_id)
-            if found is None or found.epoch != epoch:
+            producer = self._own.get(transactional_id)
+            if producer is None or producer.epoch != epoch:
                 clients = self._clients
                 least_ms = clients.timeouts.least_ms
                 writer = TransactionalWriter(clients.cluster(), transactional_id, least_ms, clients.limits())
-                found = self._own[transactional_id] = OwnProducer(writer, clients.timeouts, epoch)
-            return found
+                producer = self._own[transactional_id] = OwnProducer(writer, clients.timeouts, epoch)
+            return producer
 
     def drop(self, transactional_id: str) -> None:
         """Drop a producer that was fenced or is no longer usable."""

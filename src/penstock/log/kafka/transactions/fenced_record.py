@@ -112,8 +112,8 @@ class KafkaFencedRecord:
     def _compare(self, version: int, *, anew: bool = True) -> None:
         if anew:
             self._guard()
-        found = self._read() if anew else self._known
-        if found.version != version:
+        stored = self._read() if anew else self._known
+        if stored.version != version:
             raise overtaken(self._name)
 
     def _claim(self) -> None:
@@ -161,9 +161,9 @@ class KafkaFencedRecord:
         """Return the record of an attempt that a newer writer has replaced already; None: it was not written."""
         for records in self._log.iterate(self._name.topic, 0, start, self._position):
             for row in range(records.num_rows):
-                found = newest_in(records.slice(row, 1), pa.scalar(self._name.key, pa.large_binary()), _NONE)
-                if found.attempt == attempt:
-                    return found
+                stored = newest_in(records.slice(row, 1), pa.scalar(self._name.key, pa.large_binary()), _NONE)
+                if stored.attempt == attempt:
+                    return stored
         return None
 
     def _find_out(self) -> None:
@@ -193,10 +193,10 @@ class KafkaFencedRecord:
         elif self._position < 0 or end < self._position:  # the first time, or the topic was made anew
             self._known, self._position = newest_record(self._log, topic, self._name.key, end), end
         else:
-            wanted, found = pa.scalar(self._name.key, pa.large_binary()), self._known
+            key_scalar, newest = pa.scalar(self._name.key, pa.large_binary()), self._known
             for records in self._log.iterate(topic, 0, self._position, end):
-                found = newest_in(records, wanted, found)
-            self._known, self._position = found, end
+                newest = newest_in(records, key_scalar, newest)
+            self._known, self._position = newest, end
         return self._known
 
     def _drop(self) -> None:

@@ -75,8 +75,8 @@ class LedgerRecord:
     @classmethod
     def unpack(cls, data: bytes) -> LedgerRecord:
         """Decode the value of a record; those of earlier versions have no ``inputs``."""
-        found = json.loads(data)
-        return cls(int(found["batch"]), int(found["epoch"]), str(found.get("inputs", "")))
+        fields = json.loads(data)
+        return cls(int(fields["batch"]), int(fields["epoch"]), str(fields.get("inputs", "")))
 
 
 def ledger_topic(application: str) -> str:
@@ -139,8 +139,8 @@ class Ledger:
                 self._topics.create(self.topic, 1 + _TASK_PARTITIONS, LEDGER_SETTINGS, replication)
                 return
         try:
-            found = self._topics.config(self.topic)
-            changes = {name: value for name, value in LEDGER_SETTINGS.items() if found.get(name) != value}
+            config = self._topics.config(self.topic)
+            changes = {name: value for name, value in LEDGER_SETTINGS.items() if config.get(name) != value}
             if changes:
                 self._topics.alter_config(self.topic, changes)
         except LogError as error:  # the application may lack the right; its ledger is then larger than it need be
@@ -153,39 +153,39 @@ class Ledger:
         timeout ends.
         """
         places = [TopicPartition(self.topic, number) for number in partitions]
-        self._begin([place for place in places if place.partition not in self._positions])
+        self._begin([tp for tp in places if tp.partition not in self._positions])
         ends = settled_ends(self._topics, places, self._patience_s, self._settle)
-        for place in places:
-            self._read_to(place.partition, ends[place])
+        for tp in places:
+            self._read_to(tp.partition, ends[tp])
 
     def _begin(self, fresh: list[TopicPartition]) -> None:
         """Set the start offsets of partitions that have not been read yet, from the notes if there are any."""
-        if any(place.partition for place in fresh) and 0 not in self._positions:
+        if any(tp.partition for tp in fresh) and 0 not in self._positions:
             self.read([0])
-        for place, found in self._topics.offsets(fresh, EARLIEST).items():
-            if place.partition in self._positions:  # partition 0, by now
+        for tp, first in self._topics.offsets(fresh, EARLIEST).items():
+            if tp.partition in self._positions:  # partition 0, by now
                 continue
-            notes = json.loads(self._records.get(f"{NOTES}{place.partition}", b"{}"))
-            self._positions[place.partition] = max(found.offset, notes.get("offset", 0))
+            notes = json.loads(self._records.get(f"{NOTES}{tp.partition}", b"{}"))
+            self._positions[tp.partition] = max(first.offset, notes.get("offset", 0))
             self._records |= {task: value.encode() for task, value in notes.get("entries", {}).items()}
 
     def follow(self) -> None:
         """Read all records that are decided by now, without waiting for open transactions."""
         places = [TopicPartition(self.topic, number) for number in range(self._topics.partitions(self.topic))]
-        self._begin([place for place in places if place.partition not in self._positions])
-        for place, stable in self._topics.offsets(places, LATEST).items():
-            self._read_to(place.partition, stable.offset)
+        self._begin([tp for tp in places if tp.partition not in self._positions])
+        for tp, stable in self._topics.offsets(places, LATEST).items():
+            self._read_to(tp.partition, stable.offset)
 
     def notes(self) -> dict[str, bytes]:
         """Return the notes as key -> value, so that other processes need not read these entries again."""
         self.unnoted = 0
-        found = {}
+        notes = {}
         for number in sorted(self._positions):
             entries = {key: value.decode() for key, value in self._records.items() if partition_of(key) == number}
             value = json.dumps({"offset": self._positions[number], "entries": entries}).encode()
             if number and len(value) < _MOST_NOTED_BYTES:
-                found[f"{NOTES}{number}"] = value
-        return found
+                notes[f"{NOTES}{number}"] = value
+        return notes
 
     def _read_to(self, partition: int, end: int) -> None:
         start = self._positions[partition]

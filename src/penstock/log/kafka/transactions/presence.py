@@ -184,9 +184,9 @@ class Presence:
         """
         if self._joined_behind is not None and has_lost(self._clients.cluster(), self.group, self._joined_behind):
             return True
-        known = {**self._committed(), **self._own}
+        offsets = {**self._committed(), **self._own}
         group = committed_offsets(self._clients.cluster(), self.group)
-        return any(group[place].offset < at and group[place].metadata for place, at in known.items() if place in group)
+        return any(group[tp].offset < at and group[tp].metadata for tp, at in offsets.items() if tp in group)
 
     def _stay(self) -> None:
         again = False
@@ -207,9 +207,9 @@ class Presence:
             except LogError as error:  # the lease cannot be read now
                 _log.debug("group %s: %s", self.group, error.message)
             with self._changed:
-                known = self._me
-                pause = _PAUSE_S if known is None and self._refused is None else _HEARTBEAT_S
-                self._changed.wait_for(lambda: self._ending or self._me is not known, pause)  # noqa: B023
+                member = self._me
+                pause = _PAUSE_S if member is None and self._refused is None else _HEARTBEAT_S
+                self._changed.wait_for(lambda: self._ending or self._me is not member, pause)  # noqa: B023
 
     def _join(self) -> None:
         sent_ms = since_boot_ms()

@@ -33,15 +33,15 @@ class KafkaRecords:
                 changed.
         """
         with self._lock:
-            before, found = self._open.get((name, lease is None), (None, None))
-            if found is not None and before == lease:
-                return found
+            before, open_record = self._open.get((name, lease is None), (None, None))
+            if open_record is not None and before == lease:
+                return open_record
             check = partial(self._check_lease, *lease) if lease is not None else lambda: None
-            made = KafkaFencedRecord(self._log, name, check)
-            self._open[name, lease is None] = (lease, made)
-        if found is not None:
-            found.close()
-        return made
+            record = KafkaFencedRecord(self._log, name, check)
+            self._open[name, lease is None] = (lease, record)
+        if open_record is not None:
+            open_record.close()
+        return record
 
     def close(self) -> None:
         """Close them all."""
@@ -52,5 +52,5 @@ class KafkaRecords:
 
     def _check_lease(self, application: str, epoch: int) -> None:
         """Raise FencedError if a newer instance of the application has taken over."""
-        found = lease_of(self.get(lease_name(application)).read())
-        refuse_newer(None if found is None else found[0], application, epoch)
+        holder = lease_of(self.get(lease_name(application)).read())
+        refuse_newer(None if holder is None else holder[0], application, epoch)

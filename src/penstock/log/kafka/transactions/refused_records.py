@@ -38,20 +38,20 @@ def refusal(log: KafkaCore, parts: Sequence[AnyPart], error: NotWrittenError) ->
     None if they may be written again: each record is small enough, but they were packed into batches that are not;
     the log's next batches are smaller.
     """
-    inner, place = error_of(error), error.place
-    doing = f"writing to {place.topic}-{place.partition}"
-    where = {"topic": place.topic, "partition": place.partition, "operation": "WRITE"}
-    found = failure(error, doing, log.clients.access, **where)
-    if isinstance(found, ProductionError):
+    inner, tp = error_of(error), error.tp
+    doing = f"writing to {tp.topic}-{tp.partition}"
+    where = {"topic": tp.topic, "partition": tp.partition, "operation": "WRITE"}
+    problem = failure(error, doing, log.clients.access, **where)
+    if isinstance(problem, ProductionError):
         too_large = is_too_large(inner.code())
-        limit_bytes = log.batch_limit_bytes(place.topic) if too_large else 0
-        if any(isinstance(records, StoredRecords) and name == place.topic for name, _, records in parts):
-            return found  # batches of another log, which are not cut here
-        found.facts["refused"] = refused_rows(parts, place.topic, inner.code(), limit_bytes)
-        if not found.facts["refused"] and too_large:
+        limit_bytes = log.batch_limit_bytes(tp.topic) if too_large else 0
+        if any(isinstance(records, StoredRecords) and name == tp.topic for name, _, records in parts):
+            return problem  # batches of another log, which are not cut here
+        problem.facts["refused"] = refused_rows(parts, tp.topic, inner.code(), limit_bytes)
+        if not problem.facts["refused"] and too_large:
             log.clients.limit_batches(limit_bytes)
             return None
-    return found
+    return problem
 
 
 def refused_rows(parts: Sequence[AnyPart], topic: str, code: int, limit_bytes: int) -> dict[int, list[int]]:
@@ -63,7 +63,7 @@ def refused_rows(parts: Sequence[AnyPart], topic: str, code: int, limit_bytes: i
         code: Kafka's error code.
         limit_bytes: The largest record batch that the topic accepts.
     """
-    found = {}
+    rows_by_part = {}
     for number, (name, _, records) in enumerate(parts):
         if name != topic or isinstance(records, StoredRecords):
             continue
@@ -74,8 +74,8 @@ def refused_rows(parts: Sequence[AnyPart], topic: str, code: int, limit_bytes: i
         else:
             wrong = np.ones(records.num_rows, bool)
         if wrong.any():
-            found[number] = np.flatnonzero(wrong).tolist()
-    return found
+            rows_by_part[number] = np.flatnonzero(wrong).tolist()
+    return rows_by_part
 
 
 def _sizes(records: pa.RecordBatch) -> NDArray[np.int64]:

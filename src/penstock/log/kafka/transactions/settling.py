@@ -30,13 +30,13 @@ def settle_hanging(application: str, topics: Topics, clients: Clients) -> None:
     cluster = clients.cluster()
     try:
         places = topics.places(topics.counts())
-        for found in find_hanging(cluster, places, partial(is_own_id, application)):
-            settle(cluster, found, clients.timeouts.least_ms, clients.limits())
+        for transaction in find_hanging(cluster, places, partial(is_own_id, application)):
+            settle(cluster, transaction, clients.timeouts.least_ms, clients.limits())
             _log.warning(
                 "the %s transaction of %s was open in %s, where the broker had lost its end; it is ended there now",
-                "committed" if found.committed else "aborted",
-                found.transactional_id,
-                ", ".join(f"{tp.topic}-{tp.partition}" for tp in found.places),
+                "committed" if transaction.committed else "aborted",
+                transaction.transactional_id,
+                ", ".join(f"{tp.topic}-{tp.partition}" for tp in transaction.places),
             )
     except KafkaException as error:
         cluster.forget()

@@ -98,11 +98,11 @@ class KafkaThreadProducer:
             self._flying = self._begin(parts)
             self._parts = parts
 
-    def send_stored(self, place: TopicPartition, records: StoredRecords) -> None:
+    def send_stored(self, tp: TopicPartition, records: StoredRecords) -> None:
         """Collect record batches of another log for the next commit; their producers and offsets are replaced."""
         assert self._writer.exactly_once  # noqa: S101 - at least once, records are columns
         if records.batches:
-            self._parts.append((place.topic, place.partition, records))
+            self._parts.append((tp.topic, tp.partition, records))
             self.pending_bytes += records.nbytes
 
     def collect(self, parts: Sequence[Part]) -> int:
@@ -209,16 +209,16 @@ class KafkaThreadProducer:
         return following
 
     def _init(self, timeout_ms: int, *, again: bool = False) -> None:
-        wanted = self._timeouts.allowed(timeout_ms)
+        allowed_ms = self._timeouts.allowed(timeout_ms)
         while True:
             try:
-                return self._transactions.init(wanted, again=again)
+                return self._transactions.init(allowed_ms, again=again)
             except KafkaException as error:
                 if error_of(error).code() != KafkaError.INVALID_TRANSACTION_TIMEOUT:
                     raise
-                if not self._timeouts.refused(wanted):
+                if not self._timeouts.refused(allowed_ms):
                     raise
-                wanted = self._timeouts.allowed(wanted)
+                allowed_ms = self._timeouts.allowed(allowed_ms)
 
     def _recover(self, error: KafkaException, seconds: float) -> KafkaException:
         """Abort the transaction after an error, so that another attempt may succeed, or raise the final error.
@@ -308,7 +308,7 @@ class KafkaThreadProducer:
 
     def _look_up(self, places: Iterable[TopicPartition]) -> None:
         ends = list_offsets(self._cluster, dict.fromkeys(places, LATEST), "read_uncommitted")
-        self._following |= {place: each.offset for place, each in ends.items()}
+        self._following |= {tp: each.offset for tp, each in ends.items()}
 
     def _persist(self, action: Callable[[], None], doing: str) -> None:
         identity = self._writer.transactional_id

@@ -195,9 +195,9 @@ class KafkaTransaction:
         """
         if self._entry is None or not own.writer.ready:
             return False
-        application, task, wanted = self._entry
+        application, task, record = self._entry
         mine = own.written.get(task)
-        if mine is None or mine.batch >= wanted.batch - 1:
+        if mine is None or mine.batch >= record.batch - 1:
             return False
         with self._log.ledger_of(application) as ledger:
             ledger.read([partition_of(task)])
@@ -209,23 +209,23 @@ class KafkaTransaction:
         is_new = own.initialise(max(self._timeout_ms, self._log.clients.timeouts.needed(self._size_bytes)))
         if self._entry is None:  # whatever it compares, stays true until it is fenced
             return is_new and self._may_be_written is not None and self._may_be_written()
-        application, task, wanted = self._entry
+        application, task, record = self._entry
         if task not in own.written:
             with self._log.ledger_of(application) as ledger:
                 ledger.read([partition_of(LEASE), partition_of(task)])
                 self._check_epoch(ledger)
                 own.written[task] = ledger.entry(task) or LedgerRecord(-1, 0)
         written = own.written[task]
-        if written.batch > wanted.batch:
+        if written.batch > record.batch:
             raise FencedError(
-                f"task {task} of {application!r} wants to write batch {wanted.batch}, but batch "
+                f"task {task} of {application!r} wants to write batch {record.batch}, but batch "
                 f"{written.batch} is written",
                 hint="an old attempt can be ignored; if the checkpoint was deleted, reset the application as well",
-                application=application, task=task, batch=wanted.batch, written=written.batch,
+                application=application, task=task, batch=record.batch, written=written.batch,
             )  # fmt: skip
-        if written.batch == wanted.batch and written.inputs and wanted.inputs not in ("", written.inputs):
-            raise other_inputs(task, wanted.batch, f"the ledger of {application!r}", application=application)
-        return written.batch == wanted.batch
+        if written.batch == record.batch and written.inputs and record.inputs not in ("", written.inputs):
+            raise other_inputs(task, record.batch, f"the ledger of {application!r}", application=application)
+        return written.batch == record.batch
 
     def _check_epoch(self, ledger: Ledger) -> None:
         held = ledger.lease()

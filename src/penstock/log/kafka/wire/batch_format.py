@@ -50,14 +50,14 @@ class DamagedError(ValueError):
         self.hint = hint
 
 
-def damaged(place: TopicPartition, offset: int, error: DamagedError) -> LogError:
+def damaged(tp: TopicPartition, offset: int, error: DamagedError) -> LogError:
     """Make the error for a batch that begins at an offset."""
     return LogError(
-        f"{place.topic}-{place.partition}: the record batch at offset {offset} is damaged: {error}"
+        f"{tp.topic}-{tp.partition}: the record batch at offset {offset} is damaged: {error}"
         if not error.hint
-        else f"{place.topic}-{place.partition}: the record batch at offset {offset} is not read: {error}",
+        else f"{tp.topic}-{tp.partition}: the record batch at offset {offset} is not read: {error}",
         hint=error.hint or "A broker's disk or the network damaged it: let another replica lead the partition.",
-        topic=place.topic,
-        partition=place.partition,
+        topic=tp.topic,
+        partition=tp.partition,
         offset=offset,
     )

@@ -70,7 +70,7 @@ class BatchHead(NamedTuple):
 class BatchSource(NamedTuple):
     """The partition of batches, for errors, and the limit of their unpacked size, alone and together."""
 
-    place: TopicPartition = _NOWHERE
+    tp: TopicPartition = _NOWHERE
     most_unpacked_bytes: int = MOST_UNPACKED_BYTES
 
 
@@ -106,9 +106,9 @@ def decode_batches(
                 break
         records = reader.records()
     except DamagedError as error:
-        raise damaged(source.place, reader.at if error.row is None else reader.base_of(error.row), error) from error
+        raise damaged(source.tp, reader.at if error.row is None else reader.base_of(error.row), error) from error
     except (ArithmeticError, LookupError, ValueError, MemoryError, struct.error, pa.ArrowException) as error:
-        raise damaged(source.place, reader.at, DamagedError(f"{type(error).__name__}: {error}")) from error
+        raise damaged(source.tp, reader.at, DamagedError(f"{type(error).__name__}: {error}")) from error
     return Fetched(records, max(reader.next_offset, start))
 
 
@@ -124,10 +124,10 @@ def end_of_batches(data: bytes | memoryview, offset: int) -> int:
 
 def whole_batches(data: memoryview) -> Iterator[tuple[BatchHead, int, int]]:
     """Yield the header of each whole batch, and the positions where its records begin and end."""
-    place = 0
-    while place + HEADER.size <= len(data):
-        head = BatchHead._make(HEADER.unpack_from(data, place))
-        begin, stop = place + HEADER.size, place + LENGTH_ENDS + head.length
+    position = 0
+    while position + HEADER.size <= len(data):
+        head = BatchHead._make(HEADER.unpack_from(data, position))
+        begin, stop = position + HEADER.size, position + LENGTH_ENDS + head.length
         if stop > len(data):
             return
         if head.magic != MAGIC:
@@ -138,7 +138,7 @@ def whole_batches(data: memoryview) -> Iterator[tuple[BatchHead, int, int]]:
         if stop < begin:
             raise DamagedError(f"its length is {head.length}")
         yield head, begin, stop
-        place = stop
+        position = stop
 
 
 def check_batch(head: BatchHead, batch: bytes | memoryview, seen: int) -> None:
@@ -203,7 +203,7 @@ class _Reader:
         self._parts: list[bytes] = []  # the buffers of the columns: the data itself, and unpacked batches
         self._filled = 0
         self._data_at: int | None = None  # where the data itself begins in these
-        self._found = FoundRecords()
+        self._layout = FoundRecords()
 
     def add(self, head: BatchHead, begin: int, stop: int) -> bool:
         """Add a batch; return False if it must wait, as it unpacks to too much together with others."""
@@ -232,17 +232,17 @@ class _Reader:
 
     def records(self) -> pa.RecordBatch:
         """Return the records of all added batches in the wanted range."""
-        if not self._found.starts:
+        if not self._layout.starts:
             return _EMPTY
         joined = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        few = decode_few(joined, self._found) if len(self._found.starts) <= FEW else None
-        records = record_columns(pa.py_buffer(joined), self._found) if few is None else few
+        few = decode_few(joined, self._layout) if len(self._layout.starts) <= FEW else None
+        records = record_columns(pa.py_buffer(joined), self._layout) if few is None else few
         low, high = records.column("offset").to_numpy().searchsorted(self._range)
         return records.slice(low, high - low)
 
     def base_of(self, row: int) -> int:
         """Return the offset of the batch of a row of `records`."""
-        return self._found.base_of(row)
+        return self._layout.base_of(row)
 
     def _part(self, data: bytes) -> int:
         at = self._filled
@@ -251,11 +251,11 @@ class _Reader:
         return at
 
     def _find(self, head: BatchHead, data: bytes, records: RecordRange, shift: int) -> None:
-        if find_records(data, records, shift, self._found.starts) != records.stop:
+        if find_records(data, records, shift, self._layout.starts) != records.stop:
             raise DamagedError(f"{head.records} records do not fill it")
         is_fixed = bool(head.attributes & LOG_APPEND_TIME)
         stamp = head.last_ms if is_fixed else head.first_ms
-        self._found.add(records.moved(shift), (head.base, head.last), stamp, is_fixed=is_fixed)
+        self._layout.add(records.moved(shift), (head.base, head.last), stamp, is_fixed=is_fixed)
 
 
 def _marker(data: bytes) -> int:

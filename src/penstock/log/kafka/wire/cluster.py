@@ -90,15 +90,15 @@ class Cluster:
             elif tp not in errors:
                 text = f"{tp.topic}-{tp.partition} has no leader now"
                 errors[tp] = failed(KafkaError.LEADER_NOT_AVAILABLE, text)
-        found: dict[BrokerConnection, list[TopicPartition]] = {}
+        by_connection: dict[BrokerConnection, list[TopicPartition]] = {}
         for node, led in by_node.items():
             try:
-                found[self._connection(node)] = led
+                by_connection[self._connection(node)] = led
             except KafkaException as error:
                 errors |= dict.fromkeys(led, error)
         if errors:
             self.forget_leaders(errors)
-        return found, errors
+        return by_connection, errors
 
     def forget_leaders(self, places: Iterable[TopicPartition]) -> None:
         """Look up the leaders of these partitions again, before the next use."""
@@ -122,9 +122,9 @@ class Cluster:
     def _coordinator(self, key: str, kind: CoordinatorKind) -> BrokerConnection:
         from kafka.protocol.metadata import FindCoordinatorRequest
 
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return self._connection(known)
+        node = self._coordinators.get((kind, key))
+        if node is not None:
+            return self._connection(node)
         request = FindCoordinatorRequest(key=key, key_type=_COORDINATORS[kind], min_version=1, max_version=3)
         answer = self.any_broker().ask(request)
         check(answer.error_code, f"looking for the coordinator of {kind} {key!r}")
@@ -154,27 +154,27 @@ class Cluster:
         assert addresses, "bootstrap.servers is checked before"  # noqa: S101
         for address in addresses:
             try:
-                made = self._connections()[-1] = self._connect(address)
+                new_connection = self._connections()[-1] = self._connect(address)
             except KafkaException as error:
                 last = error
             else:
-                return made
+                return new_connection
         raise last
 
     def _addresses(self) -> list[_Address]:
         """List the addresses of all known brokers and bootstrap servers; recently unreachable ones come last."""
         servers = (server.rpartition(":") for server in self._settings["bootstrap_servers"])
-        found = {*self._brokers.values(), *((host.strip("[]"), int(port)) for host, _, port in servers)}
-        return sorted(found, key=lambda each: (self._unreachable.get(each, 0.0), RANDOM.random()))
+        addresses = {*self._brokers.values(), *((host.strip("[]"), int(port)) for host, _, port in servers)}
+        return sorted(addresses, key=lambda each: (self._unreachable.get(each, 0.0), RANDOM.random()))
 
     def _connect(self, address: _Address) -> BrokerConnection:
         try:
-            made = BrokerConnection(*address, self._settings, partial(self._is_left, address))
+            connection = BrokerConnection(*address, self._settings, partial(self._is_left, address))
         except KafkaException:
             self._unreachable[address] = time.monotonic()
             raise
         self._unreachable.pop(address, None)
-        return made
+        return connection
 
     def _is_left(self, address: _Address) -> bool:
         """Return whether the broker of this address has left the cluster; False also if no other broker answers."""
@@ -208,17 +208,17 @@ class Cluster:
         Raises:
             KafkaException: UNKNOWN_TOPIC_OR_PART, LEADER_NOT_AVAILABLE while it is created, or other errors.
         """
-        [found] = self.any_broker().ask(_metadata_request([topic], creates=True)).topics
-        check(found.error_code, f"looking for topic {topic!r}")
-        return len(found.partitions)
+        [answer] = self.any_broker().ask(_metadata_request([topic], creates=True)).topics
+        check(answer.error_code, f"looking for topic {topic!r}")
+        return len(answer.partitions)
 
     def identities(self, topics: Sequence[str]) -> tuple[str, dict[str, str]]:
         """Return the cluster's id, and those of topics that exist (none before Kafka 2.8)."""
         from kafka.protocol.metadata import MetadataRequest
 
-        wanted = [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
+        topic_requests = [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
         answer = self.any_broker().ask(
-            MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4, max_version=12)
+            MetadataRequest(topics=topic_requests, allow_auto_topic_creation=False, min_version=4, max_version=12)
         )
         for topic in answer.topics:
             if topic.error_code != KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -247,8 +247,8 @@ class Cluster:
             raise failed(KafkaError.LEADER_NOT_AVAILABLE, f"broker {node} is not available now")
         if held is not None:
             held.close()
-        made = self._connections()[node] = self._connect(address)
-        return made
+        connection = self._connections()[node] = self._connect(address)
+        return connection
 
     def _learn(self, topics: list[str]) -> tuple[list[int], dict[TopicPartition, int]]:
         """Fetch the metadata of topics; return the brokers, and the leaders of those partitions that have one."""
@@ -272,5 +272,5 @@ def _metadata_request(topics: list[str] | None, *, creates: bool = False) -> Any
     """Make a request for the brokers and these topics; None: all topics. Brokers may create those that are missing."""
     from kafka.protocol.metadata import MetadataRequest
 
-    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=creates, min_version=4, max_version=8)
+    topic_requests = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
+    return MetadataRequest(topics=topic_requests, allow_auto_topic_creation=creates, min_version=4, max_version=8)

@@ -54,16 +54,16 @@ def decompress(codec: int, data: bytes | memoryview, most_bytes: int) -> bytes:
         raise DamagedError(f"it is compressed by a codec of number {codec}, which is unknown")
     try:
         pieces = _unsnap(memoryview(data), most_bytes) if codec == _SNAPPY else _unpack(codec, data, most_bytes)
-        found: list[bytes | pa.Buffer] = []
+        unpacked: list[bytes | pa.Buffer] = []
         size = 0
         for piece in pieces:
             size += len(piece)
             if size > most_bytes:
                 raise _too_large(most_bytes)
-            found.append(piece)
+            unpacked.append(piece)
     except (OSError, pa.ArrowException, struct.error, IndexError) as error:
         raise DamagedError(f"its compressed records cannot be read: {error}") from error
-    return b"".join(found)
+    return b"".join(unpacked)
 
 
 def _unpack(codec: int, data: bytes | memoryview, most_bytes: int) -> Iterator[pa.Buffer]:

@@ -348,26 +348,26 @@ class BrokerConnection:
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
 
 
-def arrivals(wanted: Mapping[BrokerConnection, int], timeout_s: float) -> list[BrokerConnection]:
+def arrivals(requests: Mapping[BrokerConnection, int], timeout_s: float) -> list[BrokerConnection]:
     """Wait until answers to some of these requests begin to arrive, and return their connections.
 
     Answers to earlier requests of the same connections are kept for their receivers. A connection that is broken is
     returned too: `BrokerConnection.receive` raises its error.
 
     Args:
-        wanted: Connections, each with the number of a request.
+        requests: Connections, each with the number of a request.
         timeout_s: The longest wait in seconds.
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        found = [connection for connection, number in wanted.items() if connection.begins(number)]
+        answered = [connection for connection, number in requests.items() if connection.begins(number)]
         with selectors.PollSelector() as selector:  # nothing to open and close
-            for connection in wanted.keys() - found:
+            for connection in requests.keys() - answered:
                 selector.register(connection._socket, selectors.EVENT_READ, connection)  # noqa: SLF001
-            ready = [key.data for key, _ in selector.select(0 if found else max(0.0, deadline - time.monotonic()))]
-        found += [connection for connection in ready if connection.begins(wanted[connection], readable=True)]
-        if found or time.monotonic() >= deadline:
-            return found
+            ready = [key.data for key, _ in selector.select(0 if answered else max(0.0, deadline - time.monotonic()))]
+        answered += [connection for connection in ready if connection.begins(requests[connection], readable=True)]
+        if answered or time.monotonic() >= deadline:
+            return answered
 
 
 def parse_answer(frame: Any, number: int, kind: type[ApiMessage] | FrequentCodec) -> Any:

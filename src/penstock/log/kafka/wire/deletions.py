@@ -30,13 +30,13 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> di
     Raises:
         KafkaException: Like librdkafka's admin client, of one of those that have failed. There are no retries here.
     """
-    found: dict[TopicPartition, int] = {}
+    low_watermarks: dict[TopicPartition, int] = {}
     by_leader, errors = cluster.reachable(before)
     sent = []
     try:
         for connection, places in by_leader.items():
             try:
-                request = _request({place: before[place] for place in places})
+                request = _request({tp: before[tp] for tp in places})
                 sent.append((connection, connection.send(request), places))
             except KafkaException as error:
                 errors |= dict.fromkeys(places, error)
@@ -48,22 +48,22 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> di
                 continue
             for topic in answer.topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
+                    tp = TopicPartition(topic.name, each.partition_index)
                     try:
-                        check(each.error_code, f"deleting records of {place.topic}-{place.partition}")
+                        check(each.error_code, f"deleting records of {tp.topic}-{tp.partition}")
                     except KafkaException as error:
-                        errors[place] = error
+                        errors[tp] = error
                     else:
-                        found[place] = each.low_watermark
+                        low_watermarks[tp] = each.low_watermark
     except BaseException:
         cluster.forget()  # answers are still to come
         raise
-    for place in before.keys() - found.keys() - errors.keys():
-        errors[place] = failed(NO_CONNECTION, f"the answer does not name {place.topic}-{place.partition}")
+    for tp in before.keys() - low_watermarks.keys() - errors.keys():
+        errors[tp] = failed(NO_CONNECTION, f"the answer does not name {tp.topic}-{tp.partition}")
     if errors:
         cluster.forget()  # leaders have moved, or connections are broken
         raise errors[min(errors)]
-    return found
+    return low_watermarks
 
 
 def _request(before: Mapping[TopicPartition, int]) -> Any:
@@ -71,9 +71,9 @@ def _request(before: Mapping[TopicPartition, int]) -> Any:
 
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     topics: dict[str, list[Any]] = {}
-    for place, offset in before.items():
-        partition = topic.DeleteRecordsPartition(partition_index=place.partition, offset=offset)
-        topics.setdefault(place.topic, []).append(partition)
+    for tp, offset in before.items():
+        partition = topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+        topics.setdefault(tp.topic, []).append(partition)
     return DeleteRecordsRequest(
         topics=[topic(name=name, partitions=each) for name, each in topics.items()],
         timeout_ms=_DELETION_MS,

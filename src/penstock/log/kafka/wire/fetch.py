@@ -84,11 +84,11 @@ def fetch_range(
                 number = connection.send(_request(tp, after, size, isolation))
             aborted = aborted_of(answer, isolation)
             while True:
-                found = decode_batches(data, offset, end, aborted, source)
-                yield Fetched(found.records, min(found.next_offset, end))
-                if not offset < found.next_offset < min(after, end):
+                decoded = decode_batches(data, offset, end, aborted, source)
+                yield Fetched(decoded.records, min(decoded.next_offset, end))
+                if not offset < decoded.next_offset < min(after, end):
                     break
-                offset = found.next_offset
+                offset = decoded.next_offset
             offset = after
     finally:
         if number is not None:
@@ -117,7 +117,7 @@ def first_records(
         KafkaException: Like librdkafka's consumer.
     """
     sent = []
-    found: dict[TopicPartition, pa.RecordBatch] = {}
+    first_batches: dict[TopicPartition, pa.RecordBatch] = {}
     try:
         for connection, places in cluster.by_leader(offsets).items():
             request = fetch_request({tp: offsets[tp] for tp in places}, _SAMPLE_BYTES, isolation, 0)
@@ -129,11 +129,11 @@ def first_records(
                     if not part.error_code and part.records:
                         source = BatchSource(tp, cluster.most_unpacked_bytes)
                         read = decode_batches(part.records, offsets[tp], 1 << 62, aborted, source)
-                        found[tp] = read.records
+                        first_batches[tp] = read.records
     except BaseException:
         cluster.forget()  # answers are still to come
         raise
-    return found
+    return first_batches
 
 
 def stored_bytes(cluster: Cluster, samples: Sequence[tuple[TopicPartition, int]]) -> list[tuple[int, int]]:
@@ -142,7 +142,7 @@ def stored_bytes(cluster: Cluster, samples: Sequence[tuple[TopicPartition, int]]
     Batches that cannot be read, as retention has removed them or their leader moves, count as empty.
     """
     sent = []
-    found = []
+    sizes = []
     try:
         for tp, offset in samples:
             connection = cluster.leader(tp)
@@ -151,11 +151,11 @@ def stored_bytes(cluster: Cluster, samples: Sequence[tuple[TopicPartition, int]]
             parts = [part for topic in connection.receive(number).responses for part in topic.partitions]
             data = b"".join(part.records for part in parts if not part.error_code and part.records)
             first = int.from_bytes(data[:8], "big")  # of its first batch, which may begin before the offset
-            found.append((end_of_batches(data, offset) - first if data else 0, len(data)))
+            sizes.append((end_of_batches(data, offset) - first if data else 0, len(data)))
     except BaseException:
         cluster.forget()  # answers are still to come
         raise
-    return found
+    return sizes
 
 
 def _next_size(had_bytes: int, had_offsets: int, missing_offsets: int) -> int:
@@ -227,10 +227,10 @@ def partition_of(answer: Any, tp: TopicPartition, offset: int) -> Any:
     """Return the part of a fetch's answer for a partition; raises its error as KafkaException."""
     check(getattr(answer, "error_code", 0), "fetching")
     for topic in answer.responses or ():
-        for found in topic.partitions or ():
-            if (topic.topic, found.partition_index) == (tp.topic, tp.partition):
-                check(found.error_code, f"reading {tp.topic}-{tp.partition} from offset {offset}")
-                return found
+        for part in topic.partitions or ():
+            if (topic.topic, part.partition_index) == (tp.topic, tp.partition):
+                check(part.error_code, f"reading {tp.topic}-{tp.partition} from offset {offset}")
+                return part
     raise failed(NO_CONNECTION, f"the answer to a fetch lacks {tp.topic}-{tp.partition}")
 
 

@@ -105,9 +105,9 @@ class FetchSession:
     def _parts(self, answer: Any) -> Iterator[tuple[TopicPartition, int, Any]]:
         for topic in answer.responses:
             for each in topic.partitions:
-                place = TopicPartition(topic.topic, each.partition_index)
-                if (offset := self.sent.get(place)) is not None:
-                    yield place, offset, each
+                tp = TopicPartition(topic.topic, each.partition_index)
+                if (offset := self.sent.get(tp)) is not None:
+                    yield tp, offset, each
 
     def request(self, wait_s: float) -> Any:
         """Make the next request: all partitions in a new session, then those that have changed."""
@@ -117,8 +117,8 @@ class FetchSession:
         if not self._id or self._begins_anew:
             self.sent, self._epoch = {}, 0
             self._begins_anew = False
-        changed = {place: offset for place, offset in self.wanted.items() if self.sent.get(place) != offset}
-        gone = [place for place in self.sent if place not in self.wanted]
+        changed = {tp: offset for tp, offset in self.wanted.items() if self.sent.get(tp) != offset}
+        gone = [tp for tp in self.sent if tp not in self.wanted]
         self.sent = dict(self.wanted)
         return FetchRequest(
             max_wait_ms=max(0, int(wait_s * 1000)),
@@ -128,11 +128,11 @@ class FetchSession:
             session_id=self._id,
             session_epoch=self._epoch,
             topics=[
-                topic(topic=name, partitions=[self._partition(topic, place, changed[place]) for place in places])
+                topic(topic=name, partitions=[self._partition(topic, tp, changed[tp]) for tp in places])
                 for name, places in _by_topic(changed).items()
             ],
             forgotten_topics_data=[
-                forgotten(topic=name, partitions=[place.partition for place in places])
+                forgotten(topic=name, partitions=[tp.partition for tp in places])
                 for name, places in _by_topic(gone).items()
             ],
             rack_id="",
@@ -140,9 +140,9 @@ class FetchSession:
             max_version=12,  # later ones name topics by their ids
         )
 
-    def _partition(self, topic: Any, place: TopicPartition, offset: int) -> Any:
+    def _partition(self, topic: Any, tp: TopicPartition, offset: int) -> Any:
         return topic.FetchPartition(
-            partition=place.partition,
+            partition=tp.partition,
             current_leader_epoch=-1,
             fetch_offset=offset,
             last_fetched_epoch=-1,
@@ -152,7 +152,7 @@ class FetchSession:
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    found: dict[str, list[TopicPartition]] = {}
-    for place in places:
-        found.setdefault(place.topic, []).append(place)
-    return found
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in places:
+        by_topic.setdefault(tp.topic, []).append(tp)
+    return by_topic

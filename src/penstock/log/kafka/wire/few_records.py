@@ -80,19 +80,19 @@ def _varint(value: int) -> bytes:
     return _VARINTS[value] if 0 <= value < len(_VARINTS) else signed(value)
 
 
-def decode_few(data: bytes, found: FoundRecords) -> pa.RecordBatch | None:
+def decode_few(data: bytes, layout: FoundRecords) -> pa.RecordBatch | None:
     """Decode records as RECORD_SCHEMA; None if that is for the column decoder to do: headers, damaged records.
 
     Args:
         data: The bytes in which the records are.
-        found: Their positions.
+        layout: Their positions.
     """
     offsets: list[int] = []
     stamps: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     try:
-        for base, last, stamp, is_fixed, begin, stop, count in _batches(found):
+        for base, last, stamp, is_fixed, begin, stop, count in _batches(layout):
             at, before = begin, -1
             for _ in range(count):
                 length, at = _int(data, at)
@@ -122,15 +122,15 @@ def decode_few(data: bytes, found: FoundRecords) -> pa.RecordBatch | None:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def _batches(found: FoundRecords) -> Iterator[tuple[int, int, int, bool, int, int, int]]:
+def _batches(layout: FoundRecords) -> Iterator[tuple[int, int, int, bool, int, int, int]]:
     return zip(
-        found.bases,
-        found.lasts,
-        found.stamps,
-        found.fixed,
-        found.begins,
-        found.stops,
-        found.counts,
+        layout.bases,
+        layout.lasts,
+        layout.stamps,
+        layout.fixed,
+        layout.begins,
+        layout.stops,
+        layout.counts,
         strict=True,
     )
 

@@ -217,8 +217,8 @@ def _fetched_partition(data: memoryview, at: int) -> tuple[FetchedPartition, int
     if end > len(data):
         raise ValueError(f"{size - 1} bytes of records in an answer of {len(data)}")
     records = bytes(data[at:end]) if size else None
-    known = FetchedPartition(number, code, high, stable, start, aborted if count else None, records)
-    return known, _after_tags(data, end)
+    partition = FetchedPartition(number, code, high, stable, start, aborted if count else None, records)
+    return partition, _after_tags(data, end)
 
 
 def _produce(request: Any) -> bytes:
@@ -295,8 +295,8 @@ def _committed_topic(data: memoryview, at: int) -> tuple[CommittedTopic, int]:
 
 
 def _committed_partition(data: memoryview, at: int) -> tuple[CommittedPartition, int]:
-    found = CommittedPartition(*_COMMITTED_PLACE.unpack_from(data, at))
-    return found, _after_tags(data, at + _COMMITTED_PLACE.size)
+    partition = CommittedPartition(*_COMMITTED_PLACE.unpack_from(data, at))
+    return partition, _after_tags(data, at + _COMMITTED_PLACE.size)
 
 
 def _end(request: Any) -> bytes:
@@ -321,11 +321,11 @@ def _text(value: str) -> bytes:
 def _items(data: memoryview, at: int, read: Callable[[memoryview, int], tuple[Any, int]]) -> tuple[list[Any], int]:
     """Read a compact array; each item has at least one byte, so a wrong count ends at the end of the data."""
     count, at = read_unsigned(data, at)
-    found = []
+    items = []
     for _ in range(count - 1):
         item, at = read(data, at)
-        found.append(item)
-    return found, at
+        items.append(item)
+    return items, at
 
 
 def _read_text(data: memoryview, at: int) -> tuple[str, int]:

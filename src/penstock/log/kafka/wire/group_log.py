@@ -38,23 +38,23 @@ def group_log_end(cluster: Cluster, group: str) -> LogEnd | None:
     """
     from kafka.protocol.consumer import ListOffsetsRequest
 
-    place = _place_of(cluster, group)
-    if place is None:
+    tp = _place_of(cluster, group)
+    if tp is None:
         return None
     topic = ListOffsetsRequest.ListOffsetsTopic
     partition = topic.ListOffsetsPartition(
-        partition_index=place.partition, current_leader_epoch=_ANY_EPOCH, timestamp=LATEST
+        partition_index=tp.partition, current_leader_epoch=_ANY_EPOCH, timestamp=LATEST
     )
     request = ListOffsetsRequest(
         replica_id=_NO_REPLICA,
         isolation_level=0,
-        topics=[topic(name=place.topic, partitions=[partition])],
+        topics=[topic(name=tp.topic, partitions=[partition])],
         min_version=4,
         max_version=7,
     )
-    found = cluster.leader(place).ask(request).topics[0].partitions[0]
-    check(found.error_code, f"asking for the end of {place.topic}-{place.partition}")
-    return LogEnd(found.offset, found.leader_epoch)
+    answer = cluster.leader(tp).ask(request).topics[0].partitions[0]
+    check(answer.error_code, f"asking for the end of {tp.topic}-{tp.partition}")
+    return LogEnd(answer.offset, answer.leader_epoch)
 
 
 def has_lost(cluster: Cluster, group: str, end: LogEnd) -> bool:
@@ -70,22 +70,22 @@ def has_lost(cluster: Cluster, group: str, end: LogEnd) -> bool:
     """
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-    place = _place_of(cluster, group)
-    if place is None:
+    tp = _place_of(cluster, group)
+    if tp is None:
         return False
     topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     partition = topic.OffsetForLeaderPartition(
-        partition=place.partition, current_leader_epoch=_ANY_EPOCH, leader_epoch=end.epoch
+        partition=tp.partition, current_leader_epoch=_ANY_EPOCH, leader_epoch=end.epoch
     )
     request = OffsetForLeaderEpochRequest(
         replica_id=_NO_REPLICA,
-        topics=[topic(topic=place.topic, partitions=[partition])],
+        topics=[topic(topic=tp.topic, partitions=[partition])],
         min_version=3,
         max_version=4,
     )
-    found = cluster.leader(place).ask(request).topics[0].partitions[0]
-    check(found.error_code, f"asking for the end of an epoch of {place.topic}-{place.partition}")
-    return bool(0 <= found.end_offset <= end.offset)
+    answer = cluster.leader(tp).ask(request).topics[0].partitions[0]
+    check(answer.error_code, f"asking for the end of an epoch of {tp.topic}-{tp.partition}")
+    return bool(0 <= answer.end_offset <= end.offset)
 
 
 def _place_of(cluster: Cluster, group: str) -> TopicPartition | None:

@@ -36,14 +36,14 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, Offs
     with cluster.coordinating(group, "group") as coordinator:
         answer = coordinator.ask(request)
         check(answer.error_code, doing)
-        found = {}
+        offsets = {}
         for topic in answer.topics:
             for each in topic.partitions:
                 check(each.error_code, f"{doing} in {topic.name}-{each.partition_index}")
                 if each.committed_offset >= 0:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    found[place] = OffsetAndMetadata(each.committed_offset, each.metadata or "")
-    return found
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    offsets[tp] = OffsetAndMetadata(each.committed_offset, each.metadata or "")
+    return offsets
 
 
 def commit_offsets(
@@ -69,14 +69,14 @@ def commit_offsets(
 
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[object]] = {}
-    for place, offset in offsets.items():
+    for tp, offset in offsets.items():
         partition = topic.OffsetCommitRequestPartition(
-            partition_index=place.partition,
+            partition_index=tp.partition,
             committed_offset=offset,
             committed_leader_epoch=-1,
             committed_metadata=metadata,
         )
-        by_topic.setdefault(place.topic, []).append(partition)
+        by_topic.setdefault(tp.topic, []).append(partition)
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=_NO_GENERATION if me is None else me.generation,
@@ -88,6 +88,6 @@ def commit_offsets(
         max_version=8,
     )
     with cluster.coordinating(group, "group") as coordinator:
-        for found in coordinator.ask(request).topics:
-            for each in found.partitions:
-                check(each.error_code, f"committing {found.name}-{each.partition_index} for group {group!r}")
+        for topic_answer in coordinator.ask(request).topics:
+            for each in topic_answer.partitions:
+                check(each.error_code, f"committing {topic_answer.name}-{each.partition_index} for group {group!r}")

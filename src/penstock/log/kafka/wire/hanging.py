@@ -50,14 +50,14 @@ def find_hanging(cluster: Cluster, places: Iterable[TopicPartition], ours: Calla
     before = _open_transactions(cluster, places)
     ended = [each for each in list_transactions(cluster, _COMMITTED, _ABORTED) if ours(each.transactional_id)]
     after = _open_transactions(cluster, places)
-    found = []
+    hanging = []
     for each in ended:
         # The same transaction, open after its coordinator has ended it: markers are written before that.
         start = before.get(each.producer_id, {})
         still = tuple(sorted(tp for tp, offset in after.get(each.producer_id, {}).items() if start.get(tp) == offset))
         if still:
-            found.append(Hanging(each.transactional_id, each.transaction_state == _COMMITTED, still))
-    return found
+            hanging.append(Hanging(each.transactional_id, each.transaction_state == _COMMITTED, still))
+    return hanging
 
 
 def settle(cluster: Cluster, hanging: Hanging, timeout_ms: int, limits: ProduceLimits) -> None:
@@ -82,14 +82,14 @@ def _open_transactions(cluster: Cluster, places: Iterable[TopicPartition]) -> di
     by_leader: dict[Any, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for tp in places:
         by_leader[cluster.leader(tp)][tp.topic].append(tp.partition)
-    found: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    first_offsets: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for connection, topics in by_leader.items():
         asked = [topic(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
         for answer in connection.ask(DescribeProducersRequest(topics=asked)).topics:
             for partition in answer.partitions:
                 check(partition.error_code, f"looking for producers of {answer.name}-{partition.partition_index}")
-                place = TopicPartition(answer.name, partition.partition_index)
+                tp = TopicPartition(answer.name, partition.partition_index)
                 for producer in partition.active_producers:
                     if producer.current_txn_start_offset >= 0:
-                        found[producer.producer_id][place] = producer.current_txn_start_offset
-    return dict(found)
+                        first_offsets[producer.producer_id][tp] = producer.current_txn_start_offset
+    return dict(first_offsets)

@@ -77,9 +77,11 @@ def join_alone(
     with cluster.coordinating(group, "group") as coordinator:
         joined = coordinator.ask(request)
         check(joined.error_code, f"joining group {group!r}")
-    place = ConsumerProtocolAssignment.TopicPartition
-    places = [place(topic=topic, partitions=list(range(count))) for topic, count in sorted(topics.items()) if count]
-    assignment = ConsumerProtocolAssignment(version=0, assigned_partitions=places, user_data=None)
+    assigned_topic = ConsumerProtocolAssignment.TopicPartition
+    assigned_topics = [
+        assigned_topic(topic=topic, partitions=list(range(count))) for topic, count in sorted(topics.items()) if count
+    ]
+    assignment = ConsumerProtocolAssignment(version=0, assigned_partitions=assigned_topics, user_data=None)
     sync = SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,

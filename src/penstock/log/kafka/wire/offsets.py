@@ -36,24 +36,24 @@ def list_offsets(
     Raises:
         KafkaException: Like librdkafka's admin client. There are no retries here.
     """
-    found: dict[TopicPartition, OffsetAndTime] = {}
+    offsets: dict[TopicPartition, OffsetAndTime] = {}
     try:
         sent = []
         for connection, places in cluster.by_leader(times).items():
-            request = _request({place: times[place] for place in places}, isolation)
+            request = _request({tp: times[tp] for tp in places}, isolation)
             sent.append((connection, connection.send(request)))
         for connection, number in sent:
             for topic in connection.receive(number).topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    check(each.error_code, f"asking for an offset of {place.topic}-{place.partition}")
-                    found[place] = OffsetAndTime(each.offset, each.timestamp)
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    check(each.error_code, f"asking for an offset of {tp.topic}-{tp.partition}")
+                    offsets[tp] = OffsetAndTime(each.offset, each.timestamp)
     except BaseException:
         cluster.forget()  # leaders have moved, or answers are still to come
         raise
-    for place in times.keys() - found.keys():
-        raise failed(NO_CONNECTION, f"the answer lacks an offset of {place.topic}-{place.partition}")
-    return found
+    for tp in times.keys() - offsets.keys():
+        raise failed(NO_CONNECTION, f"the answer lacks an offset of {tp.topic}-{tp.partition}")
+    return offsets
 
 
 def _request(times: Mapping[TopicPartition, int], isolation: Isolation) -> Any:
@@ -61,11 +61,11 @@ def _request(times: Mapping[TopicPartition, int], isolation: Isolation) -> Any:
 
     topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[Any]] = {}
-    for place, timestamp in times.items():
+    for tp, timestamp in times.items():
         partition = topic.ListOffsetsPartition(
-            partition_index=place.partition, current_leader_epoch=-1, timestamp=timestamp
+            partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp
         )
-        topics.setdefault(place.topic, []).append(partition)
+        topics.setdefault(tp.topic, []).append(partition)
     return ListOffsetsRequest(
         replica_id=_NO_REPLICA,
         isolation_level=_LEVELS[isolation],

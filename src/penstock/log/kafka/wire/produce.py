@@ -92,15 +92,15 @@ class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no
     """A leader has refused a batch, or it is too large to be sent.
 
     Attributes:
-        place: The topic partition.
+        tp: The topic partition.
         size_bytes: The size of a batch that is too large to be sent.
         limit_bytes: The limit of this client; 0: a leader has refused it.
     """
 
-    def __init__(self, code: int, place: TopicPartition, size_bytes: int = 0, limit_bytes: int = 0) -> None:
-        text = f"writing to {place.topic}-{place.partition}: {KafkaError(code).str()}"
+    def __init__(self, code: int, tp: TopicPartition, size_bytes: int = 0, limit_bytes: int = 0) -> None:
+        text = f"writing to {tp.topic}-{tp.partition}: {KafkaError(code).str()}"
         super().__init__(KafkaError(code, text))
-        self.place = place
+        self.tp = tp
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 
@@ -147,23 +147,23 @@ class Batches:
         self.offsets: dict[TopicPartition, int] = {}
         self.following: dict[TopicPartition, int] = {}
         self._answers: list[tuple[TopicPartition, Any, int]] = []  # to accepted batches
-        for place, records in parts:
-            first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
-            for data, count in _encoded(place.topic, records, limits, first):
-                count_one("producer", "batch-bytes", len(data), topic=place.topic)
+        for tp, records in parts:
+            first = ProducerState(state.producer_id, state.epoch, sequences.get(tp, 0), state.transactional)
+            for data, count in _encoded(tp.topic, records, limits, first):
+                count_one("producer", "batch-bytes", len(data), topic=tp.topic)
                 if len(data) > limits.record_bytes:
                     raise NotWrittenError(
-                        KafkaError.MSG_SIZE_TOO_LARGE, place, size_bytes=len(data), limit_bytes=limits.record_bytes
+                        KafkaError.MSG_SIZE_TOO_LARGE, tp, size_bytes=len(data), limit_bytes=limits.record_bytes
                     )
-                self._waiting.append(_Batch(place, data, count))
-                sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
+                self._waiting.append(_Batch(tp, data, count))
+                sequences[tp] = (sequences.get(tp, 0) + count) & _LARGEST_SEQUENCE
 
     def stretches(self) -> dict[TopicPartition, list[Stretch]]:
         """Return the accepted batches of each partition, in order."""
-        found: dict[TopicPartition, list[Stretch]] = {}
-        for place, answer, count in self._answers:
-            found.setdefault(place, []).append(Stretch(answer.base_offset, count, answer.log_append_time_ms))
-        return found
+        stretches: dict[TopicPartition, list[Stretch]] = {}
+        for tp, answer, count in self._answers:
+            stretches.setdefault(tp, []).append(Stretch(answer.base_offset, count, answer.log_append_time_ms))
+        return stretches
 
     def send(self, cluster: Cluster, transactional_id: str | None) -> None:
         """Send all batches that are not accepted yet, and wait until all in-sync replicas have them.
@@ -219,8 +219,8 @@ class Batches:
         lanes: dict[BrokerConnection, _Lane] = {}
         for batch in self._waiting:
             if self._was_sent:
-                count_one("producer", "retried-records", batch.count, topic=batch.place.topic)
-            connection = cluster.leader(batch.place)
+                count_one("producer", "retried-records", batch.count, topic=batch.tp.topic)
+            connection = cluster.leader(batch.tp)
             lane = lanes.setdefault(connection, _Lane(connection, self._limits, transactional_id, most_version))
             lane.waiting.append(batch)
         self._lanes, self._was_sent = list(lanes.values()), True
@@ -247,16 +247,16 @@ class Batches:
     def _accept(self, sent: dict[TopicPartition, _Batch], answer: Any) -> None:
         for topic in answer.responses:
             for each in topic.partition_responses:
-                place = TopicPartition(topic.name, each.index)
+                tp = TopicPartition(topic.name, each.index)
                 if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
-                    raise NotWrittenError(each.error_code, place)
-                sent[place].accepted = True
-                self._answers.append((place, each, sent[place].count))
-                self.offsets.setdefault(place, each.base_offset)
+                    raise NotWrittenError(each.error_code, tp)
+                sent[tp].accepted = True
+                self._answers.append((tp, each, sent[tp].count))
+                self.offsets.setdefault(tp, each.base_offset)
                 if each.base_offset >= 0:  # unknown after a duplicate of long ago
-                    self.following[place] = each.base_offset + sent[place].count
+                    self.following[tp] = each.base_offset + sent[tp].count
                 else:
-                    self.following.pop(place, None)
+                    self.following.pop(tp, None)
 
 
 def _encoded(
@@ -304,7 +304,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Batch:
-    place: TopicPartition
+    tp: TopicPartition
     data: bytes
     count: int
     accepted: bool = False
@@ -339,9 +339,9 @@ def _next_request(waiting: deque[_Batch], most_bytes: int) -> dict[TopicPartitio
     """Choose the batches of the next request: one per partition, as Kafka requires."""
     chosen: dict[TopicPartition, _Batch] = {}
     size = 0
-    while waiting and waiting[0].place not in chosen and (not chosen or size + len(waiting[0].data) <= most_bytes):
+    while waiting and waiting[0].tp not in chosen and (not chosen or size + len(waiting[0].data) <= most_bytes):
         batch = waiting.popleft()
-        chosen[batch.place] = batch
+        chosen[batch.tp] = batch
         size += len(batch.data)
     return chosen
 
@@ -353,9 +353,9 @@ def _request(
 
     topic = ProduceRequest.TopicProduceData
     topics: dict[str, list[Any]] = {}
-    for place, batch in batches.items():
-        partition = topic.PartitionProduceData(index=place.partition, records=batch.data)
-        topics.setdefault(place.topic, []).append(partition)
+    for tp, batch in batches.items():
+        partition = topic.PartitionProduceData(index=tp.partition, records=batch.data)
+        topics.setdefault(tp.topic, []).append(partition)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=_ALL_REPLICAS,

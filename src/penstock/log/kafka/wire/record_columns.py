@@ -82,8 +82,8 @@ class FoundRecords:
         return self.bases[int(np.searchsorted(np.cumsum(self.counts), row, "right"))]
 
 
-def find_records(data: bytes, records: RecordRange, shift: int, found: list[int]) -> int:
-    """Append the position of each record's attributes, plus ``shift``, to ``found``.
+def find_records(data: bytes, records: RecordRange, shift: int, starts: list[int]) -> int:
+    """Append the position of each record's attributes, plus ``shift``, to ``starts``.
 
     Returns:
         The end of the last record; -1 if there are fewer.
@@ -91,7 +91,7 @@ def find_records(data: bytes, records: RecordRange, shift: int, found: list[int]
     at, stop, count = records
     if count * _SMALLEST_RECORD > stop - at:
         return -1
-    note = found.append
+    note = starts.append
     try:
         for _ in range(count):
             low = data[at]
@@ -114,18 +114,18 @@ def find_records(data: bytes, records: RecordRange, shift: int, found: list[int]
     return at
 
 
-def record_columns(data: pa.Buffer, found: FoundRecords) -> pa.RecordBatch:
+def record_columns(data: pa.Buffer, layout: FoundRecords) -> pa.RecordBatch:
     """Decode the records as RECORD_SCHEMA.
 
     Raises:
         DamagedError: A length or a count does not match its record, or an offset does not match its batch.
     """
     bytes_ = np.frombuffer(data, np.uint8)
-    counts = np.array(found.counts)
-    starts = np.array(found.starts, np.int64)
+    counts = np.array(layout.counts)
+    starts = np.array(layout.starts, np.int64)
     firsts = np.cumsum(counts) - counts
     bounds = np.append(starts[1:], 0)  # no record reaches beyond the attributes of the next one
-    bounds[firsts + counts - 1] = found.stops
+    bounds[firsts + counts - 1] = layout.stops
 
     elapsed, at = read_varints(bytes_, starts + 1)
     delta, at = read_varints(bytes_, at, INT_BYTES)
@@ -141,20 +141,20 @@ def record_columns(data: pa.Buffer, found: FoundRecords) -> pa.RecordBatch:
     if count.any():
         headers, at = read_headers(data, at, count, bounds)
     begins = np.append(0, at[:-1])
-    begins[firsts] = found.begins
+    begins[firsts] = layout.begins
     length, starts_by_length = read_varints(bytes_, begins, INT_BYTES)
     _refuse((starts_by_length != starts) | (starts + length != at), "the record is not as long as its fields")
 
-    lasts = np.repeat(np.array(found.lasts, np.int64), counts)
+    lasts = np.repeat(np.array(layout.lasts, np.int64), counts)
     _refuse((delta < 0) | (delta > lasts), "the record's offset is not in its batch")
-    offsets = np.repeat(np.array(found.bases, np.int64), counts) + delta
+    offsets = np.repeat(np.array(layout.bases, np.int64), counts) + delta
     _refuse(np.append(False, offsets[1:] <= offsets[:-1]), "the record's offset is not after the one before")
-    if any(found.fixed):
-        elapsed = np.where(np.repeat(np.array(found.fixed), counts), 0, elapsed)
+    if any(layout.fixed):
+        elapsed = np.where(np.repeat(np.array(layout.fixed), counts), 0, elapsed)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(offsets),
-            pa.array(np.repeat(np.array(found.stamps, np.int64), counts) + elapsed),
+            pa.array(np.repeat(np.array(layout.stamps, np.int64), counts) + elapsed),
             _pieces(data, key_at, key_end, key_length >= 0),
             _pieces(data, value_at, value_end, value_length >= 0),
             headers,

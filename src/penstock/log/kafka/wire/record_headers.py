@@ -26,25 +26,25 @@ def read_headers(
         DamagedError: Headers reach beyond the end of their record.
     """
     view = memoryview(data).cast("B")  # Arrow's own view has signed bytes
-    found: list[list[dict[str, Any]] | None] = []
+    all_headers: list[list[dict[str, Any]] | None] = []
     ends: list[int] = []
     for row, (begin, count, bound) in enumerate(zip(at.tolist(), counts.tolist(), bounds.tolist(), strict=True)):
         try:
             headers, end = _read(view[:bound], begin, count) if count else (None, begin)
         except (IndexError, ValueError) as error:
             raise DamagedError("the headers reach beyond their record", row=row) from error
-        found.append(headers)
+        all_headers.append(headers)
         ends.append(end)
-    return pa.array(found, HEADERS_TYPE), np.array(ends, np.int64)
+    return pa.array(all_headers, HEADERS_TYPE), np.array(ends, np.int64)
 
 
 def _read(view: memoryview, at: int, count: int) -> tuple[list[dict[str, Any]], int]:
-    found: list[dict[str, Any]] = []
+    headers: list[dict[str, Any]] = []
     for _ in range(count):
         key, at = _piece(view, at)
         value, at = _piece(view, at)
-        found.append({"key": (key or b"").decode("utf-8", "replace"), "value": value})
-    return found, at
+        headers.append({"key": (key or b"").decode("utf-8", "replace"), "value": value})
+    return headers, at
 
 
 def _piece(view: memoryview, at: int) -> tuple[bytes | None, int]:

@@ -59,22 +59,22 @@ def fetch_stored(
         KafkaException: Like librdkafka's consumer. There are no retries here.
         LogError: A batch is damaged.
     """
-    found, unread = _fetch(cluster, positions, most_bytes)
-    for place in unread:  # its first batch is larger than the rest of the answer: alone it comes whole
-        found |= _fetch(cluster, {place: positions[place]}, most_bytes)[0]
-    return found
+    stored, unread = _fetch(cluster, positions, most_bytes)
+    for tp in unread:  # its first batch is larger than the rest of the answer: alone it comes whole
+        stored |= _fetch(cluster, {tp: positions[tp]}, most_bytes)[0]
+    return stored
 
 
 def _fetch(
     cluster: Cluster, positions: Mapping[TopicPartition, int], most_bytes: int
 ) -> tuple[dict[TopicPartition, StoredRecords], list[TopicPartition]]:
     sent = []
-    found: dict[TopicPartition, StoredRecords] = {}
+    stored: dict[TopicPartition, StoredRecords] = {}
     unread: list[TopicPartition] = []
     try:
         for connection, places in cluster.by_leader(positions).items():
-            wanted = {place: positions[place] for place in places}
-            sent.append((connection, connection.send(fetch_request(wanted, most_bytes, "read_committed", 0))))
+            offsets = {tp: positions[tp] for tp in places}
+            sent.append((connection, connection.send(fetch_request(offsets, most_bytes, "read_committed", 0))))
         answers = [connection.receive(number) for connection, number in sent]
     except BaseException:
         cluster.forget()  # answers are still to come
@@ -83,16 +83,16 @@ def _fetch(
         check(getattr(answer, "error_code", 0), "fetching")
         for topic in answer.responses:
             for part in topic.partitions:
-                place = TopicPartition(topic.topic, part.partition_index)
+                tp = TopicPartition(topic.topic, part.partition_index)
                 if part.error_code in _NOT_NOW:
                     continue
-                check(part.error_code, f"reading {place.topic}-{place.partition} from offset {positions[place]}")
-                read = _read(part, positions[place], BatchSource(place, cluster.most_unpacked_bytes))
-                if read.next_offset > positions[place]:
-                    found[place] = read
-                elif part.records or part.last_stable_offset > positions[place]:
-                    unread.append(place)
-    return found, unread if len(positions) > 1 else []
+                check(part.error_code, f"reading {tp.topic}-{tp.partition} from offset {positions[tp]}")
+                read = _read(part, positions[tp], BatchSource(tp, cluster.most_unpacked_bytes))
+                if read.next_offset > positions[tp]:
+                    stored[tp] = read
+                elif part.records or part.last_stable_offset > positions[tp]:
+                    unread.append(tp)
+    return stored, unread if len(positions) > 1 else []
 
 
 def _read(part: Any, start: int, source: BatchSource) -> StoredRecords:
@@ -135,7 +135,7 @@ def stored_batches(
                 batches.append(_as_it_is(data, head, first, stop))
         flush()
     except DamagedError as error:
-        raise damaged(source.place, at, error) from error
+        raise damaged(source.tp, at, error) from error
     return StoredRecords(tuple(batches), max(seen + 1, start))
 
 

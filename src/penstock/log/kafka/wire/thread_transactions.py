@@ -96,7 +96,7 @@ class ThreadTransactions:
         own = self.state if again else NO_PRODUCER
         answer = self._ask(
             lambda: new_producer_request(self.transactional_id, timeout_ms, own),
-            lambda found: check(found.error_code, f"taking over transactional.id {self.transactional_id!r}"),
+            lambda reply: check(reply.error_code, f"taking over transactional.id {self.transactional_id!r}"),
         )
         self.timeout_ms = timeout_ms
         self._go_on_as(answer)
@@ -125,7 +125,7 @@ class ThreadTransactions:
         """
         self._has_begun = False
         if not self._is_of_kafka_4:
-            self._add_patiently({place for place, _ in parts}, offsets, may_pass)
+            self._add_patiently({tp for tp, _ in parts}, offsets, may_pass)
             self._has_begun = True
         asked = None
         with self._passing(may_pass):
@@ -186,8 +186,8 @@ class ThreadTransactions:
         """Wait a little until the brokers have marked the last transaction; `write` copes if they have not."""
         while asked is not None:
             with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
-                found = coordinator.receive(asked).transaction_states[0]
-            is_marked = found.transaction_state != _COMMITTING
+                transaction = coordinator.receive(asked).transaction_states[0]
+            is_marked = transaction.transaction_state != _COMMITTING
             self._markers.answered(is_marked=is_marked)
             if is_marked:
                 return
@@ -260,11 +260,11 @@ class ThreadTransactions:
             return  # a newer producer may have been idle, and aborted a transaction of its own
         with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
             answer = coordinator.ask(_state_request(self.transactional_id))
-        found = answer.transaction_states[0]
-        check(found.error_code, f"asking for the state of transaction {self.transactional_id!r}")
+        transaction = answer.transaction_states[0]
+        check(transaction.error_code, f"asking for the state of transaction {self.transactional_id!r}")
         by_timeout = (_ABORTED, self.state.producer_id, self.state.epoch + 1)
-        if (found.transaction_state, found.producer_id, found.producer_epoch) == by_timeout:
-            self._go_on_as(found)
+        if (transaction.transaction_state, transaction.producer_id, transaction.producer_epoch) == by_timeout:
+            self._go_on_as(transaction)
 
     def _add(self, places: set[TopicPartition], *, with_offsets: bool) -> None:
         from kafka.protocol.producer import AddOffsetsToTxnRequest
@@ -280,7 +280,7 @@ class ThreadTransactions:
             }
             self._ask(
                 lambda: AddOffsetsToTxnRequest(**request, max_version=3),
-                lambda found: check(found.error_code, f"adding the offsets of group {self.group!r} to a transaction"),
+                lambda reply: check(reply.error_code, f"adding the offsets of group {self.group!r} to a transaction"),
             )
 
     def _offsets_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
@@ -289,14 +289,14 @@ class ThreadTransactions:
         me = self.membership or _NOBODY
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         by_topic: dict[str, list[Any]] = {}
-        for place, each in offsets.items():
+        for tp, each in offsets.items():
             partition = topic.TxnOffsetCommitRequestPartition(
-                partition_index=place.partition,
+                partition_index=tp.partition,
                 committed_offset=each.offset,
                 committed_leader_epoch=-1,
                 committed_metadata=each.metadata,
             )
-            by_topic.setdefault(place.topic, []).append(partition)
+            by_topic.setdefault(tp.topic, []).append(partition)
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=self.group,
@@ -322,7 +322,7 @@ class ThreadTransactions:
         }
         answer = self._ask(
             lambda: EndTxnRequest(**request, min_version=version if self._is_of_kafka_4 else 0, max_version=version),
-            lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
+            lambda reply: check(reply.error_code, f"ending the transaction of {self.transactional_id!r}"),
         )
         self._markers.ended()
         if self._is_of_kafka_4:

@@ -110,7 +110,7 @@ class TransactionalWriter:
         self.timeout_ms = timeout_ms or self.timeout_ms
         answer = self._ask(
             lambda: new_producer_request(self.transactional_id, self.timeout_ms),
-            lambda found: check(found.error_code, f"taking over transactional.id {self.transactional_id!r}"),
+            lambda reply: check(reply.error_code, f"taking over transactional.id {self.transactional_id!r}"),
         )
         self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
         self._sequences = {}
@@ -178,7 +178,7 @@ class TransactionalWriter:
             try:
                 self._ask(
                     lambda: EndTxnRequest(**request, max_version=4),
-                    lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
+                    lambda reply: check(reply.error_code, f"ending the transaction of {self.transactional_id!r}"),
                 )
             except KafkaException as error:  # the answer is lost: the same producer may ask again, and it ends once
                 if error.args[0].code() not in _NO_ANSWER or time.monotonic() > deadline:
@@ -241,13 +241,13 @@ def list_transactions(cluster: Cluster, *states: str) -> list[Any]:
     """
     from kafka.protocol.admin import ListTransactionsRequest
 
-    found = []
+    transactions = []
     for connection in cluster.every_broker():
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], max_version=0)
         answer = connection.ask(request)
         check(answer.error_code, f"listing transactions in state {' or '.join(states)}")
-        found += answer.transaction_states
-    return found
+        transactions += answer.transaction_states
+    return transactions
 
 
 def check_added(answer: Any) -> None:

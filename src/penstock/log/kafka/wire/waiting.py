@@ -39,7 +39,7 @@ class DataWaiter:
         self._known: dict[TopicPartition, int] = {}
         self._sessions: dict[BrokerConnection, FetchSession] = {}
 
-    def wait(self, known: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+    def wait(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> bool:
         """Wait for committed records at or behind these offsets; return False if there were none in time.
 
         Raises:
@@ -47,7 +47,7 @@ class DataWaiter:
         """
         with self._lock:
             try:
-                self._assign(known)
+                self._assign(offsets)
                 return self._wait(timeout_s)
             except BaseException:
                 self._forget()
@@ -62,38 +62,38 @@ class DataWaiter:
         self._sessions.clear()
         self._known = {}
 
-    def _assign(self, known: Mapping[TopicPartition, int]) -> None:
-        if self._known == known and all(connection.usable for connection in self._sessions):
+    def _assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._known == offsets and all(connection.usable for connection in self._sessions):
             return
-        self._known = dict(known)
-        wanted: dict[BrokerConnection, dict[TopicPartition, int]] = {}
-        for place, offset in known.items():
-            wanted.setdefault(self._cluster.leader(place), {})[place] = offset
-        for connection in self._sessions.keys() - wanted.keys():
+        self._known = dict(offsets)
+        by_leader: dict[BrokerConnection, dict[TopicPartition, int]] = {}
+        for tp, offset in offsets.items():
+            by_leader.setdefault(self._cluster.leader(tp), {})[tp] = offset
+        for connection in self._sessions.keys() - by_leader.keys():
             self._sessions[connection].leave(connection)
-        self._sessions = {connection: self._sessions.get(connection, FetchSession(_SIZES)) for connection in wanted}
-        for connection, places in wanted.items():
+        self._sessions = {connection: self._sessions.get(connection, FetchSession(_SIZES)) for connection in by_leader}
+        for connection, places in by_leader.items():
             self._sessions[connection].wanted = places
 
     def _wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        found, left = False, timeout_s
-        while not found and left >= 0:
+        has_news, left = False, timeout_s
+        while not has_news and left >= 0:
             for connection, session in self._sessions.items():
                 session.send(connection, left)  # unless one of an earlier call is in flight
             asked = {each: session.number for each, session in self._sessions.items() if session.number is not None}
             for connection in arrivals(asked, left + _SLACK_S):
-                found |= _has_news(self._sessions[connection].receive(connection))
+                has_news |= _has_news(self._sessions[connection].receive(connection))
             for connection, session in self._sessions.items():
                 session.check_due(connection)
             left = deadline - time.monotonic()
-        return found
+        return has_news
 
 
 def _has_news(parts: Iterable[tuple[TopicPartition, int, Any]]) -> bool:
     """Return whether there are records behind a wanted offset."""
-    found = False
-    for place, offset, each in parts:
-        check(each.error_code, f"waiting for records of {place.topic}-{place.partition}")
-        found |= bool(each.records) or each.last_stable_offset > offset
-    return found
+    has_news = False
+    for tp, offset, each in parts:
+        check(each.error_code, f"waiting for records of {tp.topic}-{tp.partition}")
+        has_news |= bool(each.records) or each.last_stable_offset > offset
+    return has_news
