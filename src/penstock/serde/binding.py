@@ -67,12 +67,12 @@ class TopicSerdes:
         """Return the serdes for a topic; only those with schemas differ from topic to topic."""
         if not self.has_schema:
             return self.key, self.value
-        found = self._by_topic.get(topic)
-        if found is None:
+        serdes = self._by_topic.get(topic)
+        if serdes is None:
             name = self._physical_name(topic)
-            found = bound(self.key, name, "key"), bound(self.value, name, "value")
-            self._by_topic[topic] = found
-        return found
+            serdes = bound(self.key, name, "key"), bound(self.value, name, "value")
+            self._by_topic[topic] = serdes
+        return serdes
 
 
 def configured(serde: Any, config: Mapping[str, Any]) -> Any:
@@ -85,11 +85,11 @@ def _changed(serde: Any, change: Callable[[Any], Any]) -> Any:
         return change(serde)
     if not has_schema(serde):
         return serde
-    made = copy.copy(serde)
+    serde_copy = copy.copy(serde)
     for name, inner in vars(serde).items():
         if isinstance(inner, BaseSerde) or has_schema(inner):
-            setattr(made, name, _changed(inner, change))
-    return made
+            setattr(serde_copy, name, _changed(inner, change))
+    return serde_copy
 
 
 def ask_again(serde: Any) -> None:
@@ -125,8 +125,8 @@ def joined(data: pa.Array, headers: Sequence[Headers], part: str) -> tuple[pa.Ar
 
 def header_frame(serde: Any) -> bytes | None:
     """Return the frame for the header of each record; None where the frame stays before the value."""
-    found = schema_at_front(serde)
-    return found.write_frame if found is not None and found.framing == "header" else None
+    schema_serde = schema_at_front(serde)
+    return schema_serde.write_frame if schema_serde is not None and schema_serde.framing == "header" else None
 
 
 def split(data: pa.Array, frame: bytes, headers: Sequence[Headers] | None, part: str) -> tuple[pa.Array, list[Headers]]:

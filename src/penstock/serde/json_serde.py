@@ -118,12 +118,12 @@ def decode_json(texts: pl.Series, dtype: Any) -> pl.Series:
         polars.exceptions.PolarsError: Some text is not one JSON value of the type.
     """
     if texts.str.contains(_FLAT).all():
-        found = texts.str.json_decode(dtype)
-        if len(found) == len(texts):
-            return found
+        values = texts.str.json_decode(dtype)
+        if len(values) == len(texts):
+            return values
     mark = secrets.token_hex(8)
     wrapped = texts.to_frame("").select(pl.concat_str(pl.lit(f'{{"{mark}v":'), pl.col(""), pl.lit(f',"{mark}":1}}')))
-    found = wrapped.to_series().str.json_decode(pl.Struct({f"{mark}v": dtype, mark: pl.Int8}))
-    if len(found) != len(texts) or found.struct.field(mark).null_count() != texts.null_count():
+    values = wrapped.to_series().str.json_decode(pl.Struct({f"{mark}v": dtype, mark: pl.Int8}))
+    if len(values) != len(texts) or values.struct.field(mark).null_count() != texts.null_count():
         raise pl.exceptions.ComputeError("a text is not one JSON value")
-    return found.struct.field(f"{mark}v").alias("")
+    return values.struct.field(f"{mark}v").alias("")

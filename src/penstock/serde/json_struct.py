@@ -58,12 +58,12 @@ def _field_type(name: str, kind: Any) -> Any:
         return pl.List(_field_type(name, kind[0]))
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
         return kind
-    found = _PYTHON_TYPES.get(kind.lower() if isinstance(kind, str) else kind)
-    if found is None:
+    dtype = _PYTHON_TYPES.get(kind.lower() if isinstance(kind, str) else kind)
+    if dtype is None:
         raise ConfigError(
             f"field {name!r} has the unknown type {kind!r}", hint="Use str, int, float, bool or a Polars type."
         )
-    return found
+    return dtype
 
 
 class StructSerde(BaseSerde):
@@ -199,10 +199,10 @@ def _mapped(dtype: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(dtype)
 
 
-def _has(dtype: Any, wanted: Callable[[Any], bool]) -> bool:
+def _has(dtype: Any, predicate: Callable[[Any], bool]) -> bool:
     if isinstance(dtype, pl.Struct):
-        return any(_has(field.dtype, wanted) for field in dtype.fields)
-    return _has(dtype.inner, wanted) if isinstance(dtype, pl.List) else wanted(dtype)
+        return any(_has(field.dtype, predicate) for field in dtype.fields)
+    return _has(dtype.inner, predicate) if isinstance(dtype, pl.List) else predicate(dtype)
 
 
 def _may_vanish(leaf: Any) -> bool:
@@ -242,14 +242,14 @@ def _is_integer(leaf: Any) -> bool:
     return bool(leaf.is_integer())
 
 
-def _exact(column: pl.Expr, have: Any, wanted: Any) -> pl.Expr:
+def _exact(column: pl.Expr, have: Any, target: Any) -> pl.Expr:
     """Return the column as another type; refuse a float that is not an integer where one is wanted.
 
     Raises:
         ValueError: The rows have to be looked at one by one.
     """
-    if have != wanted and wanted.is_nested() and _has(wanted, _is_integer):
+    if have != target and target.is_nested() and _has(target, _is_integer):
         raise ValueError("nested numbers are looked at one by one")
-    if have.is_float() and wanted.is_integer():
-        return column.cast(pl.String).str.strip_suffix(".0").cast(wanted)
-    return column.cast(wanted)
+    if have.is_float() and target.is_integer():
+        return column.cast(pl.String).str.strip_suffix(".0").cast(target)
+    return column.cast(target)

@@ -96,15 +96,15 @@ class NumberSerde(BaseSerde):
             return None
         try:
             if column.is_columnar:
-                found = series if series.dtype == self._dtype else series.cast(self._dtype, strict=True)
+                numbers = series if series.dtype == self._dtype else series.cast(self._dtype, strict=True)
             else:
-                found = pl.Series("", column.items(), self._dtype, strict=not self._floats)
+                numbers = pl.Series("", column.items(), self._dtype, strict=not self._floats)
         except (pl.exceptions.PolarsError, OverflowError, TypeError, ValueError):
             return None
-        if self._floats and not column.is_columnar and found.null_count() != column.items().count(None):
+        if self._floats and not column.is_columnar and numbers.null_count() != column.items().count(None):
             return None  # an integer that is too large for a float has become null
         # A number that is too large for a float of 4 bytes has become infinity.
-        return None if self._kind == "float" and found.is_infinite().any() else found
+        return None if self._kind == "float" and numbers.is_infinite().any() else numbers
 
     def decode(self, data: pa.Array) -> Column:
         if len(data) <= _FEW:

@@ -33,10 +33,10 @@ def own_serde(serde: Any) -> Serde[Any]:
         raise ConfigError(f"serde {kind} has no {' and no '.join(f'{name}()' for name in missing)}", hint=_BASE)
     for name in _NEEDED:
         _check_method(kind, name, getattr(serde, name))
-    given = getattr(serde, "name", None)
-    if given is not None and (not isinstance(given, str) or not given):
+    own_name = getattr(serde, "name", None)
+    if own_name is not None and (not isinstance(own_name, str) or not own_name):
         raise ConfigError(
-            f"the name of serde {kind} is {type(given).__name__} {given!r}",
+            f"the name of serde {kind} is {type(own_name).__name__} {own_name!r}",
             hint="Make it a text that stays the same from start to start, or leave it out: then it is the class's.",
         )
     return serde if isinstance(serde, Serde) else OwnSerde(serde)

@@ -101,5 +101,5 @@ def _name(key: Any, of_bytes: Callable[[bytes], Any]) -> str:
         return text_of(bytes(key))
     if isinstance(key, bool) or key is None:
         return {None: "null", True: "true", False: "false"}[key]
-    found = _plain(key, of_bytes, 0)
-    return found if isinstance(found, str) else str(found)
+    plain_key = _plain(key, of_bytes, 0)
+    return plain_key if isinstance(plain_key, str) else str(plain_key)

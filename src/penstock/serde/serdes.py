@@ -384,8 +384,8 @@ SIMPLE_NAMES = tuple(_SIMPLE)
 NESTED_NAMES = tuple(name for name in _NESTED if name != "change")  # that one is for internal topics
 
 
-def _looks_like_serde(given: Any) -> bool:
-    return hasattr(given, "serialize") or hasattr(given, "deserialize")
+def _looks_like_serde(serde: Any) -> bool:
+    return hasattr(serde, "serialize") or hasattr(serde, "deserialize")
 
 
 def _made(kind: type) -> Any:
@@ -417,5 +417,5 @@ def _by_name(name: str) -> Serde[Any]:
     if plain in _SIMPLE:
         return _SIMPLE[plain]()
     meant = did_you_mean(plain, [*_SIMPLE, *_NESTED])
-    known = ", ".join([*_SIMPLE, *(f"{n}<...>" for n in _NESTED)])
-    raise ConfigError(f"there is no serde {name!r}", hint=f"{meant} Known: {known}.".lstrip())
+    names = ", ".join([*_SIMPLE, *(f"{n}<...>" for n in _NESTED)])
+    raise ConfigError(f"there is no serde {name!r}", hint=f"{meant} Known: {names}.".lstrip())

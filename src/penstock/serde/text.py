@@ -53,8 +53,8 @@ class StringSerde(BaseSerde):
         elif set(map(type, column.items())) <= {str, NoneType}:
             try:
                 if len(column) <= _FEW:
-                    found = [None if item is None else item.encode() for item in column.items()]
-                    return pa.array(found, pa.large_binary())
+                    encoded = [None if item is None else item.encode() for item in column.items()]
+                    return pa.array(encoded, pa.large_binary())
                 return pa.array(column.items(), pa.large_string()).cast(pa.large_binary())
             except (UnicodeEncodeError, pa.ArrowInvalid):
                 pass  # the loop over the rows below finds the bad one

@@ -30,15 +30,15 @@ class CountedMap(OverlayMap):
 
     def get(self, key: bytes) -> bytes | None:
         began = time.perf_counter()
-        found = super().get(key)
+        value = super().get(key)
         self._note("get", 1, began)
-        return found
+        return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         began = time.perf_counter()
-        found = super().get_many(keys)
+        values = super().get_many(keys)
         self._note("get", len(keys), began)
-        return found
+        return values
 
     def put(self, key: bytes, value: bytes | None) -> None:
         began = time.perf_counter()
@@ -58,25 +58,25 @@ class CountedMap(OverlayMap):
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         began = time.perf_counter()
-        found = super().scan(start, end, reverse=reverse)
+        entries = super().scan(start, end, reverse=reverse)
         self._note("all" if start is None and end is None else "range", 1, began)
-        return found
+        return entries
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         began, ranges = time.perf_counter(), list(ranges)
         if self.changes:  # each range is a scan, which counts itself
             return super().scan_many(ranges)
-        found = super().scan_many(ranges)
+        entries = super().scan_many(ranges)
         self._note("range", len(ranges), began)
-        return found
+        return entries
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
         if self.changes:
             return super().read(start, end, limit)
         began = time.perf_counter()
-        found = super().read(start, end, limit)
+        entries = super().read(start, end, limit)
         self._note("range", 1, began)
-        return found
+        return entries
 
     def _note(self, call: str, keys: int, began: float) -> None:
         numbers = self.calls.setdefault(call, [0, 0.0])
@@ -92,9 +92,9 @@ def count_calls(state: BatchState) -> None:
 
 def take_calls(state: BatchState) -> dict[tuple[str, str], list[float]]:
     """Return (store, call) -> keys and seconds since the last time; nothing unless they are counted."""
-    found: dict[tuple[str, str], list[float]] = {}
+    calls: dict[tuple[str, str], list[float]] = {}
     for store, overlay in state.maps.items():
         if isinstance(overlay, CountedMap):
-            found |= {(store, call): numbers for call, numbers in overlay.calls.items()}
+            calls |= {(store, call): numbers for call, numbers in overlay.calls.items()}
             overlay.calls = {}
-    return found
+    return calls

@@ -62,18 +62,18 @@ class KeyOrder:
         """Return the keys with start <= key < end."""
         if self._sorted is None and not self._keys:
             return []
-        found = self._current().irange(start, end, inclusive=(True, False), reverse=reverse)
+        keys = self._current().irange(start, end, inclusive=(True, False), reverse=reverse)
         gone = self._gone
-        return [key for key in found if key not in gone] if gone else list(found)
+        return [key for key in keys if key not in gone] if gone else list(keys)
 
     def between_each(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
         """Return the keys of each range (start, end)."""
         ordered = self._current()
         if not ordered:
             return [[] for _ in ranges]
-        found = [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
+        keys_of_ranges = [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
         gone = self._gone
-        return [[key for key in keys if key not in gone] for keys in found] if gone else found
+        return [[key for key in keys if key not in gone] for keys in keys_of_ranges] if gone else keys_of_ranges
 
     def _current(self) -> SortedList:
         if self._sorted is None or len(self._gone) > max(_FEW, len(self._sorted) // 2):
@@ -172,18 +172,18 @@ class MemoryTaskState:
         self._meta: dict[str, int] = {}
 
     def map(self, store: str) -> MemoryMap:
-        found = self._maps.get(store)
-        if found is None:
+        store_map = self._maps.get(store)
+        if store_map is None:
             raise unknown_store(store, self._maps)
-        return found
+        return store_map
 
     @property
     def meta(self) -> MutableMapping[str, int]:
         return self._meta
 
 
-def unknown_store(store: str, known: Iterable[str]) -> StateError:
+def unknown_store(store: str, stores: Iterable[str]) -> StateError:
     """Return the error for a store that the task does not have, with the nearest names."""
-    names = sorted(known)
+    names = sorted(stores)
     hint = did_you_mean(store, names, 3) or f"The stores of this task are {names}."
     return StateError(f"there is no state store {store!r} in this task", hint=hint, store=store)

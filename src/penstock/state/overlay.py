@@ -90,11 +90,11 @@ class OverlayMap:
         changes = self.changes
         if not changes:
             return self._base.get_many(keys)
-        found: list[bytes | _Absent | None] = [changes.get(key, _ABSENT) for key in keys]
-        below = [i for i, value in enumerate(found) if value is _ABSENT]
+        values: list[bytes | _Absent | None] = [changes.get(key, _ABSENT) for key in keys]
+        below = [i for i, value in enumerate(values) if value is _ABSENT]
         for i, value in zip(below, self._base.get_many([keys[i] for i in below]), strict=True):
-            found[i] = value
-        return found  # type: ignore[return-value]
+            values[i] = value
+        return values  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self._order.add((key,))
@@ -138,8 +138,8 @@ class OverlayMap:
         """
         if self._expired_below is not None:
             most = max(_FEWEST_EXPIRED, 2 * len(self.changes))
-            found = [key for key, _ in islice(self._base.scan(None, self._expired_below), most)]
-            self.put_many(found, [None] * len(found))
+            expired_keys = [key for key, _ in islice(self._base.scan(None, self._expired_below), most)]
+            self.put_many(expired_keys, [None] * len(expired_keys))
 
 
 def merged(
@@ -183,10 +183,10 @@ class BatchState:
         self._meta.update(meta)
 
     def map(self, store: str) -> OverlayMap:
-        found = self._maps.get(store)
-        if found is None:
+        store_map = self._maps.get(store)
+        if store_map is None:
             raise unknown_store(store, self._maps)
-        return found
+        return store_map
 
     @property
     def meta(self) -> dict[str, int]:

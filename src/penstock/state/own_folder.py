@@ -46,8 +46,8 @@ def own_folder(path: Path) -> Path:
                     missing.chmod(0o2770)
         for missing in missing_ones:
             sync_directory(missing.parent)  # their names must last
-    found = check_folder(path)
-    if found.st_uid == os.geteuid() and found.st_mode & 0o077 and not _is_shared(found):
+    status = check_folder(path)
+    if status.st_uid == os.geteuid() and status.st_mode & 0o077 and not _is_shared(status):
         path.chmod(0o700)
     return path
 
@@ -59,12 +59,12 @@ def check_folder(path: Path) -> os.stat_result:
         EnvironmentProblemError: It is another user's, or no folder, or another user could put another in its place.
     """
     _check_way(path)
-    found = path.stat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(20, "Not a directory", str(path))
-    if not (_is_trusted(found) or _is_shared(found) or _is_mapped(path, found)):
+    if not (_is_trusted(status) or _is_shared(status) or _is_mapped(path, status)):
         raise _refused(path)
-    return found
+    return status
 
 
 @contextmanager
@@ -103,11 +103,11 @@ def open_lock(path: Path) -> BinaryIO:
 
 def _missing(path: Path) -> list[Path]:
     """Return the missing folders, the outermost first."""
-    found = []
+    missing = []
     while not os.path.lexists(path):
-        found.append(path)
+        missing.append(path)
         path = path.parent
-    return found[::-1]
+    return missing[::-1]
 
 
 def _check_way(path: Path) -> None:
@@ -125,19 +125,19 @@ def _opened(path: Path, flags: int, mode: Literal["w+b", "r+b"]) -> BinaryIO:
     return os.fdopen(handle, mode)
 
 
-def _is_trusted(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0)
+def _is_trusted(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0)
 
 
-def _is_shared(found: os.stat_result) -> bool:
-    return found.st_mode & _SHARED == _SHARED and not found.st_mode & stat.S_IWOTH
+def _is_shared(status: os.stat_result) -> bool:
+    return status.st_mode & _SHARED == _SHARED and not status.st_mode & stat.S_IWOTH
 
 
-def _is_mapped(path: Path, found: os.stat_result) -> bool:
+def _is_mapped(path: Path, status: os.stat_result) -> bool:
     """Return whether files of this user belong to the folder's owner: a network file system that maps all users."""
     try:
         with new_file(path, "owner") as (_, file):
-            return os.fstat(file.fileno()).st_uid == found.st_uid
+            return os.fstat(file.fileno()).st_uid == status.st_uid
     except OSError:
         return False
 
@@ -153,9 +153,9 @@ def state_home() -> Path:
     Raises:
         ConfigError: The user has no home directory.
     """
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if given.is_absolute():
-        return given
+    xdg_home = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if xdg_home.is_absolute():
+        return xdg_home
     try:
         return Path.home() / ".local" / "state"
     except RuntimeError as error:
@@ -163,10 +163,11 @@ def state_home() -> Path:
 
 
 def _refused(path: Path) -> EnvironmentProblemError:
-    found = path.lstat()
-    what = "link" if stat.S_ISLNK(found.st_mode) else "folder"
+    status = path.lstat()
+    what = "link" if stat.S_ISLNK(status.st_mode) else "folder"
     return EnvironmentProblemError(
-        f"the {what} {path} is of another user (id {found.st_uid}), who could read and change state that is kept there",
+        f"the {what} {path} is of another user (id {status.st_uid}), "
+        "who could read and change state that is kept there",
         hint="Set state.dir or penstock.checkpoint.location to a folder of your own, or change the owner of this one.",
         directory=str(path),
     )

@@ -310,19 +310,19 @@ class TaskStore:
 
     def _move_by_one(self, target: int) -> bool:
         """Move the replica without listing the storage, if the segment is known; else return False."""
-        known, skipped = self._known, self._skipped
+        segment, skipped = self._known, self._skipped
         self._known = self._skipped = None
         if self._is_fresh:
             return False
         at = self._replica.position
         if at.batch == target:
             return True
-        if known is not None and known.batch == target:
-            if (known.head.previous, known.head.previous_checksum) != (at.head, at.checksum):
+        if segment is not None and segment.batch == target:
+            if (segment.head.previous, segment.head.previous_checksum) != (at.head, at.checksum):
                 return False
-            apply_segment(self._replica, known)
+            apply_segment(self._replica, segment)
             self._deltas += 1
-            self._delta_bytes += known.size_bytes
+            self._delta_bytes += segment.size_bytes
             return True
         # Another attempt may have found something to do (wall-clock punctuation) where this one found nothing.
         return skipped == target == at.batch + 1 and not self._storage.exists(SegmentName(target, "delta"))

@@ -42,8 +42,8 @@ def quoted(text: str) -> str:
     return f'"{SPECIAL.sub(_escape, text)}"'
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     if character in SHORT:
         return SHORT[character]
     code = ord(character)

@@ -234,12 +234,14 @@ def _map(schema: Schema, value: Any, options: JsonOptions) -> dict[Any, Any]:
     keys = schema.keys
     if keys is None or _is_object(keys, (), options):
         if not isinstance(value, dict):
-            found = node_type(value)
-            raise DataError(f"Maps with string fields should be encoded as JSON objects, but found {found}")
+            actual_type = node_type(value)
+            raise DataError(f"Maps with string fields should be encoded as JSON objects, but found {actual_type}")
         return {key: from_json(schema.values, part, options) for key, part in value.items()}
     if not isinstance(value, list):
-        found = node_type(value)
-        raise DataError(f"Maps with non-string fields should be encoded as JSON array of tuples, but found {found}")
+        actual_type = node_type(value)
+        raise DataError(
+            f"Maps with non-string fields should be encoded as JSON array of tuples, but found {actual_type}"
+        )
     result: dict[Any, Any] = {}
     for each in value:
         entry = [each.get("key"), each.get("value")] if options.entry_objects and isinstance(each, dict) else each
@@ -308,9 +310,9 @@ def _logical(schema: Schema, value: Any) -> Decimal | Moment:
         if is_number:
             return Decimal(value)
         if not isinstance(value, str):
-            found = node_type(value)
+            actual_type = node_type(value)
             raise DataError(
-                f"Invalid type for Decimal, underlying representation should be numeric or bytes but was {found}"
+                f"Invalid type for Decimal, underlying representation should be numeric or bytes but was {actual_type}"
             )
         try:
             return decimal_from_bytes(schema, _bytes(value, "") or b"")
@@ -318,11 +320,13 @@ def _logical(schema: Schema, value: Any) -> Decimal | Moment:
             raise DataError("Invalid bytes for Decimal field") from error
     if schema.name == TIMESTAMP_NAME:
         if not is_whole:
-            found = node_type(value)
-            raise DataError(f"Invalid type for Timestamp, underlying representation should be integral but was {found}")
+            actual_type = node_type(value)
+            raise DataError(
+                f"Invalid type for Timestamp, underlying representation should be integral but was {actual_type}"
+            )
         return Moment(wrapped(value, 64))
     word = (schema.name or "").rpartition(".")[2]
     if not is_whole or wrapped(value, 32) != value:
-        found = node_type(value)
-        raise DataError(f"Invalid type for {word}, underlying representation should be integer but was {found}")
+        actual_type = node_type(value)
+        raise DataError(f"Invalid type for {word}, underlying representation should be integer but was {actual_type}")
     return date_from_days(value) if schema.name == DATE_NAME else time_from_millis(value)

@@ -86,11 +86,11 @@ def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
     '0080'
     """
     number, scale = unscaled(value)
-    wanted = scale_of(schema)
-    if scale != wanted:
+    schema_scale = scale_of(schema)
+    if scale != schema_scale:
         raise DataError(
             "Decimal value has mismatching scale for given Decimal schema. "
-            f"Schema has scale {wanted}, value has scale {scale}."
+            f"Schema has scale {schema_scale}, value has scale {scale}."
         )
     return number.to_bytes(((number if number >= 0 else ~number).bit_length() // 8) + 1, "big", signed=True)
 

@@ -130,7 +130,7 @@ def struct(
 
 def struct_fields(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]]) -> tuple[Field, ...]:
     """The fields of a struct, numbered and checked."""
-    made: list[Field] = []
+    checked_fields: list[Field] = []
     seen: set[str] = set()
     for name, schema in fields.items() if isinstance(fields, Mapping) else fields:
         if not name:
@@ -138,8 +138,8 @@ def struct_fields(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]]) -
         if name in seen:
             raise SchemaBuilderError(f"Cannot create field because of field name duplication {name}")
         seen.add(name)
-        made.append(Field(name, len(made), schema))
-    return tuple(made)
+        checked_fields.append(Field(name, len(checked_fields), schema))
+    return tuple(checked_fields)
 
 
 def array(items: Schema | None, *, optional: bool = False) -> Schema:

@@ -47,9 +47,9 @@ class Struct:
         >>> Struct.of_checked(struct({"path": STRING}), ["/"])["path"]
         '/'
         """
-        made = cls.__new__(cls)
-        made.schema, made._values = schema, values  # noqa: SLF001 - its own
-        return made
+        struct = cls.__new__(cls)
+        struct.schema, struct._values = schema, values  # noqa: SLF001 - its own
+        return struct
 
     def all_raw(self) -> list[Any]:
         """The values of all fields as they were set, in the order of the schema."""

@@ -60,15 +60,15 @@ def with_struct_default(schema: Schema, value: Any) -> Schema:
     return replace(schema, default=value)
 
 
-def _validate(schema: Schema, value: Any, place: str) -> None:
+def _validate(schema: Schema, value: Any, part: str) -> None:
     if value is None:
         if not schema.optional:
-            raise DataError(f"Invalid value: null used for required {place}, schema type: {schema.type}")
+            raise DataError(f"Invalid value: null used for required {part}, schema type: {schema.type}")
         return
     if not fits(schema, value):
         name = f' "{schema.name}"' if schema.name is not None else ""
         raise DataError(
-            f"Invalid Java object for schema{name} with type {schema.type}: class {java_class(value)} for {place}"
+            f"Invalid Java object for schema{name} with type {schema.type}: class {java_class(value)} for {part}"
         )
     match schema.type:
         case Type.STRUCT:
@@ -76,19 +76,19 @@ def _validate(schema: Schema, value: Any, place: str) -> None:
                 raise DataError("Struct schemas do not match.")
             value.validate()
         case Type.ARRAY:
-            inside = f"element of array {place}"
+            inside = f"element of array {part}"
             items = _known(schema.values, inside)
             for element in value:
                 _validate(items, element, inside)
         case Type.MAP:
-            key_place, value_place = f"key of map {place}", f"value of map {place}"
-            keys, values = _known(schema.keys, key_place), _known(schema.values, value_place)
+            key_part, value_part = f"key of map {part}", f"value of map {part}"
+            keys, values = _known(schema.keys, key_part), _known(schema.values, value_part)
             for key, element in value.items():
-                _validate(keys, key, key_place)
-                _validate(values, element, value_place)
+                _validate(keys, key, key_part)
+                _validate(values, element, value_part)
 
 
-def _known(schema: Schema | None, place: str) -> Schema:
+def _known(schema: Schema | None, part: str) -> Schema:
     if schema is None:
-        raise DataError(f"No schema defined for {place}")
+        raise DataError(f"No schema defined for {part}")
     return schema

@@ -91,14 +91,14 @@ def fits(schema: Schema, value: Any) -> bool:
     logical = LOGICAL.get(schema.name) if schema.name is not None else None
     if logical is not None:
         return isinstance(value, logical)
-    wanted = schema.type
+    schema_type = schema.type
     kind = type(value)
-    if kind is int and wanted in BITS:
-        limit = 1 << (BITS[wanted] - 1)
+    if kind is int and schema_type in BITS:
+        limit = 1 << (BITS[schema_type] - 1)
         return bool(-limit <= value < limit)
     if kind is float:
-        return wanted in (Type.FLOAT32, Type.FLOAT64)
-    return type_of(value) is wanted
+        return schema_type in (Type.FLOAT32, Type.FLOAT64)
+    return type_of(value) is schema_type
 
 
 def wrapped(value: float | Decimal, bits: int) -> int:

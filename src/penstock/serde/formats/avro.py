@@ -185,16 +185,16 @@ def to_avro(schema: Schema, *, metadata: bool = True, enhanced: bool = False, sc
 
 
 def _written(schema: Schema, how: _Writing) -> Any:
-    made = _base(schema, how)
+    avro_schema = _base(schema, how)
     if _union(schema):
-        return ["null", *made] if schema.optional else made
+        return ["null", *avro_schema] if schema.optional else avro_schema
     if not schema.optional:
-        return made
-    return ["null", made] if schema.default is None else [made, "null"]
+        return avro_schema
+    return ["null", avro_schema] if schema.default is None else [avro_schema, "null"]
 
 
 def _base(schema: Schema, how: _Writing) -> Any:
-    made: dict[str, Any]
+    avro_schema: dict[str, Any]
     if _union(schema):
         return [_base(part.schema, how) for part in schema.fields]
     match schema.type:
@@ -202,88 +202,88 @@ def _base(schema: Schema, how: _Writing) -> Any:
             full = how.full_name(schema)
             if full in how.names:
                 return full
-            made = how.named(full, "record")
-            made["fields"] = [_field(part.name, part.schema, how) for part in schema.fields]
+            avro_schema = how.named(full, "record")
+            avro_schema["fields"] = [_field(part.name, part.schema, how) for part in schema.fields]
         case Type.ARRAY:
-            made = {"type": "array", "items": _written(_known(schema.values), how)}
+            avro_schema = {"type": "array", "items": _written(_known(schema.values), how)}
         case Type.MAP:
             keys = _known(schema.keys)
             if keys.type is Type.STRING and not keys.optional:
-                made = {"type": "map", "values": _written(_known(schema.values), how)}
+                avro_schema = {"type": "map", "values": _written(_known(schema.values), how)}
             else:
-                made = {"type": "array", "items": _entry(keys, _known(schema.values), schema.name, how)}
+                avro_schema = {"type": "array", "items": _entry(keys, _known(schema.values), schema.name, how)}
         case _:
             simple = _simple(schema, how)
             if isinstance(simple, str):
                 return simple
-            made = simple
-    return _with_metadata(made, schema, how) if how.metadata else made
+            avro_schema = simple
+    return _with_metadata(avro_schema, schema, how) if how.metadata else avro_schema
 
 
 def _simple(schema: Schema, how: _Writing) -> dict[str, Any] | str:
     parameters = schema.parameters or {}
-    made: dict[str, Any]
+    avro_schema: dict[str, Any]
     if how.enhanced and is_enum(schema):
         full = parameters[ENUM]
         if full in how.names:
             return full
-        made = how.named(full, "enum")
-        made["symbols"] = [key.removeprefix(f"{ENUM}.") for key in parameters if key.startswith(f"{ENUM}.")]
-        return made
+        avro_schema = how.named(full, "enum")
+        avro_schema["symbols"] = [key.removeprefix(f"{ENUM}.") for key in parameters if key.startswith(f"{ENUM}.")]
+        return avro_schema
     if is_fixed(schema):
         full = how.full_name(schema)
         if full in how.names:
             return full
-        made = {**how.named(full, "fixed"), "size": int(parameters[FIXED])}
+        avro_schema = {**how.named(full, "fixed"), "size": int(parameters[FIXED])}
     else:
-        made = {"type": SIMPLE[schema.type]}
+        avro_schema = {"type": SIMPLE[schema.type]}
     if schema.name == DECIMAL_NAME:
-        made |= {"scale": int(parameters["scale"]), "precision": int(parameters.get(PRECISION, 64))}
+        avro_schema |= {"scale": int(parameters["scale"]), "precision": int(parameters.get(PRECISION, 64))}
     if schema.type in (Type.INT8, Type.INT16):
-        made["connect.type"] = schema.type.value
+        avro_schema["connect.type"] = schema.type.value
     if schema.name in LOGICAL:
-        made["logicalType"] = LOGICAL[schema.name]
-    return made
+        avro_schema["logicalType"] = LOGICAL[schema.name]
+    return avro_schema
 
 
-def _with_metadata(made: dict[str, Any], schema: Schema, how: _Writing) -> Any:
+def _with_metadata(avro_schema: dict[str, Any], schema: Schema, how: _Writing) -> Any:
     if schema.doc is not None:
-        made["connect.doc"] = schema.doc
+        avro_schema["connect.doc"] = schema.doc
     if schema.version is not None:
-        made["connect.version"] = schema.version
+        avro_schema["connect.version"] = schema.version
     if schema.parameters:
-        made["connect.parameters"] = dict(schema.parameters)
+        avro_schema["connect.parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        made["connect.default"] = _default(schema, schema.default, how)
+        avro_schema["connect.default"] = _default(schema, schema.default, how)
     if schema.name is not None:
-        made["connect.name"] = schema.name
-    return made["type"] if set(made) == {"type"} else made
+        avro_schema["connect.name"] = schema.name
+    return avro_schema["type"] if set(avro_schema) == {"type"} else avro_schema
 
 
 def _field(name: str, schema: Schema, how: _Writing) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": scrubbed(name) if how.scrubs else name, "type": _written(schema, how)}
+    avro_schema: dict[str, Any] = {"name": scrubbed(name) if how.scrubs else name, "type": _written(schema, how)}
     if schema.doc is not None:
-        made["doc"] = schema.doc
+        avro_schema["doc"] = schema.doc
     if schema.default is not None:
         if not _union(schema):
-            made["default"] = _default(schema, schema.default, how)
+            avro_schema["default"] = _default(schema, schema.default, how)
         elif not schema.optional and schema.default.raw(schema.fields[0].name) is not None:
             first = schema.fields[0]  # the default of a union is one of its first branch
-            made["default"] = _default(first.schema, schema.default.raw(first.name), how)
+            avro_schema["default"] = _default(first.schema, schema.default.raw(first.name), how)
     elif schema.optional:
-        made["default"] = None
-    return made
+        avro_schema["default"] = None
+    return avro_schema
 
 
 def _entry(keys: Schema, values: Schema, name: str | None, how: _Writing) -> Any:
     full = name or f"{NAMESPACE}.{ENTRY}"
     while full in how.names:
         full += "_"
-    made = how.named(full, "record")
+    avro_schema = how.named(full, "record")
     if full != f"{NAMESPACE}.{ENTRY}":
-        made["connect.internal.type"] = ENTRY
-    made["fields"] = [_field("key", keys, how), _field("value", values, how)]
-    return made
+        avro_schema["connect.internal.type"] = ENTRY
+    avro_schema["fields"] = [_field("key", keys, how), _field("value", values, how)]
+    return avro_schema
 
 
 def _default(schema: Schema, value: Any, how: _Writing) -> Any:
@@ -422,19 +422,19 @@ def _read(schema: Any, how: _Reading) -> Schema:
 
 
 def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
-    known, logical = how.names, str(schema.get("logicalType", "")).lower()
+    named_schemas, logical = how.names, str(schema.get("logicalType", "")).lower()
     if kind in ("record", "error"):
         full = _full_name(schema)
         fields = [(part["name"], _read_field(part, how)) for part in schema["fields"]]
-        made = struct(fields, name=None if full.startswith(f"{NAMESPACE}.{DEFAULT_NAME}") else full)
-        known[full] = made
-        return made
+        connect_schema = struct(fields, name=None if full.startswith(f"{NAMESPACE}.{DEFAULT_NAME}") else full)
+        named_schemas[full] = connect_schema
+        return connect_schema
     if kind == "enum":
         full = _full_name(schema)
         parameters = {ENUM: full, **{f"{ENUM}.{symbol}": symbol for symbol in schema["symbols"]}}
-        made = Schema(Type.STRING, name=full, parameters=parameters)
-        known[full] = made
-        return made
+        connect_schema = Schema(Type.STRING, name=full, parameters=parameters)
+        named_schemas[full] = connect_schema
+        return connect_schema
     if kind == "array":
         if is_entry_list(schema):
             key, value = (_read_field(part, how) for part in schema["items"]["fields"])
@@ -444,45 +444,47 @@ def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
     if kind == "map":
         return map_of(Schema(Type.STRING), _read(schema["values"], how))
     if kind in ("bytes", "fixed"):
-        made = Schema(Type.BYTES)
+        connect_schema = Schema(Type.BYTES)
         if logical == "decimal":
             parameters = {"scale": str(schema.get("scale", 0))}
             if schema.get("precision", 64) != 64:
                 parameters[PRECISION] = str(schema["precision"])
-            made = Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
+            connect_schema = Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
         if kind == "fixed":
-            own_parameters = {**(made.parameters or {}), FIXED: str(schema["size"])}
-            made = replace(made, name=made.name or _full_name(schema), parameters=own_parameters)
-            known[_full_name(schema)] = made
-        return made
-    found = {("int", "date"): DATE, ("int", "time-millis"): TIME, ("long", "timestamp-millis"): TIMESTAMP}
-    return found.get((kind, logical)) or Schema(READ[kind])
+            own_parameters = {**(connect_schema.parameters or {}), FIXED: str(schema["size"])}
+            connect_schema = replace(
+                connect_schema, name=connect_schema.name or _full_name(schema), parameters=own_parameters
+            )
+            named_schemas[_full_name(schema)] = connect_schema
+        return connect_schema
+    logical_types = {("int", "date"): DATE, ("int", "time-millis"): TIME, ("long", "timestamp-millis"): TIMESTAMP}
+    return logical_types.get((kind, logical)) or Schema(READ[kind])
 
 
-def _restored(made: Schema, schema: Mapping[str, Any]) -> Schema:
+def _restored(connect_schema: Schema, schema: Mapping[str, Any]) -> Schema:
     changes: dict[str, Any] = {}
-    if schema.get("connect.type") in SMALL and made.type is Type.INT32 and made.name is None:
+    if schema.get("connect.type") in SMALL and connect_schema.type is Type.INT32 and connect_schema.name is None:
         changes["type"] = SMALL[schema["connect.type"]]
     for name in ("doc", "version", "name"):
         if f"connect.{name}" in schema:
             changes[name] = schema[f"connect.{name}"]
     if "connect.parameters" in schema:
-        changes["parameters"] = {**(made.parameters or {}), **schema["connect.parameters"]}
-    made = replace(made, **changes) if changes else made
+        changes["parameters"] = {**(connect_schema.parameters or {}), **schema["connect.parameters"]}
+    connect_schema = replace(connect_schema, **changes) if changes else connect_schema
     if "connect.default" in schema:
-        made = replace(made, default=_read_default(made, schema["connect.default"]))
-    return made
+        connect_schema = replace(connect_schema, default=_read_default(connect_schema, schema["connect.default"]))
+    return connect_schema
 
 
 def _read_field(part: Mapping[str, Any], how: _Reading) -> Schema:
     """The schema of a field, whose own default counts before one of its type."""
     how.walk.field()
-    made = _read(part["type"], how)
+    connect_schema = _read(part["type"], how)
     if "default" in part:
-        made = replace(made, default=_read_default(made, part["default"]))
-    if made.doc is None and part.get("doc") is not None:
-        made = replace(made, doc=part["doc"])
-    return made
+        connect_schema = replace(connect_schema, default=_read_default(connect_schema, part["default"]))
+    if connect_schema.doc is None and part.get("doc") is not None:
+        connect_schema = replace(connect_schema, doc=part["doc"])
+    return connect_schema
 
 
 def _read_default(schema: Schema, value: Any) -> Any:
@@ -506,11 +508,11 @@ def _read_value(schema: Schema, value: Any) -> Any:
         data = value.encode("latin-1")
         return decimal_from_bytes(schema, data) if schema.name == DECIMAL_NAME else data
     if schema.type is Type.STRUCT:
-        made = Struct(schema)
+        record = Struct(schema)
         for part in schema.fields:
             if part.name in value:
-                made[part.name] = _read_value(part.schema, value[part.name])
-        return made
+                record[part.name] = _read_value(part.schema, value[part.name])
+        return record
     if schema.type is Type.ARRAY and schema.values is not None:
         return [_read_value(schema.values, each) for each in value]
     if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
@@ -575,16 +577,16 @@ def named(schema: Any, namespace: str = "") -> Any:
         return f"{namespace}.{schema}" if is_own else schema
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
-    if made.get("type") in NAMED:
-        namespace = str(made["name"]).rpartition(".")[0] or made.get("namespace", namespace)
-        made["namespace"] = namespace
+    full_schema = dict(schema)
+    if full_schema.get("type") in NAMED:
+        namespace = str(full_schema["name"]).rpartition(".")[0] or full_schema.get("namespace", namespace)
+        full_schema["namespace"] = namespace
     for part in ("type", "items", "values"):
-        if part in made:
-            made[part] = named(made[part], namespace)
-    if "fields" in made:
-        made["fields"] = [{**field, "type": named(field["type"], namespace)} for field in made["fields"]]
-    return made
+        if part in full_schema:
+            full_schema[part] = named(full_schema[part], namespace)
+    if "fields" in full_schema:
+        full_schema["fields"] = [{**field, "type": named(field["type"], namespace)} for field in full_schema["fields"]]
+    return full_schema
 
 
 def _full_name(schema: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def to_json_schema(schema: Schema, options: JsonOptions, *, open_objects: bool =
         >>> to_json_schema(OPTIONAL_STRING, JsonOptions())
         {'oneOf': [{'type': 'null'}, {'type': 'string'}]}
     """
-    return _Writer(options, open_objects=open_objects).made(schema, None, nullable=True)
+    return _Writer(options, open_objects=open_objects).written(schema, None, nullable=True)
 
 
 class _Writer:
@@ -59,34 +59,34 @@ class _Writer:
         self._options = options
         self._open = open_objects
 
-    def made(self, schema: Schema, index: int | None, *, nullable: bool) -> dict[str, Any]:
+    def written(self, schema: Schema, index: int | None, *, nullable: bool) -> dict[str, Any]:
         if schema.type is Type.STRUCT and schema.name == ONE_OF:
             null = [NULL] if schema.optional else []
-            made: dict[str, Any] = {
-                "oneOf": null + [self.made(part.schema, part.index, nullable=False) for part in schema.fields]
+            json_schema: dict[str, Any] = {
+                "oneOf": null + [self.written(part.schema, part.index, nullable=False) for part in schema.fields]
             }
         else:
-            made = self._plain(schema)
+            json_schema = self._plain(schema)
             if schema.optional and nullable:
-                made = {"oneOf": [NULL, made]}
+                json_schema = {"oneOf": [NULL, json_schema]}
         if index is not None:
-            made["connect.index"] = index
-        return made
+            json_schema["connect.index"] = index
+        return json_schema
 
     def _plain(self, schema: Schema) -> dict[str, Any]:
-        made = self._typed(schema)
+        json_schema = self._typed(schema)
         if schema.name is not None:
-            made["title"] = schema.name
+            json_schema["title"] = schema.name
         if schema.doc is not None:
-            made["description"] = schema.doc
+            json_schema["description"] = schema.doc
         if schema.version is not None:
-            made["connect.version"] = schema.version
+            json_schema["connect.version"] = schema.version
         parameters = {k: v for k, v in (schema.parameters or {}).items() if not k.startswith(NAMESPACE)}
         if parameters:
-            made["connect.parameters"] = parameters
+            json_schema["connect.parameters"] = parameters
         if schema.default is not None:
-            made["default"] = json.loads(to_json(schema, schema.default, self._options))
-        return made
+            json_schema["default"] = json.loads(to_json(schema, schema.default, self._options))
+        return json_schema
 
     def _typed(self, schema: Schema) -> dict[str, Any]:
         match schema.type:
@@ -102,18 +102,18 @@ class _Writer:
             case Type.BYTES:
                 return {"type": "number" if schema.name == DECIMAL_NAME else "string", "connect.type": "bytes"}
             case Type.ARRAY:
-                return {"type": "array", "items": self.made(_known(schema.values), None, nullable=True)}
+                return {"type": "array", "items": self.written(_known(schema.values), None, nullable=True)}
             case Type.MAP:
                 return self._map(_known(schema.keys), _known(schema.values))
-        properties = {part.name: self.made(part.schema, part.index, nullable=True) for part in schema.fields}
-        made: dict[str, Any] = {"type": "object", "properties": properties}
-        return made if self._open else {**made, "additionalProperties": False}
+        properties = {part.name: self.written(part.schema, part.index, nullable=True) for part in schema.fields}
+        json_schema: dict[str, Any] = {"type": "object", "properties": properties}
+        return json_schema if self._open else {**json_schema, "additionalProperties": False}
 
     def _map(self, keys: Schema, values: Schema) -> dict[str, Any]:
         if keys.type is Type.STRING and not keys.optional:
-            inner = self.made(values, None, nullable=True)
+            inner = self.written(values, None, nullable=True)
             return {"type": "object", "additionalProperties": inner, "connect.type": "map"}
-        entry = {"key": self.made(keys, 0, nullable=True), "value": self.made(values, 1, nullable=True)}
+        entry = {"key": self.written(keys, 0, nullable=True), "value": self.written(values, 1, nullable=True)}
         return {"type": "array", "items": {"type": "object", "properties": entry}, "connect.type": "map"}
 
 
@@ -177,39 +177,39 @@ class _Reader:
         with self._walk.inside("#"):
             return self._inside(self._root, nullable=False)
 
-    def _schema(self, found: Any, *, nullable: bool = False) -> Schema:
+    def _schema(self, json_schema: Any, *, nullable: bool = False) -> Schema:
         with self._walk.inside():
-            return self._inside(found, nullable=nullable)
+            return self._inside(json_schema, nullable=nullable)
 
-    def _inside(self, found: Any, *, nullable: bool) -> Schema:
+    def _inside(self, json_schema: Any, *, nullable: bool) -> Schema:
         self._walk.field()
-        if not isinstance(found, dict):
-            raise _UntypedError(f"the JSON Schema has {json.dumps(found)} instead of a schema")
-        if "$ref" in found:
-            place = str(found["$ref"])
-            with self._walk.inside(place):
-                return self._inside(self._referred_to(place), nullable=nullable)
-        kinds = found.get("type")
+        if not isinstance(json_schema, dict):
+            raise _UntypedError(f"the JSON Schema has {json.dumps(json_schema)} instead of a schema")
+        if "$ref" in json_schema:
+            reference = str(json_schema["$ref"])
+            with self._walk.inside(reference):
+                return self._inside(self._referred_to(reference), nullable=nullable)
+        kinds = json_schema.get("type")
         if isinstance(kinds, list) and self._for_columns:
-            found = {**found, "type": next((kind for kind in kinds if kind != "null"), None)}
+            json_schema = {**json_schema, "type": next((kind for kind in kinds if kind != "null"), None)}
         elif isinstance(kinds, list):
-            return self._one_of([{**found, "type": kind} for kind in kinds], {}, nullable=nullable)
+            return self._one_of([{**json_schema, "type": kind} for kind in kinds], {}, nullable=nullable)
         for word in ("oneOf", "anyOf"):
-            if word in found:
-                return self._one_of(found[word], found, nullable=nullable)
-        if "allOf" in found:
-            return self._schema(self._merged(found, 0), nullable=nullable)
-        made = self._described(self._typed(found), found)
-        return made.as_optional() if nullable else made
+            if word in json_schema:
+                return self._one_of(json_schema[word], json_schema, nullable=nullable)
+        if "allOf" in json_schema:
+            return self._schema(self._merged(json_schema, 0), nullable=nullable)
+        connect_schema = self._described(self._typed(json_schema), json_schema)
+        return connect_schema.as_optional() if nullable else connect_schema
 
-    def _typed(self, found: Mapping[str, Any]) -> Schema:
-        kind, word = found.get("type"), found.get("connect.type")
-        if "enum" in found and kind in (None, "string"):
-            symbols = [NULL_SYMBOL if each is None else str(each) for each in found["enum"]]
+    def _typed(self, json_schema: Mapping[str, Any]) -> Schema:
+        kind, word = json_schema.get("type"), json_schema.get("connect.type")
+        if "enum" in json_schema and kind in (None, "string"):
+            symbols = [NULL_SYMBOL if each is None else str(each) for each in json_schema["enum"]]
             return Schema(Type.STRING, parameters={ENUM: "", **{f"{ENUM}.{each}": each for each in symbols}})
         if kind is None:
-            kind = "object" if "properties" in found else "array" if "items" in found else None
-            kind = kind or {str: "string", bool: "boolean", int: "integer"}.get(type(found.get("const")))
+            kind = "object" if "properties" in json_schema else "array" if "items" in json_schema else None
+            kind = kind or {str: "string", bool: "boolean", int: "integer"}.get(type(json_schema.get("const")))
         match kind:
             case "boolean":
                 return Schema(Type.BOOLEAN)
@@ -219,32 +219,32 @@ class _Reader:
             case "string":
                 return Schema(Type.BYTES if word == "bytes" else Type.STRING)
             case "array":
-                return self._array(found)
-            case "object" if word == "map" or (self._for_columns and _is_map(found)):
-                return map_of(Schema(Type.STRING), self._schema(found.get("additionalProperties", {})))
+                return self._array(json_schema)
+            case "object" if word == "map" or (self._for_columns and _is_map(json_schema)):
+                return map_of(Schema(Type.STRING), self._schema(json_schema.get("additionalProperties", {})))
             case "object":
-                return self._struct(found)
+                return self._struct(json_schema)
         raise _UntypedError(
-            f"a part of the JSON Schema does not say its type: {json.dumps(found, default=str)[:100]}",
+            f"a part of the JSON Schema does not say its type: {json.dumps(json_schema, default=str)[:100]}",
             hint="Connect needs the type of every field: give it type, properties, items or enum.",
         )
 
-    def _array(self, found: Mapping[str, Any]) -> Schema:
-        items = found.get("items")
+    def _array(self, json_schema: Mapping[str, Any]) -> Schema:
+        items = json_schema.get("items")
         if not isinstance(items, dict):
             raise _UntypedError("Array schema did not specify the items type")
-        if found.get("connect.type") == "map" and "properties" in items:
+        if json_schema.get("connect.type") == "map" and "properties" in items:
             key, value = (self._schema(items["properties"][part]) for part in ("key", "value"))
             return map_of(key, value)
         return array_of(self._schema(items))
 
-    def _struct(self, found: Mapping[str, Any]) -> Schema:
-        properties: Mapping[str, Any] = found.get("properties", {})
+    def _struct(self, json_schema: Mapping[str, Any]) -> Schema:
+        properties: Mapping[str, Any] = json_schema.get("properties", {})
         indexes = {name: part.get("connect.index") for name, part in properties.items() if isinstance(part, dict)}
         places = {
             name: at if indexes.get(name) is None else int(indexes[name] or 0) for at, name in enumerate(properties)
         }
-        required = found.get("required", ())
+        required = json_schema.get("required", ())
         fields = []
         for name in sorted(properties, key=lambda each: places[each]):
             nullable = self._required_only and name not in required
@@ -255,7 +255,7 @@ class _Reader:
                     raise
         return struct(fields)
 
-    def _one_of(self, branches: list[Any], found: Mapping[str, Any], *, nullable: bool) -> Schema:
+    def _one_of(self, branches: list[Any], json_schema: Mapping[str, Any], *, nullable: bool) -> Schema:
         real = [branch for branch in branches if branch != NULL and branch.get("type") != "null"]
         has_null = len(real) != len(branches)
         if len(real) == 1 and (has_null or self._for_columns):
@@ -263,54 +263,56 @@ class _Reader:
         if self._for_columns:
             raise _UntypedError("a part of the JSON Schema is a choice of several types")
         fields = [(f"{ONE_OF}.field.{at}", self._schema(one, nullable=True)) for at, one in enumerate(real)]
-        return self._described(struct(fields, name=ONE_OF, optional=has_null or nullable), found)
+        return self._described(struct(fields, name=ONE_OF, optional=has_null or nullable), json_schema)
 
-    def _merged(self, found: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _merged(self, json_schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         """The one schema that the parts of ``allOf`` make together."""
-        made: dict[str, Any] = {name: value for name, value in found.items() if name != "allOf"}
-        properties: dict[str, Any] = dict(found.get("properties", {}))
-        required = list(found.get("required", ()))
+        merged: dict[str, Any] = {name: value for name, value in json_schema.items() if name != "allOf"}
+        properties: dict[str, Any] = dict(json_schema.get("properties", {}))
+        required = list(json_schema.get("required", ()))
         if depth > MOST_LEVELS:
             raise DataError("the parts of allOf in the JSON Schema refer to each other without end")
-        for each in found["allOf"]:
+        for each in json_schema["allOf"]:
             self._walk.field()
             part = self._referred_to(str(each["$ref"])) if "$ref" in each else each
             if "allOf" in part:
                 part = self._merged(part, depth + 1)
             properties.update(part.get("properties", {}))
             required += part.get("required", ())
-            made.update({k: v for k, v in part.items() if k not in ("properties", "required") and k not in made})
-        return {**made, **({"properties": properties, "required": required} if properties else {})}
+            merged.update({k: v for k, v in part.items() if k not in ("properties", "required") and k not in merged})
+        return {**merged, **({"properties": properties, "required": required} if properties else {})}
 
-    def _described(self, made: Schema, found: Mapping[str, Any]) -> Schema:
+    def _described(self, connect_schema: Schema, json_schema: Mapping[str, Any]) -> Schema:
         changes: dict[str, Any] = {}
-        if found.get("title") is not None and made.name is None:
-            changes["name"] = str(found["title"])
-        if isinstance(found.get("connect.version"), int):
-            changes["version"] = found["connect.version"]
-        if found.get("description") is not None:
-            changes["doc"] = str(found["description"])
-        if found.get("connect.parameters"):
-            given = {key: str(value) for key, value in found["connect.parameters"].items()}
-            changes["parameters"] = {**(made.parameters or {}), **given}
-        made = replace(made, **changes) if changes else made
-        if found.get("default") is not None and not self._for_columns:
-            made = replace(made, default=from_json(made, found["default"], self._options))
-        return made
+        if json_schema.get("title") is not None and connect_schema.name is None:
+            changes["name"] = str(json_schema["title"])
+        if isinstance(json_schema.get("connect.version"), int):
+            changes["version"] = json_schema["connect.version"]
+        if json_schema.get("description") is not None:
+            changes["doc"] = str(json_schema["description"])
+        if json_schema.get("connect.parameters"):
+            parameters = {key: str(value) for key, value in json_schema["connect.parameters"].items()}
+            changes["parameters"] = {**(connect_schema.parameters or {}), **parameters}
+        connect_schema = replace(connect_schema, **changes) if changes else connect_schema
+        if json_schema.get("default") is not None and not self._for_columns:
+            connect_schema = replace(
+                connect_schema, default=from_json(connect_schema, json_schema["default"], self._options)
+            )
+        return connect_schema
 
-    def _referred_to(self, place: str) -> Any:
-        name, _, pointer = place.partition("#")
-        found = part_at(self._referred.get(name) if name else self._root, pointer)
-        if found is None:
+    def _referred_to(self, reference: str) -> Any:
+        name, _, pointer = reference.partition("#")
+        json_schema = part_at(self._referred.get(name) if name else self._root, pointer)
+        if json_schema is None:
             raise _UntypedError(
-                f"the JSON Schema refers to {place}, which is not there",
+                f"the JSON Schema refers to {reference}, which is not there",
                 hint="Register the schema with its references.",
             )
-        return found
+        return json_schema
 
 
-def _is_map(found: Mapping[str, Any]) -> bool:
-    return "properties" not in found and isinstance(found.get("additionalProperties"), dict)
+def _is_map(json_schema: Mapping[str, Any]) -> bool:
+    return "properties" not in json_schema and isinstance(json_schema.get("additionalProperties"), dict)
 
 
 def _known(schema: Schema | None) -> Schema:

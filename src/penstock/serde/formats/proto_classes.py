@@ -47,10 +47,10 @@ def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple
         if not messages:
             raise ValueError("a Protobuf schema has no message")
         prefix = f"{file.descriptor.package}." if file.descriptor.package else ""
-        found = pool.FindMessageTypeByName(name or f"{prefix}{messages[0].name}")
+        descriptor = pool.FindMessageTypeByName(name or f"{prefix}{messages[0].name}")
     except (TypeError, KeyError) as error:
         raise ValueError(f"{name or 'a message'} cannot be made of a Protobuf schema: {error}") from error
-    return message_factory.GetMessageClass(found), parameters
+    return message_factory.GetMessageClass(descriptor), parameters
 
 
 def message_at(schema: SchemaText, indexes: Sequence[int]) -> str:
@@ -100,18 +100,18 @@ def _meta() -> Any:
 
 def set_parameters(field: Any, parameters: Mapping[str, str]) -> None:
     """Write Confluent's parameters (``precision``, ``scale``, ``connect.type``) into the options of a field."""
-    made = _meta()()
-    made.meta.params.update(parameters)
-    field.options.MergeFromString(made.SerializeToString(deterministic=True))
+    options = _meta()()
+    options.meta.params.update(parameters)
+    field.options.MergeFromString(options.SerializeToString(deterministic=True))
 
 
-def _collect(prefix: str, messages: Any, found: dict[tuple[str, str], dict[str, str]]) -> None:
+def _collect(prefix: str, messages: Any, parameters: dict[tuple[str, str], dict[str, str]]) -> None:
     for message in messages:
         path = f"{prefix}{message.name}"
         for field in message.field:
             if options := field.options.SerializeToString():
-                found[path, field.name] = dict(_meta().FromString(options).meta.params)
-        _collect(f"{path}.", message.nested_type, found)
+                parameters[path, field.name] = dict(_meta().FromString(options).meta.params)
+        _collect(f"{path}.", message.nested_type, parameters)
 
 
 def proto_file(text: str, name: str = "schema.proto") -> ProtoFile:
@@ -127,9 +127,9 @@ def proto_file(text: str, name: str = "schema.proto") -> ProtoFile:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError, ValueError):
         return parse_proto(text, name)
-    made = ProtoFile(file)
-    _collect("", file.message_type, made.parameters)
-    return made
+    parsed_file = ProtoFile(file)
+    _collect("", file.message_type, parsed_file.parameters)
+    return parsed_file
 
 
 def _add(pool: Any, path: str, referred: dict[str, str], added: set[str], parameters: dict[Any, Any]) -> None:

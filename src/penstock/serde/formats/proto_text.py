@@ -68,22 +68,22 @@ class _Parser:
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         self._text = text
-        self._tokens = [found for found in TOKEN.finditer(text) if not found["skip"]]
+        self._tokens = [match for match in TOKEN.finditer(text) if not match["skip"]]
         self._at = 0
         self._file = ProtoFile(FileDescriptorProto(name=name))
 
     def peek(self) -> str:
         if self._at >= len(self._tokens):
             return ""
-        found = self._tokens[self._at]
-        return found[found.lastgroup or 0]
+        match = self._tokens[self._at]
+        return match[match.lastgroup or 0]
 
     def take(self, expected: str = "") -> str:
-        found = self.peek()
-        if not found or (expected and found != expected):
-            raise ValueError(f"expected {expected or 'more'}, found {found or 'the end'} in a .proto text")
+        token = self.peek()
+        if not token or (expected and token != expected):
+            raise ValueError(f"expected {expected or 'more'}, found {token or 'the end'} in a .proto text")
         self._at += 1
-        return found
+        return token
 
     def accept(self, expected: str) -> bool:
         if self.peek() != expected:
@@ -95,40 +95,40 @@ class _Parser:
         """Skip what is not needed, with the brackets in it, up to and with a sign."""
         depth = 0
         while depth or self.peek() != end:
-            found = self.take()
-            depth += (found in ("{", "[", "(")) - (found in ("}", "]", ")"))
+            token = self.take()
+            depth += (token in ("{", "[", "(")) - (token in ("}", "]", ")"))
         self.take(end)
 
     def quoted(self) -> str:
         return self.take()[1:-1]
 
     def number(self) -> int:
-        found = self.take()
+        token = self.take()
         try:
-            return int(found, 0)
+            return int(token, 0)
         except ValueError as error:
-            raise ValueError(f"expected a number, found {found} in a .proto text") from error
+            raise ValueError(f"expected a number, found {token} in a .proto text") from error
 
     def file(self) -> ProtoFile:
-        made = self._file.descriptor
+        descriptor = self._file.descriptor
         while word := self.peek():
             self.take()
             if word == "syntax":
                 self.take("=")
-                made.syntax = self.quoted()
+                descriptor.syntax = self.quoted()
                 self.take(";")
             elif word == "package":
-                made.package = self.take()
+                descriptor.package = self.take()
                 self.take(";")
             elif word == "import":
                 while self.peek() in ("public", "weak"):
                     self.take()
-                made.dependency.append(self.quoted())
+                descriptor.dependency.append(self.quoted())
                 self.take(";")
             elif word == "message":
-                self.message(made.message_type.add(), "", 0)
+                self.message(descriptor.message_type.add(), "", 0)
             elif word == "enum":
-                self.enum(made.enum_type.add())
+                self.enum(descriptor.enum_type.add())
             elif word == "service":
                 self.take()
                 self.take("{")
@@ -139,8 +139,8 @@ class _Parser:
                 raise ValueError(f"{word!r} stands where a message is expected in a .proto text")
         return self._file
 
-    def enum(self, made: Any) -> None:
-        made.name = self.take()
+    def enum(self, descriptor: Any) -> None:
+        descriptor.name = self.take()
         self.take("{")
         while not self.accept("}"):
             name = self.take()
@@ -148,51 +148,51 @@ class _Parser:
                 self.skip(";")
             elif name != ";":
                 self.take("=")
-                made.value.add(name=name, number=self.number())
+                descriptor.value.add(name=name, number=self.number())
                 self.skip(";")
 
-    def message(self, made: Any, around: str, depth: int) -> None:
+    def message(self, descriptor: Any, around: str, depth: int) -> None:
         if depth > DEPTH:
             raise ValueError(f"messages are nested more than {DEPTH} times in a .proto text")
-        made.name = self.take()
-        path = f"{around}{made.name}"
+        descriptor.name = self.take()
+        path = f"{around}{descriptor.name}"
         self.take("{")
         while not self.accept("}"):
             word = self.peek()
             if word == "message":
                 self.take()
-                self.message(made.nested_type.add(), f"{path}.", depth + 1)
+                self.message(descriptor.nested_type.add(), f"{path}.", depth + 1)
             elif word == "enum":
                 self.take()
-                self.enum(made.enum_type.add())
+                self.enum(descriptor.enum_type.add())
             elif word in ("option", "reserved", "extensions"):
                 self.skip(";")
             elif word == "oneof":
-                self.oneof(made, path)
+                self.oneof(descriptor, path)
             elif not self.accept(";"):
-                self.field(made, path, None)
+                self.field(descriptor, path, None)
         # behind all others, as Java's clients do not count them in the places of messages
-        made.nested_type.sort(key=lambda inner: inner.options.map_entry)
-        self.synthetic(made)
+        descriptor.nested_type.sort(key=lambda inner: inner.options.map_entry)
+        self.synthetic(descriptor)
 
-    def oneof(self, made: Any, path: str) -> None:
+    def oneof(self, descriptor: Any, path: str) -> None:
         self.take("oneof")
-        index = len(made.oneof_decl)
-        made.oneof_decl.add(name=self.take())
+        index = len(descriptor.oneof_decl)
+        descriptor.oneof_decl.add(name=self.take())
         self.take("{")
         while not self.accept("}"):
             if self.peek() == "option":
                 self.skip(";")
             elif not self.accept(";"):
-                self.field(made, path, index)
+                self.field(descriptor, path, index)
 
-    def field(self, made: Any, path: str, oneof: int | None) -> None:
-        one = made.field.add(label=OPTIONAL)
+    def field(self, descriptor: Any, path: str, oneof: int | None) -> None:
+        one = descriptor.field.add(label=OPTIONAL)
         label = self.take() if self.peek() in LABELS else ""
         one.label = LABELS.get(label, OPTIONAL)
         finish: Callable[[], None] = lambda: None  # noqa: E731
         if self.peek() == "map":
-            finish = self.map(made, one)
+            finish = self.map(descriptor, one)
         else:
             self.type(one)
         one.name = self.take()
@@ -205,8 +205,8 @@ class _Parser:
         start = self._tokens[self._at].start() if self._at < len(self._tokens) else 0
         self.skip(";")
         options = self._text[start : self._tokens[self._at - 1].start()]
-        if found := {a or d: b or c for a, b, c, d in PAIR.findall(options)}:
-            self._file.parameters[path, one.name] = found
+        if parameters := {a or d: b or c for a, b, c, d in PAIR.findall(options)}:
+            self._file.parameters[path, one.name] = parameters
 
     def type(self, one: Any) -> None:
         word = self.take()
@@ -215,10 +215,10 @@ class _Parser:
         else:
             one.type_name = word
 
-    def map(self, made: Any, one: Any) -> Callable[[], None]:
+    def map(self, descriptor: Any, one: Any) -> Callable[[], None]:
         self.take("map")
         self.take("<")
-        entry = made.nested_type.add()
+        entry = descriptor.nested_type.add()
         entry.options.map_entry = True
         for number, name in enumerate(("key", "value"), 1):
             part = entry.field.add(name=name, number=number, label=OPTIONAL)
@@ -233,9 +233,9 @@ class _Parser:
         return finish
 
     @staticmethod
-    def synthetic(made: Any) -> None:
+    def synthetic(descriptor: Any) -> None:
         """Put each ``optional`` field of proto3 into a oneof of its own, as descriptors have them."""
-        for one in made.field:
+        for one in descriptor.field:
             if one.proto3_optional:
-                one.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name=f"_{one.name}")
+                one.oneof_index = len(descriptor.oneof_decl)
+                descriptor.oneof_decl.add(name=f"_{one.name}")

@@ -156,8 +156,8 @@ class _Maker:
         self._file.name = f"{full.replace('.', '/')}.proto"
         if package:
             self._file.package = package
-        made = self._file.message_type.add(name=name)
-        self._fields(made, f".{full}", schema)
+        message = self._file.message_type.add(name=name)
+        self._fields(message, f".{full}", schema)
         return base64.b64encode(self._file.SerializeToString(deterministic=True)).decode(), full
 
     def _or_default(self, name: str | None) -> str:
@@ -173,26 +173,26 @@ class _Maker:
         if path not in self._file.dependency:
             self._file.dependency.append(path)
 
-    def _fields(self, made: Any, path: str, schema: Schema) -> None:
+    def _fields(self, message: Any, path: str, schema: Schema) -> None:
         following = 1
         for part in schema.fields:
             tag = _tag(part.schema)
             if tag is None:
                 tag, following = following, following + 1
             if part.schema.type is Type.STRUCT and _is_union(part.schema):
-                self._oneof(made, path, part.schema)
+                self._oneof(message, path, part.schema)
                 continue
-            field = self._field(made, path, (field_name(part.name, self._naming), part.schema, tag))
+            field = self._field(message, path, (field_name(part.name, self._naming), part.schema, tag))
             if field.proto3_optional:
-                field.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name=f"_{field.name}")
-        real = [one for one in made.oneof_decl if not one.name.startswith("_")]
-        if len(real) != len(made.oneof_decl):  # descriptors have synthetic oneofs behind the real ones
-            _reorder(made)
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field.name}")
+        real = [one for one in message.oneof_decl if not one.name.startswith("_")]
+        if len(real) != len(message.oneof_decl):  # descriptors have synthetic oneofs behind the real ones
+            _reorder(message)
 
-    def _oneof(self, made: Any, path: str, schema: Schema) -> None:
-        index = len(made.oneof_decl)
-        made.oneof_decl.add(name=self._short((schema.name or "").removeprefix(f"{UNION}.")))
+    def _oneof(self, message: Any, path: str, schema: Schema) -> None:
+        index = len(message.oneof_decl)
+        message.oneof_decl.add(name=self._short((schema.name or "").removeprefix(f"{UNION}.")))
         for part in schema.fields:
             tag = _tag(part.schema)
             if tag is None:
@@ -200,13 +200,13 @@ class _Maker:
                     f"the field {part.name} of the union {schema.name} has no number",
                     hint=f"Set its parameter {TAG}, as schemas that are read from the registry have it.",
                 )
-            field = self._field(made, path, (field_name(part.name, self._naming), part.schema, tag))
+            field = self._field(message, path, (field_name(part.name, self._naming), part.schema, tag))
             field.ClearField("proto3_optional")
             field.oneof_index = index
 
-    def _field(self, made: Any, path: str, of: tuple[str, Schema, int]) -> Any:
+    def _field(self, message: Any, path: str, of: tuple[str, Schema, int]) -> Any:
         name, schema, number = of
-        field = made.field.add(name=name, number=number, label=OPTIONAL)
+        field = message.field.add(name=name, number=number, label=OPTIONAL)
         if schema.type in (Type.ARRAY, Type.MAP):
             field.label = REPEATED
         elif self._naming.optional and schema.optional:
@@ -218,41 +218,43 @@ class _Maker:
                     hint="Make the elements structs with one field.",
                 )
             schema = schema.values
-        parameters = self._type(made, path, field, schema)
+        parameters = self._type(message, path, field, schema)
         if parameters:
             set_parameters(field, parameters)
             self._imports(META_FILE)
         return field
 
-    def _type(self, made: Any, path: str, field: Any, schema: Schema) -> dict[str, str]:
+    def _type(self, message: Any, path: str, field: Any, schema: Schema) -> dict[str, str]:
         """Set the type of a field; return Confluent's parameters of it."""
-        given: Mapping[str, str] = schema.parameters or {}
+        parameters: Mapping[str, str] = schema.parameters or {}
         if schema.name in LOGICAL:
             kind, source = LOGICAL[schema.name]
             field.type, field.type_name = MESSAGE_TYPE, f".{kind}"
             self._imports(source)
             if schema.name != DECIMAL_NAME:
                 return {}
-            found = {"precision": given.get(PRECISION), "scale": given.get("scale")}
-            return {name: value for name, value in found.items() if value is not None}
-        if ENUM in given:
-            name = given[ENUM]
+            decimal_parameters = {"precision": parameters.get(PRECISION), "scale": parameters.get("scale")}
+            return {name: value for name, value in decimal_parameters.items() if value is not None}
+        if ENUM in parameters:
+            name = parameters[ENUM]
             field.type, field.type_name = ENUM_TYPE, f"{path}.{name}"
-            if all(one.name != name for one in made.enum_type):
-                made_enum = made.enum_type.add(name=name)
-                symbols = ((key.removeprefix(f"{ENUM}."), value) for key, value in given.items() if key != ENUM)
+            if all(one.name != name for one in message.enum_type):
+                enum_type = message.enum_type.add(name=name)
+                symbols = ((key.removeprefix(f"{ENUM}."), value) for key, value in parameters.items() if key != ENUM)
                 for symbol, value in symbols:
                     if symbol != TAG and not symbol.startswith(NAMESPACE):
-                        made_enum.value.add(name=symbol, number=int(value))
+                        enum_type.value.add(name=symbol, number=int(value))
             return {}
         if schema.type is Type.STRUCT:
-            self._message(made, path, field, schema)
+            self._message(message, path, field, schema)
             return {}
         if schema.type is Type.MAP:
-            self._map(made, path, field, schema)
+            self._map(message, path, field, schema)
             return {}
         kind = (
-            given.get(TYPE, SCALARS[schema.type]) if schema.type in (Type.INT32, Type.INT64) else SCALARS[schema.type]
+            parameters.get(TYPE, SCALARS[schema.type])
+            if schema.type in (Type.INT32, Type.INT64)
+            else SCALARS[schema.type]
         )
         if self._naming.wraps and schema.optional:
             field.type, field.type_name = MESSAGE_TYPE, f".google.protobuf.{WRAPPERS.get(kind, WRAPPERS['int64'])}"
@@ -261,15 +263,15 @@ class _Maker:
             field.type = NUMBERS[kind]
         return {"connect.type": schema.type.value} if schema.type in (Type.INT8, Type.INT16) else {}
 
-    def _message(self, made: Any, path: str, field: Any, schema: Schema) -> None:
+    def _message(self, message: Any, path: str, field: Any, schema: Schema) -> None:
         name = self._short(schema.name)
         if name == field.name:
             name += "Message"
         field.type, field.type_name = MESSAGE_TYPE, f"{path}.{name}"
-        if all(one.name != name for one in made.nested_type):
-            self._fields(made.nested_type.add(name=name), f"{path}.{name}", schema)
+        if all(one.name != name for one in message.nested_type):
+            self._fields(message.nested_type.add(name=name), f"{path}.{name}", schema)
 
-    def _map(self, made: Any, path: str, field: Any, schema: Schema) -> None:
+    def _map(self, message: Any, path: str, field: Any, schema: Schema) -> None:
         if schema.keys is None or schema.values is None:
             raise DataError(f"the map {field.name} has keys or values without schema")
         name = self._short(schema.name)
@@ -277,9 +279,9 @@ class _Maker:
             name = "".join(word.capitalize() for word in name.split("_"))
         name += "Entry"
         field.type, field.type_name = MESSAGE_TYPE, f"{path}.{name}"
-        if any(one.name == name for one in made.nested_type):
+        if any(one.name == name for one in message.nested_type):
             return
-        entry = made.nested_type.add(name=name)
+        entry = message.nested_type.add(name=name)
         self._field(entry, f"{path}.{name}", ("key", schema.keys, 1))
         self._field(entry, f"{path}.{name}", ("value", schema.values, 2))
         for part in entry.field:
@@ -291,17 +293,17 @@ def _tag(schema: Schema) -> int | None:
     return None if text is None else int(text)
 
 
-def _reorder(made: Any) -> None:
-    old = list(made.oneof_decl)
-    synthetic = {field.oneof_index for field in made.field if field.proto3_optional}
+def _reorder(message: Any) -> None:
+    old = list(message.oneof_decl)
+    synthetic = {field.oneof_index for field in message.field if field.proto3_optional}
     order = sorted(range(len(old)), key=lambda index: (index in synthetic, index))
-    for field in made.field:
+    for field in message.field:
         if field.HasField("oneof_index"):
             field.oneof_index = order.index(field.oneof_index)
     names = [old[index].name for index in order]
-    del made.oneof_decl[:]
+    del message.oneof_decl[:]
     for name in names:
-        made.oneof_decl.add(name=name)
+        message.oneof_decl.add(name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +338,8 @@ def message_schema(descriptor: Any, parameters: Parameters, reading: ProtobufRea
     """
     if reading.unwraps and descriptor.full_name in WRAPPED:
         return Schema(_kind(WRAPPED[descriptor.full_name]))
-    known = None if reading.flattens else DAY_LOGICAL.get(descriptor.full_name)
-    return known or _Reader(parameters, reading).message(descriptor)
+    logical_schema = None if reading.flattens else DAY_LOGICAL.get(descriptor.full_name)
+    return logical_schema or _Reader(parameters, reading).message(descriptor)
 
 
 class _Reader:
@@ -366,35 +368,40 @@ class _Reader:
 
     def _field(self, field: Any) -> Schema:
         self._walk.field()
-        made = self._type(field)
-        nullable = made.optional
+        connect_schema = self._type(field)
+        nullable = connect_schema.optional
         if field.is_repeated:
-            made, nullable = made if _is_map(field) else array_of(made.as_optional()), True
+            connect_schema, nullable = (
+                connect_schema if _is_map(field) else array_of(connect_schema.as_optional()),
+                True,
+            )
         if self._reading.optional:
             nullable = nullable or says_optional(field)
         elif not self._reading.wraps:
             nullable = True
-        parameters = {**(made.parameters or {}), TAG: str(field.number)}
-        return replace(made, optional=nullable, parameters=parameters)
+        parameters = {**(connect_schema.parameters or {}), TAG: str(field.number)}
+        return replace(connect_schema, optional=nullable, parameters=parameters)
 
     def _type(self, field: Any) -> Schema:
         message = field.message_type
         path = str(field.containing_type.full_name).removeprefix(f"{field.file.package}." if field.file.package else "")
-        given = self._parameters.get((path, field.name), {})
+        field_parameters = self._parameters.get((path, field.name), {})
         if field.type == ENUM_TYPE:
             return self._enum(field.enum_type)
         if message is None:
             word = WORDS[field.type]
-            kind = SMALL.get(given.get("connect.type", ""), _kind(word)) if word == "int32" else _kind(word)
+            kind = SMALL.get(field_parameters.get("connect.type", ""), _kind(word)) if word == "int32" else _kind(word)
             plain = "int32" if kind is not Type.INT64 else "int64"
             is_other = kind in (Type.INT32, Type.INT64) and word != plain
             return Schema(kind, parameters={TYPE: word} if is_other else None)
         if message.full_name == "confluent.type.Decimal":
-            made = decimal_schema(_int(given.get("scale")) or 0)
-            precision = _int(given.get("precision"))
+            connect_schema = decimal_schema(_int(field_parameters.get("scale")) or 0)
+            precision = _int(field_parameters.get("precision"))
             if precision is not None:
-                made = replace(made, parameters={**(made.parameters or {}), PRECISION: str(precision)})
-            return made.as_optional()
+                connect_schema = replace(
+                    connect_schema, parameters={**(connect_schema.parameters or {}), PRECISION: str(precision)}
+                )
+            return connect_schema.as_optional()
         if message.full_name in DAY_LOGICAL:
             return DAY_LOGICAL[message.full_name].as_optional()
         if self._reading.wraps and message.full_name in WRAPPED:
@@ -402,10 +409,14 @@ class _Reader:
         if _is_map(field):
             keys, values = (self._field(one) for one in message.fields)
             return replace(map_of(keys, values, optional=True), name=_map_name(self._name(message)))
-        made = self.message(message)
-        if self._reading.flattens and message.name.startswith(BOX) and [one.name for one in made.fields] == [BOX_FIELD]:
-            made = made.fields[0].schema
-        return made.as_optional()
+        connect_schema = self.message(message)
+        if (
+            self._reading.flattens
+            and message.name.startswith(BOX)
+            and [one.name for one in connect_schema.fields] == [BOX_FIELD]
+        ):
+            connect_schema = connect_schema.fields[0].schema
+        return connect_schema.as_optional()
 
     def _enum(self, descriptor: Any) -> Schema:
         values = {f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}

@@ -28,56 +28,56 @@ class _AvroComparison:
         self._writer = writer
         self._pairs: set[tuple[str, str]] = set()  # records being compared, or found good: schemas may be recursive
 
-    def compare(self, reader: Any, writer: Any, place: str) -> list[str]:
+    def compare(self, reader: Any, writer: Any, path: str) -> list[str]:
         kind, new = self._reader.type_of(reader)
         old_kind, old = self._writer.type_of(writer)
         if old_kind == "union":
             return [
                 problem
                 for number, branch in enumerate(old)
-                for problem in self.compare(reader, branch, f"{place}/{number}" if kind == "union" else place)
+                for problem in self.compare(reader, branch, f"{path}/{number}" if kind == "union" else path)
             ]
         if kind == "union":
-            if any(not self.compare(branch, writer, place) for branch in new):
+            if any(not self.compare(branch, writer, path) for branch in new):
                 return []
-            return [f"{place or '/'}: MISSING_UNION_BRANCH: reader union lacking writer type {old_kind.upper()}"]
+            return [f"{path or '/'}: MISSING_UNION_BRANCH: reader union lacking writer type {old_kind.upper()}"]
         if kind != old_kind:
             if kind in _PROMOTIONS.get(old_kind, ()):
                 return []
-            return [f"{place or '/'}: TYPE_MISMATCH: reader type {kind.upper()} not compatible with {old_kind.upper()}"]
+            return [f"{path or '/'}: TYPE_MISMATCH: reader type {kind.upper()} not compatible with {old_kind.upper()}"]
         if kind in {"record", "enum", "fixed"} and not _same_name(new, old):
-            return [f"{place}/name: NAME_MISMATCH: expected {old['name']}"]
+            return [f"{path}/name: NAME_MISMATCH: expected {old['name']}"]
         if kind == "record":
-            return self._records(new, old, place)
+            return self._records(new, old, path)
         if kind == "enum":
             missing = [symbol for symbol in old["symbols"] if symbol not in new["symbols"]]
-            return [f"{place}/symbols: MISSING_ENUM_SYMBOLS: {missing}"] if missing and "default" not in new else []
+            return [f"{path}/symbols: MISSING_ENUM_SYMBOLS: {missing}"] if missing and "default" not in new else []
         if kind == "fixed":
-            return [] if new["size"] == old["size"] else [f"{place}/size: FIXED_SIZE_MISMATCH: expected {old['size']}"]
+            return [] if new["size"] == old["size"] else [f"{path}/size: FIXED_SIZE_MISMATCH: expected {old['size']}"]
         if kind == "array":
-            return self.compare(new["items"], old["items"], f"{place}/items")
+            return self.compare(new["items"], old["items"], f"{path}/items")
         if kind == "map":
-            return self.compare(new["values"], old["values"], f"{place}/values")
+            return self.compare(new["values"], old["values"], f"{path}/values")
         return []
 
-    def _records(self, new: Any, old: Any, place: str) -> list[str]:
+    def _records(self, new: Any, old: Any, path: str) -> list[str]:
         pair = (new["name"], old["name"])
         if pair in self._pairs:
             return []
         self._pairs.add(pair)
-        found: list[str] = []
+        problems: list[str] = []
         written = {field["name"]: field for field in old["fields"]}
         for number, field in enumerate(new["fields"]):
-            here = f"{place}/fields/{number}"
+            here = f"{path}/fields/{number}"
             names = [field["name"], *field.get("aliases", ())]
             match = next((written[name] for name in names if name in written), None)
             if match is not None:
-                found += self.compare(field["type"], match["type"], f"{here}/type")
+                problems += self.compare(field["type"], match["type"], f"{here}/type")
             elif "default" not in field:
-                found.append(f"{here}: READER_FIELD_MISSING_DEFAULT_VALUE: {field['name']}")
-        if found:
+                problems.append(f"{here}: READER_FIELD_MISSING_DEFAULT_VALUE: {field['name']}")
+        if problems:
             self._pairs.discard(pair)
-        return found
+        return problems
 
 
 def _same_name(reader: Any, writer: Any) -> bool:

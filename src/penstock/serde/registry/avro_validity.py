@@ -22,12 +22,12 @@ class BrokenRuleError(ValueError):
     """A schema breaks a rule of Avro's specification."""
 
 
-def check_avro(document: Any, known: Mapping[str, Any] | None = None) -> None:
+def check_avro(document: Any, named_types: Mapping[str, Any] | None = None) -> None:
     """Check a schema by the rules of Avro's specification.
 
     Args:
         document: The schema, as JSON.
-        known: Types of other schemas that it refers to, by their full names.
+        named_types: Types of other schemas that it refers to, by their full names.
 
     Raises:
         BrokenRuleError: It breaks a rule; the message says which, and where.
@@ -38,48 +38,48 @@ def check_avro(document: Any, known: Mapping[str, Any] | None = None) -> None:
         ...
         penstock.serde.registry.avro_validity.BrokenRuleError: Nested union: ["int", "string"] in a union
     """
-    _Check(known or {}).schema(document, "", "the schema")
+    _Check(named_types or {}).schema(document, "", "the schema")
 
 
 class _Check:
-    def __init__(self, known: Mapping[str, Any]) -> None:
-        self._names: dict[str, Any] = dict(known)
+    def __init__(self, named_types: Mapping[str, Any]) -> None:
+        self._names: dict[str, Any] = dict(named_types)
 
-    def schema(self, schema: Any, namespace: str, place: str) -> None:
+    def schema(self, schema: Any, namespace: str, where: str) -> None:
         if isinstance(schema, list):
-            self._union(schema, namespace, place)
+            self._union(schema, namespace, where)
         elif isinstance(schema, str):
             if schema not in _PRIMITIVES and self._full(schema, namespace) not in self._names:
-                raise BrokenRuleError(f"Undefined name: {_shown(schema)} in {place}")
+                raise BrokenRuleError(f"Undefined name: {_shown(schema)} in {where}")
         elif not isinstance(schema, dict) or "type" not in schema:
-            raise BrokenRuleError(f"No type: {_shown(schema)} in {place}")
+            raise BrokenRuleError(f"No type: {_shown(schema)} in {where}")
         elif isinstance(schema["type"], dict | list):
-            self.schema(schema["type"], namespace, place)
+            self.schema(schema["type"], namespace, where)
         else:
-            self._typed(schema, schema["type"], namespace, place)
+            self._typed(schema, schema["type"], namespace, where)
 
-    def _typed(self, schema: Mapping[str, Any], kind: Any, namespace: str, place: str) -> None:
+    def _typed(self, schema: Mapping[str, Any], kind: Any, namespace: str, where: str) -> None:
         if kind in _NAMED:
-            self._named(schema, str(kind), namespace, place)
+            self._named(schema, str(kind), namespace, where)
         elif kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
             if part not in schema:
-                raise BrokenRuleError(f"{str(kind).capitalize()} has no {part} type in {place}")
-            self.schema(schema[part], namespace, f"the {part} of {place}")
+                raise BrokenRuleError(f"{str(kind).capitalize()} has no {part} type in {where}")
+            self.schema(schema[part], namespace, f"the {part} of {where}")
         elif isinstance(kind, str):
-            self.schema(kind, namespace, place)
+            self.schema(kind, namespace, where)
         else:
-            raise BrokenRuleError(f"No type: {_shown(kind)} in {place}")
+            raise BrokenRuleError(f"No type: {_shown(kind)} in {where}")
 
-    def _union(self, branches: list[Any], namespace: str, place: str) -> None:
+    def _union(self, branches: list[Any], namespace: str, where: str) -> None:
         seen: set[str] = set()
         for branch in branches:
             if isinstance(branch, list) or (isinstance(branch, dict) and isinstance(branch.get("type"), list)):
                 raise BrokenRuleError(f"Nested union: {_shown(branch)} in a union")
-            self.schema(branch, namespace, f"a union of {place}")
+            self.schema(branch, namespace, f"a union of {where}")
             name = self._branch_name(branch, namespace)
             if name in seen:
-                raise BrokenRuleError(f"Duplicate in union: {name} in {place}")
+                raise BrokenRuleError(f"Duplicate in union: {name} in {where}")
             seen.add(name)
 
     def _branch_name(self, branch: Any, namespace: str) -> str:
@@ -92,10 +92,10 @@ class _Check:
             return self._full(str(branch["name"]), branch.get("namespace", namespace))
         return kind if kind in (*_PRIMITIVES, "array", "map") else self._full(kind, namespace)
 
-    def _named(self, schema: Mapping[str, Any], kind: str, namespace: str, place: str) -> None:
+    def _named(self, schema: Mapping[str, Any], kind: str, namespace: str, where: str) -> None:
         name, own = schema.get("name"), schema.get("namespace", namespace)
         if not isinstance(name, str) or not name:
-            raise BrokenRuleError(f"No name in schema: a {kind} in {place}")
+            raise BrokenRuleError(f"No name in schema: a {kind} in {where}")
         if not isinstance(own, str):
             raise BrokenRuleError(f"Illegal namespace {_shown(own)} of {name}")
         full = self._full(name, own)

@@ -34,7 +34,7 @@ def parsed(schema: StoredSchema, resolve: Resolve) -> Any:
         if schema.kind == "JSON":
             return _json(schema, resolve)
         if schema.kind == "PROTOBUF":
-            names = {reference.name: found.text for reference, found in _referred(schema, resolve).items()}
+            names = {reference.name: target.text for reference, target in _referred(schema, resolve).items()}
             return ProtobufSchema.of(SchemaText(schema.text, "PROTOBUF", tuple(names.items())))
     except _UNFIT as error:
         details = str(error)[:500] or type(error).__name__
@@ -74,7 +74,7 @@ def differences(reader: StoredSchema, writer: StoredSchema, resolve: Resolve) ->
 
 def _avro(text: str, schema: StoredSchema, resolve: Resolve) -> ParsedSchema:
     """Parse an Avro text among the types that a schema refers to."""
-    texts = dict.fromkeys(found.text for found in _referred(schema, resolve).values())
+    texts = dict.fromkeys(target.text for target in _referred(schema, resolve).values())
     for each in (*texts, text):
         parse_json(each)
     return parse_avro(SchemaText(text, "AVRO", tuple(("", each) for each in texts)))
@@ -86,25 +86,25 @@ def _referred(schema: StoredSchema, resolve: Resolve) -> dict[Reference, StoredS
     Raises:
         ValueError: The references form a circle, or are too many.
     """
-    found: dict[Reference, StoredSchema] = {}
+    targets: dict[Reference, StoredSchema] = {}
     open_ones: list[Reference] = []
 
     def visit(one: StoredSchema) -> None:
         for reference in one.references:
-            if reference in found:
+            if reference in targets:
                 continue
             if reference in open_ones:
                 raise ValueError(f"the reference {reference.name!r} leads back to itself")
-            if len(found) + len(open_ones) >= _MOST_REFERENCES:
+            if len(targets) + len(open_ones) >= _MOST_REFERENCES:
                 raise ValueError(f"it builds on more than {_MOST_REFERENCES} other schemas")
             open_ones.append(reference)
             target = resolve(reference)
             visit(target)
-            found[reference] = target
+            targets[reference] = target
             open_ones.pop()
 
     visit(schema)
-    return found
+    return targets
 
 
 def _json(schema: StoredSchema, resolve: Resolve) -> Any:
@@ -121,7 +121,7 @@ def _json(schema: StoredSchema, resolve: Resolve) -> Any:
         return document
 
     document = checked(schema)
-    others = {reference.name: checked(found) for reference, found in _referred(schema, resolve).items()}
+    others = {reference.name: checked(target) for reference, target in _referred(schema, resolve).items()}
     if others and isinstance(document, dict):
         document = {**document, "$penstock:references": others}
     return document

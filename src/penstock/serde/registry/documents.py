@@ -30,15 +30,15 @@ def parse_json(text: bytes | str) -> Any:
         raw = text.encode() if isinstance(text, str) else text
         if depth_of(raw) > MAX_DEPTH:
             _refuse_depth()
-        found = json.loads(raw.decode(), parse_constant=_refuse)
-        json.dumps(found, ensure_ascii=False).encode()  # fails on lone surrogates, which nothing can store
+        document = json.loads(raw.decode(), parse_constant=_refuse)
+        json.dumps(document, ensure_ascii=False).encode()  # fails on lone surrogates, which nothing can store
     except BadDocumentError:
         raise
     except UnicodeError as error:
         raise BadDocumentError("the text has characters that UTF-8 cannot encode") from error
     except ValueError as error:
         raise BadDocumentError(f"not JSON: {str(error)[:200]}") from error
-    return found
+    return document
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
     Raises:
         BadDocumentError: The body is not a JSON object; see `parse_json`.
     """
-    found = parse_json(body) if body.strip() else {}
-    if not isinstance(found, dict):
+    document = parse_json(body) if body.strip() else {}
+    if not isinstance(document, dict):
         raise BadDocumentError("the body is not a JSON object")
-    return found
+    return document
 
 
 def _refuse_depth() -> None:

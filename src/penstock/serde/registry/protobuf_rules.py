@@ -54,73 +54,73 @@ class ProtobufSchema:
 
     def messages(self) -> dict[str, Any]:
         """Collect all messages by their names within the package."""
-        found: dict[str, Any] = {}
+        messages: dict[str, Any] = {}
 
         def visit(prefix: str, message: Any) -> None:
             name = f"{prefix}{message.name}"
-            found[name] = message
+            messages[name] = message
             for inner in message.nested_type:
                 visit(f"{name}.", inner)
 
         for message in self.descriptor.message_type:
             visit("", message)
-        return found
+        return messages
 
 
 def _resolved(schema: SchemaText) -> Any:
     """The descriptor of a text, with the full names of types; None if it cannot be made."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    made = FileDescriptorProto()
+    descriptor = FileDescriptorProto()
     try:
-        message_class(schema, None)[0].DESCRIPTOR.file.CopyToProto(made)
+        message_class(schema, None)[0].DESCRIPTOR.file.CopyToProto(descriptor)
     except ValueError:
         return None
-    return made
+    return descriptor
 
 
 def protobuf_differences(new: ProtobufSchema, old: ProtobufSchema) -> list[str]:
     """List the reasons why messages of the old schema cannot be read with the new one."""
     if new.descriptor is None or old.descriptor is None:
         return []
-    found: list[str] = []
+    problems: list[str] = []
     if new.descriptor.package != old.descriptor.package:
-        found.append(f"package changed from {old.descriptor.package!r} to {new.descriptor.package!r}")
+        problems.append(f"package changed from {old.descriptor.package!r} to {new.descriptor.package!r}")
     messages = new.messages()
     for name, before in old.messages().items():
         now = messages.get(name)
         if now is None:
-            found.append(f"{name}: the message is gone")
+            problems.append(f"{name}: the message is gone")
         else:
-            found += _fields(name, now, before)
-    return found
+            problems += _fields(name, now, before)
+    return problems
 
 
 def _fields(message: str, now: Any, before: Any) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     fields = {field.number: field for field in now.field}
     written = {field.number: field for field in before.field}
     for number, old in written.items():
         new = fields.get(number)
-        place = f"{message}.{old.name}"
+        path = f"{message}.{old.name}"
         if new is None:
             if old.label == _REQUIRED:
-                found.append(f"{place}: the required field is gone")
+                problems.append(f"{path}: the required field is gone")
             elif _oneof(old, before) is not None and _oneof(old, before) in _oneofs(now):
-                found.append(f"{place}: the field of a oneof is gone")
+                problems.append(f"{path}: the field of a oneof is gone")
             continue
         if _kind(old) != _kind(new) and not any({_kind(old), _kind(new)} <= group for group in _GROUPS):
-            found.append(f"{place}: the type of field {number} changed from {_kind(old)} to {_kind(new)}")
+            problems.append(f"{path}: the type of field {number} changed from {_kind(old)} to {_kind(new)}")
         if (old.label == _REPEATED) != (new.label == _REPEATED) and _kind(old) not in {"string", "bytes"}:
-            found.append(f"{place}: field {number} changed between repeated and single")
+            problems.append(f"{path}: field {number} changed between repeated and single")
         if _oneof(old, before) is None and _oneof(new, now) in _oneofs(before) and _oneof(new, now) is not None:
-            found.append(f"{place}: the field moved into the oneof {_oneof(new, now)!r}")
-    found += [
+            problems.append(f"{path}: the field moved into the oneof {_oneof(new, now)!r}")
+    problems += [
         f"{message}.{new.name}: a new field is required"
         for number, new in fields.items()
         if number not in written and new.label == _REQUIRED
     ]
-    return found
+    return problems
 
 
 def _kind(field: Any) -> str:

@@ -75,24 +75,24 @@ def _by_guid(registry: Registry, request: RouteRequest) -> Any:
 
 
 def _uses(registry: Registry, request: RouteRequest) -> list[dict[str, Any]]:
-    found = registry.uses(request.schema_id, deleted=request.flag("deleted"))
-    return request.page([{"subject": version.subject, "version": version.number} for version in found])
+    versions = registry.uses(request.schema_id, deleted=request.flag("deleted"))
+    return request.page([{"subject": version.subject, "version": version.number} for version in versions])
 
 
 def _subjects(registry: Registry, request: RouteRequest) -> list[str]:
     prefix = request.query.get("subjectPrefix", "")
-    found = registry.subjects(prefix, deleted=request.flag("deleted") or request.flag("deletedOnly"))
+    subjects = registry.subjects(prefix, deleted=request.flag("deleted") or request.flag("deletedOnly"))
     if request.flag("deletedOnly"):
         live = set(registry.subjects(prefix))
-        found = [subject for subject in found if subject not in live]
-    return request.page(found)
+        subjects = [subject for subject in subjects if subject not in live]
+    return request.page(subjects)
 
 
 def _register(registry: Registry, request: RouteRequest) -> Any:
-    wanted = request.body.get("id")
-    if wanted is not None and not (isinstance(wanted, int) and 0 < wanted < 1 << 31):
+    schema_id = request.body.get("id")
+    if schema_id is not None and not (isinstance(schema_id, int) and 0 < schema_id < 1 << 31):
         raise refused(422, 42201, "id is a whole number from 1 to 2^31-1")
-    version = registry.register(request.subject, request.schema, wanted)
+    version = registry.register(request.subject, request.schema, schema_id)
     shown = version.document()
     del shown["subject"]
     return shown
@@ -128,10 +128,10 @@ def _compatible(registry: Registry, request: RouteRequest) -> Any:
 
 
 def _all_versions(registry: Registry, request: RouteRequest) -> list[Any]:
-    found = [v for v in registry.all_versions() if v.subject.startswith(request.query.get("subjectPrefix", ""))]
+    versions = [v for v in registry.all_versions() if v.subject.startswith(request.query.get("subjectPrefix", ""))]
     if request.flag("latestOnly"):
-        found = list({version.subject: version for version in found}.values())
-    return request.page([version.document() for version in found])
+        versions = list({version.subject: version for version in versions}.values())
+    return request.page([version.document() for version in versions])
 
 
 def _inherits(request: RouteRequest) -> bool:
@@ -217,13 +217,13 @@ def handle(
         body: The JSON object of a request that has one.
     """
     parts = [unquote(part) for part in path.strip("/").split("/")]
-    known = False
+    path_exists = False
     for route, pattern in _PATTERNS:
         if len(pattern) != len(parts):
             continue
         if any(not part if want.startswith("{") else want != part for want, part in zip(pattern, parts, strict=True)):
             continue
-        known = True
+        path_exists = True
         if route.method != method:
             continue
         named = {want[1:-1]: part for want, part in zip(pattern, parts, strict=True) if want.startswith("{")}
@@ -232,5 +232,8 @@ def handle(
         except SchemaRegistryError as error:
             status = int(error.facts.get("status", 500))  # type: ignore[call-overload]
             return status, {"error_code": error.facts.get("code", status), "message": error.message}
-    status = 405 if known else 404
-    return status, {"error_code": status, "message": f"HTTP {status} {'Method Not Allowed' if known else 'Not Found'}"}
+    status = 405 if path_exists else 404
+    return status, {
+        "error_code": status,
+        "message": f"HTTP {status} {'Method Not Allowed' if path_exists else 'Not Found'}",
+    }

@@ -54,10 +54,10 @@ class Registry:
         return schema
 
     def schema_by_guid(self, guid: str) -> tuple[int, StoredSchema]:
-        found = self._store.schema_by_guid(guid.lower())
-        if found is None:
+        id_and_schema = self._store.schema_by_guid(guid.lower())
+        if id_and_schema is None:
             raise refused(404, 40403, f"Schema {guid} not found")
-        return found
+        return id_and_schema
 
     def uses(self, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
         """List the versions that use a schema."""
@@ -73,10 +73,10 @@ class Registry:
         Raises:
             SchemaRegistryError: 40401, the subject has no version.
         """
-        found = [version for version in self._store.versions(subject) if deleted or not version.deleted]
-        if not found:
+        versions = [version for version in self._store.versions(subject) if deleted or not version.deleted]
+        if not versions:
             raise refused(404, 40401, f"Subject '{subject}' not found.")
-        return found
+        return versions
 
     def version(self, subject: str, number: str | int, *, deleted: bool = False) -> SubjectVersion:
         """Return one version of a subject; "latest" or -1 is the newest.
@@ -84,14 +84,14 @@ class Registry:
         Raises:
             SchemaRegistryError: 40401, 40402 or 42202.
         """
-        wanted = _version_number(number)
-        found = self.versions(subject, deleted=deleted)
-        if wanted is None:
-            return found[-1]
-        for version in found:
-            if version.number == wanted:
+        version_number = _version_number(number)
+        versions = self.versions(subject, deleted=deleted)
+        if version_number is None:
+            return versions[-1]
+        for version in versions:
+            if version.number == version_number:
                 return version
-        raise refused(404, 40402, f"SubjectVersion {wanted} not found.")
+        raise refused(404, 40402, f"SubjectVersion {version_number} not found.")
 
     def register(self, subject: str, schema: StoredSchema, schema_id: int | None = None) -> SubjectVersion:
         """Make a schema the subject's newest version; return the existing version if the subject has it already.
@@ -118,13 +118,13 @@ class Registry:
                     f"details: {problems}",
                 )
             number = everything[-1].number + 1 if everything else 1
-            wanted = schema_id if mode == "IMPORT" else None
-            taken = None if wanted is None else self._store.schema(wanted)
+            imported_id = schema_id if mode == "IMPORT" else None
+            taken = None if imported_id is None else self._store.schema(imported_id)
             if taken is not None and taken.guid != schema.guid:
-                raise refused(422, 42205, f"Overwrite new schema with id {wanted} is not permitted.")
-            found = self._store.add_schema(schema, wanted)
-            self._store.add_version(subject, number, found)
-        return SubjectVersion(subject, number, found, schema, deleted=False)
+                raise refused(422, 42205, f"Overwrite new schema with id {imported_id} is not permitted.")
+            stored_id = self._store.add_schema(schema, imported_id)
+            self._store.add_version(subject, number, stored_id)
+        return SubjectVersion(subject, number, stored_id, schema, deleted=False)
 
     def lookup(self, subject: str, schema: StoredSchema, *, deleted: bool = False) -> SubjectVersion:
         """Find the version of a subject with this schema.
@@ -140,40 +140,40 @@ class Registry:
     def delete_subject(self, subject: str, *, permanently: bool = False) -> list[int]:
         """Delete all versions of a subject; return their numbers. ``permanently``: only if all were deleted before."""
         with self._store.transaction():
-            found = self._store.versions(subject)
-            if not found:
+            versions = self._store.versions(subject)
+            if not versions:
                 raise refused(404, 40401, f"Subject '{subject}' not found.")
-            live = [version for version in found if not version.deleted]
+            live = [version for version in versions if not version.deleted]
             if permanently and live:
                 raise refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
             if not permanently and not live:
                 raise refused(
                     404, 40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
                 )
-            doomed = found if permanently else live
+            doomed = versions if permanently else live
             self._delete(doomed, permanently=permanently)
         return [version.number for version in doomed]
 
     def delete_version(self, subject: str, number: str | int, *, permanently: bool = False) -> int:
         """Delete one version; return its number. ``permanently``: only if it was deleted before."""
         with self._store.transaction():
-            found = self.version(subject, number, deleted=True)
-            if permanently and not found.deleted:
+            version = self.version(subject, number, deleted=True)
+            if permanently and not version.deleted:
                 raise refused(
                     404,
                     40407,
-                    f"Subject '{subject}' SubjectVersion {found.number} was not deleted first "
+                    f"Subject '{subject}' SubjectVersion {version.number} was not deleted first "
                     "before being permanently deleted",
                 )
-            if not permanently and found.deleted:
+            if not permanently and version.deleted:
                 raise refused(
                     404,
                     40406,
-                    f"Subject '{subject}' SubjectVersion {found.number} was soft deleted. "
+                    f"Subject '{subject}' SubjectVersion {version.number} was soft deleted. "
                     "Set permanent=true to delete permanently",
                 )
-            self._delete([found], permanently=permanently)
-        return found.number
+            self._delete([version], permanently=permanently)
+        return version.number
 
     def _delete(self, versions: Sequence[SubjectVersion], *, permanently: bool) -> None:
         for version in versions:
@@ -213,15 +213,15 @@ class Registry:
             return []
         if not level.endswith("_TRANSITIVE"):
             live = live[-1:]
-        found: list[str] = []
+        problems: list[str] = []
         for version in live:
             if level.startswith(("BACKWARD", "FULL")):
-                found += differences(schema, version.schema, self._resolve)
+                problems += differences(schema, version.schema, self._resolve)
             if level.startswith(("FORWARD", "FULL")):
-                found += differences(version.schema, schema, self._resolve)
-            if found:
-                return [*found, f"oldSchemaVersion: {version.number}", f"compatibility: {level}"]
-        return found
+                problems += differences(version.schema, schema, self._resolve)
+            if problems:
+                return [*problems, f"oldSchemaVersion: {version.number}", f"compatibility: {level}"]
+        return problems
 
     def _resolve(self, reference: Reference) -> StoredSchema:
         return self.version(reference.subject, reference.version, deleted=True).schema
@@ -267,10 +267,10 @@ class Registry:
 
     def own_mode(self, subject: str) -> str:
         """Return the subject's own mode; raise SchemaRegistryError 40409 if it has none."""
-        found = self._store.setting(subject, "mode")
-        if found is None:
+        mode = self._store.setting(subject, "mode")
+        if mode is None:
             raise refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
-        return found
+        return mode
 
     def set_mode(self, subject: str, mode: str) -> str:
         mode = mode.upper()
@@ -290,17 +290,17 @@ def _version_number(number: str | int) -> int | None:
     if str(number) in {"latest", "-1"}:
         return None
     try:
-        wanted = int(number)
+        parsed_number = int(number)
     except ValueError:
-        wanted = 0
-    if not 1 <= wanted < 1 << 31:
+        parsed_number = 0
+    if not 1 <= parsed_number < 1 << 31:
         raise refused(
             422,
             42202,
             f"The specified version '{number}' is not a valid version id. Allowed values are between "
             '[1, 2^31-1] and the string "latest"',
         )
-    return wanted
+    return parsed_number
 
 
 _registries: dict[str, Registry] = {}

@@ -88,9 +88,9 @@ class SchemaStore:
 
     def add_schema(self, schema: StoredSchema, schema_id: int | None = None) -> int:
         """Store a schema unless it is known; return its id."""
-        found = self.schema_by_guid(schema.guid)
-        if found is not None:
-            return found[0]
+        id_and_schema = self.schema_by_guid(schema.guid)
+        if id_and_schema is not None:
+            return id_and_schema[0]
         references = json.dumps([reference.document() for reference in schema.references])
         row = (schema_id, schema.guid, schema.text, schema.kind, references, schema.metadata, schema.rule_set)
         with self._lock:

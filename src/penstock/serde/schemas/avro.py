@@ -172,10 +172,10 @@ class AvroSerde(SchemaSerde):
     def _plan(self, registered: Registered | None, *, columns: bool = False) -> _Plan:
         """Return the readers and writers of a schema (None: the serde's own, without a registry)."""
         key = (id(registered), columns)
-        found: _Plan | None = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = self._planned(registered, parse_avro_for_columns if columns else parse_avro)
-        return found
+        plan: _Plan | None = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._planned(registered, parse_avro_for_columns if columns else parse_avro)
+        return plan
 
     def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> _Plan:
         from fastavro import schemaless_reader, schemaless_writer

@@ -36,8 +36,8 @@ def plain_bytes(value: Any, schema: Any) -> bytes:
     number = int("".join(map(str, digits))) * 10**zeros * (-1 if sign else 1)
     if abs(number) >= 10**precision:
         raise ValueError(wrong)
-    made: bytes = number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
-    return made
+    encoded: bytes = number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+    return encoded
 
 
 def plain_value(data: bytes, schema: Any) -> Any:

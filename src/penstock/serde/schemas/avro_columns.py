@@ -68,10 +68,10 @@ def compiled(writer: ParsedSchema, reader: ParsedSchema | None) -> Callable[[pa.
             raise Unsupported
         padded = np.concatenate([body, np.zeros(PADDING, np.uint8)])
         cursor = AvroCursor(padded, offsets[:-1] + skip, offsets[1:])
-        found = plan(cursor)
+        values = plan(cursor)
         if (cursor.positions != cursor.ends).any():
             raise bad("bytes after its value")
-        return found
+        return values
 
     return read
 
@@ -79,17 +79,17 @@ def compiled(writer: ParsedSchema, reader: ParsedSchema | None) -> Callable[[pa.
 _PLANS: dict[ParsedSchema, dict[int, tuple[ParsedSchema | None, Reader | None]]] = {}
 
 
-def _compile(schema: Any, writer: ParsedSchema, wanted: Any, reader: ParsedSchema | None) -> Reader:
-    kind, found = writer.type_of(schema)
-    target_kind, target = (kind, None) if reader is None else reader.type_of(wanted)
+def _compile(schema: Any, writer: ParsedSchema, reader_schema: Any, reader: ParsedSchema | None) -> Reader:
+    kind, resolved = writer.type_of(schema)
+    target_kind, target = (kind, None) if reader is None else reader.type_of(reader_schema)
     if kind == "union":
-        return _union(found, writer, target_kind, target, reader)
+        return _union(resolved, writer, target_kind, target, reader)
     if target_kind == "union" and reader is not None and target is not None:
         branch = optional(target, reader)
         if branch is None:
             raise Unsupported
         return _compile(schema, writer, branch[1], reader)
-    if target is not None and found.get("logicalType") != target.get("logicalType"):
+    if target is not None and resolved.get("logicalType") != target.get("logicalType"):
         raise Unsupported
     if kind != target_kind:
         if target_kind not in _PROMOTIONS.get(kind, ()):
@@ -97,16 +97,16 @@ def _compile(schema: Any, writer: ParsedSchema, wanted: Any, reader: ParsedSchem
         plain, dtype = PRIMITIVES[kind], _NUMBERS[target_kind]
         return lambda cursor: plain(cursor).cast(dtype)
     if kind == "record":
-        return _record(found, writer, target, reader)
+        return _record(resolved, writer, target, reader)
     if kind == "array":
-        item = _compile(found["items"], writer, None if target is None else target["items"], reader)
+        item = _compile(resolved["items"], writer, None if target is None else target["items"], reader)
         return lambda cursor: _array(cursor, item)
     if kind == "map":
-        value = _compile(found["values"], writer, None if target is None else target["values"], reader)
+        value = _compile(resolved["values"], writer, None if target is None else target["values"], reader)
         return lambda cursor: _map(cursor, value)
     if kind == "enum":
-        return _enum(found, target)
-    return _leaf(kind, found, target)
+        return _enum(resolved, target)
+    return _leaf(kind, resolved, target)
 
 
 def _union(branches: Any, writer: ParsedSchema, target_kind: str, target: Any, reader: ParsedSchema | None) -> Reader:
@@ -114,13 +114,13 @@ def _union(branches: Any, writer: ParsedSchema, target_kind: str, target: Any, r
     if branch is None:
         raise Unsupported
     number, schema = branch
-    wanted = None
+    reader_schema = None
     if reader is not None:
-        found = optional(target, reader) if target_kind == "union" else None
-        if found is None or len(target) < len(branches):
+        reader_branch = optional(target, reader) if target_kind == "union" else None
+        if reader_branch is None or len(target) < len(branches):
             raise Unsupported
-        wanted = found[1]
-    inner = _compile(schema, writer, wanted, reader)
+        reader_schema = reader_branch[1]
+    inner = _compile(schema, writer, reader_schema, reader)
     count = len(branches)
 
     def read(cursor: AvroCursor) -> pl.Series:
@@ -144,21 +144,25 @@ def _union(branches: Any, writer: ParsedSchema, target_kind: str, target: Any, r
 
 
 def _record(schema: Any, writer: ParsedSchema, target: Any, reader: ParsedSchema | None) -> Reader:
-    wanted = None if target is None else {field["name"]: field for field in target["fields"]}
-    if wanted is not None and any(field.get("aliases") for field in wanted.values()):
+    reader_fields = None if target is None else {field["name"]: field for field in target["fields"]}
+    if reader_fields is not None and any(field.get("aliases") for field in reader_fields.values()):
         raise Unsupported
-    if not schema["fields"] or (wanted is not None and not wanted):
+    if not schema["fields"] or (reader_fields is not None and not reader_fields):
         raise Unsupported
     steps: list[tuple[str, Reader]] = []
     for field in schema["fields"]:
         name = field["name"]
-        if wanted is None or name not in wanted:
+        if reader_fields is None or name not in reader_fields:
             steps.append((name, _compile(field["type"], writer, None, None)))
         else:
-            steps.append((name, _compile(field["type"], writer, wanted[name]["type"], reader)))
-    order = [name for name, _ in steps] if wanted is None else list(wanted)
+            steps.append((name, _compile(field["type"], writer, reader_fields[name]["type"], reader)))
+    order = [name for name, _ in steps] if reader_fields is None else list(reader_fields)
     written = {name for name, _ in steps}
-    defaults = {name: _default(wanted[name], reader) for name in order if wanted is not None and name not in written}
+    defaults = {
+        name: _default(reader_fields[name], reader)
+        for name in order
+        if reader_fields is not None and name not in written
+    }
 
     def read(cursor: AvroCursor) -> pl.Series:
         length = len(cursor.positions)
@@ -174,15 +178,15 @@ def _default(field: Any, reader: ParsedSchema | None) -> tuple[Any, Any]:
     """Return a default and its column type, for the simple ones."""
     if "default" not in field or reader is None:
         raise Unsupported
-    kind, found = reader.type_of(field["type"])
+    kind, resolved = reader.type_of(field["type"])
     value = field["default"]
     if kind == "union":
-        branch = optional(found, reader)
+        branch = optional(resolved, reader)
         if branch is None:
             raise Unsupported
-        kind, found = reader.type_of(branch[1])
+        kind, resolved = reader.type_of(branch[1])
     dtype = {**_NUMBERS, "string": pl.String, "enum": pl.String, "boolean": pl.Boolean}.get(kind)
-    if dtype is None or found.get("logicalType"):
+    if dtype is None or resolved.get("logicalType"):
         raise Unsupported
     return value, dtype
 
@@ -200,8 +204,8 @@ def _map(cursor: AvroCursor, value: Reader) -> pl.Series:
     if values is None:
         nothing = cursor.at(np.empty(0, np.int64))
         values = [text(nothing), value(nothing)]
-    keys, found = values[0].to_arrow(), values[1].to_arrow()
-    return series(pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, found))
+    keys, elements = values[0].to_arrow(), values[1].to_arrow()
+    return series(pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, elements))
 
 
 def _items(cursor: AvroCursor, readers: list[Reader]) -> tuple[list[pl.Series] | None, NDArray[np.int64]]:

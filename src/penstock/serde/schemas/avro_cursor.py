@@ -169,10 +169,10 @@ def _views(cursor: AvroCursor, kind: pa.DataType) -> pa.Array:
 
 
 def _boolean(cursor: AvroCursor) -> pl.Series:
-    found = cursor.body[cursor.advance(1)]
-    if (found > 1).any():
+    flags = cursor.body[cursor.advance(1)]
+    if (flags > 1).any():
         raise bad("a boolean that is neither 0 nor 1")
-    return pl.Series("", found.astype(np.bool_))
+    return pl.Series("", flags.astype(np.bool_))
 
 
 def _float(kind: str) -> Reader:

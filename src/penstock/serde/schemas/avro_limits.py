@@ -25,26 +25,26 @@ def is_bounded(parsed: ParsedSchema) -> bool:
 
 
 def _bounded(schema: Any, parsed: ParsedSchema, above: tuple[str, ...]) -> bool:
-    kind, found = parsed.type_of(schema)
+    kind, resolved = parsed.type_of(schema)
     if kind == "union":
-        return all(_bounded(branch, parsed, above) for branch in found)
+        return all(_bounded(branch, parsed, above) for branch in resolved)
     if kind == "record":
-        if found["name"] in above:
+        if resolved["name"] in above:
             return False
-        return all(_bounded(field["type"], parsed, (*above, found["name"])) for field in found["fields"])
+        return all(_bounded(field["type"], parsed, (*above, resolved["name"])) for field in resolved["fields"])
     if kind == "array":
-        return _takes_bytes(found["items"], parsed) and _bounded(found["items"], parsed, above)
+        return _takes_bytes(resolved["items"], parsed) and _bounded(resolved["items"], parsed, above)
     if kind == "map":
-        return _bounded(found["values"], parsed, above)
+        return _bounded(resolved["values"], parsed, above)
     return True
 
 
 def _takes_bytes(schema: Any, parsed: ParsedSchema) -> bool:
     """Return whether each value takes at least a byte; called only for schemas that do not contain themselves."""
-    kind, found = parsed.type_of(schema)
+    kind, resolved = parsed.type_of(schema)
     if kind == "record":
-        return any(parsed.type_of(field["type"])[0] not in ("record", "null", "fixed") for field in found["fields"])
-    return kind != "null" and not (kind == "fixed" and found["size"] == 0)
+        return any(parsed.type_of(field["type"])[0] not in ("record", "null", "fixed") for field in resolved["fields"])
+    return kind != "null" and not (kind == "fixed" and resolved["size"] == 0)
 
 
 def check_value(data: bytes, start: int, parsed: ParsedSchema) -> None:
@@ -77,24 +77,24 @@ class _Walk:
 
     def step(self, schema: Any) -> Iterator[Any] | None:
         """Pass a value, or return the schemas of the values in it."""
-        kind, found = self._parsed.type_of(schema)
+        kind, resolved = self._parsed.type_of(schema)
         if kind == "record":
-            return (field["type"] for field in found["fields"])
+            return (field["type"] for field in resolved["fields"])
         if kind == "union":
             number = self._long()
-            if not 0 <= number < len(found):
+            if not 0 <= number < len(resolved):
                 raise ValueError("a union branch that its schema lacks")
-            return iter((found[number],))
+            return iter((resolved[number],))
         if kind == "array":
-            return self._items((found["items"],))
+            return self._items((resolved["items"],))
         if kind == "map":
-            return self._items(("string", found["values"]))
+            return self._items(("string", resolved["values"]))
         if kind in ("int", "long", "enum"):
             self._long()
         elif kind in ("string", "bytes"):
             self._skip(self._long())
         else:
-            self._skip(found["size"] if kind == "fixed" else _WIDTHS[kind])
+            self._skip(resolved["size"] if kind == "fixed" else _WIDTHS[kind])
         return None
 
     def _items(self, schemas: tuple[Any, ...]) -> Iterator[Any]:

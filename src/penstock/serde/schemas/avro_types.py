@@ -44,24 +44,26 @@ def column_type(parsed: ParsedSchema) -> pa.DataType | None:
 
 
 def _type(schema: Any, parsed: ParsedSchema, above: tuple[str, ...]) -> pa.DataType | None:
-    kind, found = parsed.type_of(schema)
+    kind, resolved = parsed.type_of(schema)
     if kind == "union":
-        branch = optional(found, parsed)
+        branch = optional(resolved, parsed)
         return None if branch is None else _type(branch[1], parsed, above)
     if kind == "record":
-        if found["name"] in above or not found["fields"]:
+        if resolved["name"] in above or not resolved["fields"]:
             return None
-        inner = [(field["name"], _type(field["type"], parsed, (*above, found["name"]))) for field in found["fields"]]
+        inner = [
+            (field["name"], _type(field["type"], parsed, (*above, resolved["name"]))) for field in resolved["fields"]
+        ]
         return None if any(one is None for _, one in inner) else pa.struct(inner)
     if kind in {"array", "map"}:
-        item = _type(found["items" if kind == "array" else "values"], parsed, above)
+        item = _type(resolved["items" if kind == "array" else "values"], parsed, above)
         if item is None:
             return None
         return pa.large_list(item) if kind == "array" else pa.map_(pa.large_string(), item)
-    logical = found.get("logicalType")
+    logical = resolved.get("logicalType")
     if logical == "decimal" and kind in {"bytes", "fixed"}:
-        precision = found["precision"]
-        return pa.decimal128(precision, found.get("scale", 0)) if precision <= _MAX_DIGITS else None
+        precision = resolved["precision"]
+        return pa.decimal128(precision, resolved.get("scale", 0)) if precision <= _MAX_DIGITS else None
     if kind == "enum":
         return pa.large_string()
     if kind == "fixed":

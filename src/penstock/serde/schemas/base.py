@@ -79,10 +79,10 @@ class SchemaSerde(BaseSerde):
     def configured(self, config: Mapping[str, Any]) -> Self:
         """Return this serde with the settings of an application where it has none of its own."""
         settings = self.settings.with_defaults(config)
-        made = self if settings is self.settings else self._with(settings=settings)
-        if made.framing != "none" and settings.url is None:
+        serde = self if settings is self.settings else self._with(settings=settings)
+        if serde.framing != "none" and settings.url is None:
             raise no_registry(self.name)
-        return made
+        return serde
 
     def _with(self, **changes: Any) -> Self:
         changed = object.__new__(type(self))  # not copy(): that goes by the pickled state
@@ -275,22 +275,22 @@ class SchemaSerde(BaseSerde):
         if self.framing == "none":
             rows = np.flatnonzero(np.asarray(data.is_valid()))
             return self._placed([(rows, 0, None)], data)
-        found = groups(data)
-        if found is None:
+        row_groups = groups(data)
+        if row_groups is None:
             raise SerializationError(f"a row does not have the frame of the {self.name} serde", serde=self.name)
         client = self._process().client
-        return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in found], data)
+        return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in row_groups], data)
 
     def series_of(self, items: list[Any]) -> pl.Series | None:  # noqa: ARG002
         """Return the series of decoded values, where that is less work than reading the bytes again."""
         return None
 
-    def _placed(self, wanted: list[tuple[Any, int, Registered | None]], data: pa.Array) -> pl.Series | None:
+    def _placed(self, row_groups: list[tuple[Any, int, Registered | None]], data: pa.Array) -> pl.Series | None:
         """Read each group of rows and put the values at the places of their rows."""
         pieces: list[pl.Series] = []
         index = np.zeros(len(data), np.int64)
         filled = 0
-        for rows, skip, registered in wanted:
+        for rows, skip, registered in row_groups:
             part = data if len(rows) == len(data) else data.take(pa.array(rows))
             series = self.read_column(part, skip, registered)
             if series is None:

@@ -74,17 +74,17 @@ class RegistryClient:
             SerializationError: The registry does not know it.
             SchemaRegistryError: The registry does not answer.
         """
-        found = self._by_id.get(schema_id)
-        if found is not None:
-            return found
+        registered = self._by_id.get(schema_id)
+        if registered is not None:
+            return registered
         if isinstance(schema_id, int) and schema_id > _LARGEST_ID:
             raise self._unknown(schema_id)
         with self._lock:
             if time.monotonic() < self._missing.get(schema_id, 0.0):
                 raise self._unknown(schema_id)
-            found = self._by_id.get(schema_id) or self._fetch(schema_id)
-            self._by_id[schema_id] = found
-        return found
+            registered = self._by_id.get(schema_id) or self._fetch(schema_id)
+            self._by_id[schema_id] = registered
+        return registered
 
     def _fetch(self, schema_id: int | str) -> Registered:
         try:
@@ -118,32 +118,32 @@ class RegistryClient:
             SchemaRegistryError: The registry refuses it (it is not compatible), lacks it, or does not answer.
         """
         key = (subject, schema.schema_str, schema.schema_type, normalize)
-        found = self._by_subject.get(key)
-        if found is None:
+        registered = self._by_subject.get(key)
+        if registered is None:
             with self._lock:
                 ask = self._client.register_schema_full_response if auto_register else self._client.lookup_schema
                 what = "register" if auto_register else "find"
                 answer = self._ask(f"{what} the schema of subject {subject!r}", ask, subject, schema, normalize)
-                found = self._registered(answer, schema)
-                self._by_subject[key] = found
-        return found
+                registered = self._registered(answer, schema)
+                self._by_subject[key] = registered
+        return registered
 
     def latest(self, subject: str) -> Registered:
         """Return the newest version of a subject, as it was when it was last asked for."""
         with self._lock:
-            known = self._latest.get(subject)
-            if known is not None and (self._latest_ttl_s < 0 or time.monotonic() < known[1] + self._latest_ttl_s):
-                return known[0]
+            entry = self._latest.get(subject)
+            if entry is not None and (self._latest_ttl_s < 0 or time.monotonic() < entry[1] + self._latest_ttl_s):
+                return entry[0]
             asked_s = time.monotonic()
             self._client.clear_latest_caches()
             answer = self._ask(
                 f"find the latest version of subject {subject!r}", self._client.get_latest_version, subject
             )
-            found = self._registered(answer, answer.schema)
-            if known is not None and known[0] == found:
-                found = known[0]
-            self._latest[subject] = found, asked_s
-            return found
+            registered = self._registered(answer, answer.schema)
+            if entry is not None and entry[0] == registered:
+                registered = entry[0]
+            self._latest[subject] = registered, asked_s
+            return registered
 
     def has_newer(self, subject: str, registered: Registered) -> bool:
         """Return whether a subject has another newest version than this one, which `latest` returned.
@@ -160,8 +160,8 @@ class RegistryClient:
         from confluent_kafka.schema_registry import SchemaReference
 
         self.register(subject, schema, auto_register=auto_register, normalize=False)
-        found = self._ask(f"find the schema of subject {subject!r}", self._client.lookup_schema, subject, schema)
-        return SchemaReference(subject, subject, found.version)
+        registered = self._ask(f"find the schema of subject {subject!r}", self._client.lookup_schema, subject, schema)
+        return SchemaReference(subject, subject, registered.version)
 
     def _text(self, schema: Schema) -> SchemaText:
         texts: dict[str, str] = {}
@@ -173,17 +173,17 @@ class RegistryClient:
             for reference in one.references or ():
                 if str(reference.name) not in seen:
                     seen.add(str(reference.name))
-                    found = self._ask(
+                    version = self._ask(
                         f"look up the reference {reference.name!r}",
                         self._client.get_version,
                         reference.subject,
                         reference.version,
                         True,  # noqa: FBT003 - deleted ones too
                     )
-                    size += len(found.schema.schema_str or "")
+                    size += len(version.schema.schema_str or "")
                     self._check_size(schema, size, len(seen))
-                    visit(found.schema)
-                    texts[str(reference.name)] = found.schema.schema_str
+                    visit(version.schema)
+                    texts[str(reference.name)] = version.schema.schema_str
 
         self._check_size(schema, size, 0)
         visit(schema)
@@ -261,15 +261,15 @@ def client_for(settings: SchemaSettings) -> RegistryClient:
     """
     conf = settings.client()
     key = (os.getpid(), tuple(sorted((name, str(value)) for name, value in conf.items())))
-    found = _clients.get(key)
-    if found is None:
+    client = _clients.get(key)
+    if client is None:
         with _clients_lock:
-            found = _clients.get(key)
-            if found is None:
+            client = _clients.get(key)
+            if client is None:
                 ttl_s = conf.pop("cache.latest.ttl.sec", -1)
                 url = shown_url(str(conf.get("url")))
-                found = _clients[key] = RegistryClient(url, confluent_client(conf), ttl_s)
-    return found
+                client = _clients[key] = RegistryClient(url, confluent_client(conf), ttl_s)
+    return client
 
 
 def shown_url(url: str) -> str:

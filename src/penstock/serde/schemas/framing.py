@@ -87,8 +87,8 @@ def groups(data: pa.Array) -> list[Group] | None:
     ids = body[starts[:, None] + np.arange(1, 5)].copy().view(">u4").ravel()
     if (ids == ids[0]).all():
         return [Group(int(ids[0]), rows, _SIZES[_BY_ID])]
-    known, inverse = np.unique(ids, return_inverse=True)
-    return [Group(int(one), rows[inverse == number], _SIZES[_BY_ID]) for number, one in enumerate(known.tolist())]
+    unique_ids, inverse = np.unique(ids, return_inverse=True)
+    return [Group(int(one), rows[inverse == number], _SIZES[_BY_ID]) for number, one in enumerate(unique_ids.tolist())]
 
 
 def starts_with(data: pa.Array, prefix: bytes) -> bool:
@@ -110,15 +110,15 @@ def _mixed(
     """Return groups of rows of which some or all frames have GUIDs."""
     if (magic > _BY_GUID).any() or (lengths[magic == _BY_GUID] < _SIZES[_BY_GUID]).any():
         return None
-    found: list[Group] = []
+    row_groups: list[Group] = []
     for kind, size in _SIZES.items():
         mine = np.flatnonzero(magic == kind)
         if not len(mine):
             continue
         names = np.ascontiguousarray(body[starts[mine][:, None] + np.arange(1, size)])
-        known, inverse = np.unique(names, axis=0, return_inverse=True)
-        for number, name in enumerate(known):
+        unique_names, inverse = np.unique(names, axis=0, return_inverse=True)
+        for number, name in enumerate(unique_names):
             raw = name.tobytes()
             schema_id = int.from_bytes(raw, "big") if kind == _BY_ID else str(UUID(bytes=raw))
-            found.append(Group(schema_id, rows[mine[inverse.ravel() == number]], size))
-    return found
+            row_groups.append(Group(schema_id, rows[mine[inverse.ravel() == number]], size))
+    return row_groups

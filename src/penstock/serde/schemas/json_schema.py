@@ -162,8 +162,8 @@ def _validator(schema: SchemaText) -> Any:
 def _column_type(schema: SchemaText) -> pl.Struct | None:
     """Return the struct of an object's properties; None if some property has no type of its own."""
     document = json.loads(schema.text)
-    found = _type(document) if isinstance(document, dict) else None
-    return found if isinstance(found, pl.Struct) else None
+    column_type = _type(document) if isinstance(document, dict) else None
+    return column_type if isinstance(column_type, pl.Struct) else None
 
 
 def _type(schema: Any) -> Any:

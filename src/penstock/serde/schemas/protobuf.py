@@ -101,12 +101,12 @@ class ProtobufSerde(SchemaSerde):
 
     def _message(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            made = self.message()
+            message = self.message()
             try:
-                fill(made, value)
+                fill(message, value)
             except (TypeError, ValueError, LookupError, AttributeError) as error:
                 self.refuse(value, f"dicts of {self.record_name} ({error})", error)
-            return made
+            return message
         descriptor = getattr(value, "DESCRIPTOR", None)
         if descriptor is None or descriptor.full_name != self.record_name:
             self.refuse(value, f"{self.record_name} messages or dicts")
@@ -141,10 +141,10 @@ class ProtobufSerde(SchemaSerde):
             plan = (registered, _name_in(registered, read_indexes(path)))
             if len(self._plans) < _MOST_PLANS:  # paths come with records: anybody can make up new ones
                 self._plans[key] = plan
-        found = plan[1]
-        if found not in (None, self.record_name):
+        record_name = plan[1]
+        if record_name not in (None, self.record_name):
             raise SerializationError(
-                f"the {self.name} serde reads {self.record_name}, and these bytes are a {found}",
+                f"the {self.name} serde reads {self.record_name}, and these bytes are a {record_name}",
                 hint="Give the topic the serde it was written with.",
                 serde=self.name,
             )
@@ -206,11 +206,11 @@ def _unpacked(module: str, qualified_name: str, full_name: str, files: tuple[byt
     from google.protobuf import descriptor_pool, message_factory
 
     try:
-        found: Any = importlib.import_module(module)
+        message_type: Any = importlib.import_module(module)
         for part in qualified_name.split("."):
-            found = getattr(found, part)
-        if found.DESCRIPTOR.file.serialized_pb == files[-1]:
-            return found
+            message_type = getattr(message_type, part)
+        if message_type.DESCRIPTOR.file.serialized_pb == files[-1]:
+            return message_type
     except (ImportError, AttributeError):
         pass  # made at run time, or its module is not here
     key = (full_name, files)

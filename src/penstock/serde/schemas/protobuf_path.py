@@ -38,8 +38,8 @@ def skip_indexes(data: bytes, start: int) -> int:
 def read_indexes(path: bytes) -> list[int]:
     """Return the numbers of a path, whose end `skip_indexes` has found."""
     count, at = read_signed(path, 0, INT_BYTES)
-    found = []
+    indexes = []
     for _ in range(count):
         number, at = read_signed(path, at, INT_BYTES)
-        found.append(number)
-    return found or [0]
+        indexes.append(number)
+    return indexes or [0]

@@ -77,9 +77,9 @@ def column_type(descriptor: Any) -> pa.DataType | None:
 
 
 def _message_type(descriptor: Any, above: tuple[str, ...]) -> pa.DataType | None:
-    known = _WELL_KNOWN.get(descriptor.full_name)
-    if known is not None:
-        return known[0]
+    well_known = _WELL_KNOWN.get(descriptor.full_name)
+    if well_known is not None:
+        return well_known[0]
     if descriptor.full_name in above:
         return None
     if not descriptor.fields:
@@ -104,8 +104,8 @@ def _one_type(field: Any, above: tuple[str, ...]) -> pa.DataType | None:
 
 
 def _is_repeated(field: Any) -> bool:
-    found = getattr(field, "is_repeated", None)
-    return field.label == field.LABEL_REPEATED if found is None else bool(found)
+    is_repeated = getattr(field, "is_repeated", None)
+    return field.label == field.LABEL_REPEATED if is_repeated is None else bool(is_repeated)
 
 
 def _is_map(field: Any) -> bool:
@@ -126,9 +126,9 @@ def to_series(messages: list[Any], descriptor: Any) -> pl.Series:
 
 def _messages(messages: list[Any], descriptor: Any) -> pa.Array:
     """Return a column of messages, null where there is none."""
-    known = _WELL_KNOWN.get(descriptor.full_name)
-    if known is not None:
-        kind, value_of = known
+    well_known = _WELL_KNOWN.get(descriptor.full_name)
+    if well_known is not None:
+        kind, value_of = well_known
         return pa.array([None if message is None else value_of(message) for message in messages], kind)
     there = [message is not None for message in messages]
     if not descriptor.fields:
@@ -163,14 +163,14 @@ def _field(messages: list[Any], field: Any) -> pa.Array:
 
 
 def _map(values: list[Any], entry: Any) -> pa.Array:
-    offsets, keys, found = [0], [], []
+    offsets, keys, map_values = [0], [], []
     for one in values:
         for key in one:
             keys.append(key)
-            found.append(one[key])
+            map_values.append(one[key])
         offsets.append(len(keys))
     return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), _values(keys, entry["key"]), _values(found, entry["value"])
+        pa.array(offsets, pa.int32()), _values(keys, entry["key"]), _values(map_values, entry["value"])
     )
 
 

@@ -65,8 +65,8 @@ class SchemaSettings:
         """
         if registry is not None and not isinstance(registry, str):
             check_mapping(registry, "registry", ConfigError)
-        given = {"url": registry} if isinstance(registry, str) else dict(registry or {})
-        read = {_plain(name): value for name, value in given.items()}
+        settings = {"url": registry} if isinstance(registry, str) else dict(registry or {})
+        read = {_plain(name): value for name, value in settings.items()}
         unknown = [name for name in read if not _is_known(name)]
         if unknown:
             raise ConfigError(
@@ -74,22 +74,22 @@ class SchemaSettings:
                 hint=f"Known: schema.registry.url, {', '.join(_OWN)}, basic.auth.*, bearer.auth.*, "
                 "schema.registry.ssl.*.",
             )
-        made = cls(tuple(sorted(read.items(), key=lambda pair: pair[0])))
+        schema_settings = cls(tuple(sorted(read.items(), key=lambda pair: pair[0])))
         for part in ("key", "value"):
-            made.strategy(part)
-            made.framing(part)
-        return made
+            schema_settings.strategy(part)
+            schema_settings.framing(part)
+        return schema_settings
 
     def with_defaults(self, config: Mapping[str, Any]) -> SchemaSettings:
         """Return these settings over those of an application: StreamsConfig's ``given``."""
         own = dict(self.given)
-        found = {}
+        defaults = {}
         for name, value in config.items():
             plain = name.removeprefix(_PREFIX)
             prefixed = plain != name or name.startswith(("basic.auth.", "bearer.auth."))
             if value is not None and (name in _IN_CONFIG or (prefixed and _is_known(plain))):
-                found[plain] = value
-        merged = {**SchemaSettings.of(found).as_dict(), **own} if found else own
+                defaults[plain] = value
+        merged = {**SchemaSettings.of(defaults).as_dict(), **own} if defaults else own
         return self if merged == own else replace(self, given=tuple(sorted(merged.items(), key=lambda pair: pair[0])))
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,18 +104,18 @@ class SchemaSettings:
 
     @property
     def url(self) -> str | None:
-        given = self.get("url")
-        return None if given is None else str(given)
+        url = self.get("url")
+        return None if url is None else str(url)
 
     def strategy(self, part: str) -> Strategy:
         """Return the naming of subjects: "topic", "record", "topic_record", or a function (topic, part, record)."""
-        given = self.get(f"{part}.subject.name.strategy", "topic")
-        if callable(given):
-            return given  # type: ignore[no-any-return]
-        text = str(given).rpartition(".")[2].replace("_", "").lower().removesuffix("strategy")
+        strategy = self.get(f"{part}.subject.name.strategy", "topic")
+        if callable(strategy):
+            return strategy  # type: ignore[no-any-return]
+        text = str(strategy).rpartition(".")[2].replace("_", "").lower().removesuffix("strategy")
         if text not in _STRATEGIES:
             raise ConfigError(
-                f"{given!r} is not a strategy for subject names",
+                f"{strategy!r} is not a strategy for subject names",
                 hint='Use "topic", "record", "topic_record", Kafka\'s class names, or a function.',
             )
         return _STRATEGIES[text]
@@ -160,5 +160,5 @@ def _plain(name: str) -> str:
 
 
 def _is_known(name: str) -> bool:
-    known = name in {"url", "proxy"} or name in _OWN or name in _CLIENT_NAMES or name in _NUMBERS
-    return known or name.startswith(_CLIENT_PREFIXES)
+    is_exact_name = name in {"url", "proxy"} or name in _OWN or name in _CLIENT_NAMES or name in _NUMBERS
+    return is_exact_name or name.startswith(_CLIENT_PREFIXES)

@@ -131,5 +131,5 @@ def first_bytes(column: pa.Array, width: int) -> NDArray[np.uint8]:
         np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
     )
     at = np.minimum(offsets[:, None] + np.arange(width), len(data) - 1)
-    found: NDArray[np.uint8] = data[at]
-    return found
+    leading_bytes: NDArray[np.uint8] = data[at]
+    return leading_bytes

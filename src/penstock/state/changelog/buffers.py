@@ -86,8 +86,8 @@ class ChangeBufferFormat(KeyedFormat):
 
     def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
         names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
-        found = held.get_many([b"k" + key for key in names])
-        places = [b"t" + row[:8] + key for key, row in zip(names, found, strict=True) if row is not None]
+        rows = held.get_many([b"k" + key for key in names])
+        places = [b"t" + row[:8] + key for key, row in zip(names, rows, strict=True) if row is not None]
         own = frame(gone, prefix=np.full((len(gone), 1), ord("k"), np.uint8))
         return pa.concat_arrays([own, from_bytes_list(places)])
 
@@ -226,8 +226,8 @@ class Fields:
         self._check(self._at + width)
         taken = np.ascontiguousarray(self._body[self._at[:, None] + np.arange(width)])
         self._at = self._at + width
-        found: NDArray[np.int64] = taken.view(f">i{width}").reshape(-1).astype(np.int64)
-        return found
+        numbers: NDArray[np.int64] = taken.view(f">i{width}").reshape(-1).astype(np.int64)
+        return numbers
 
     def bytes(self, lengths: NDArray[np.int64]) -> pa.Array:
         """Take so many bytes; null where the length is negative."""

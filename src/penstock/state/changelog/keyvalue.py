@@ -76,8 +76,8 @@ class _IndexedFormat(KeyedFormat):
 
     def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
         names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
-        found = held.get_many([b"\x00" + key for key in names])
-        index = [self._index(key, row[:8]) for key, row in zip(names, found, strict=True) if row is not None]
+        rows = held.get_many([b"\x00" + key for key in names])
+        index = [self._index(key, row[:8]) for key, row in zip(names, rows, strict=True) if row is not None]
         return pa.concat_arrays([_with_prefix(gone, 0), from_bytes_list(index)])
 
     @staticmethod

@@ -60,5 +60,5 @@ class VersionedFormat:
         values, times = to_bytes_list(records.column("value")), records.column("timestamp").to_pylist()
         for key, value, time in zip(keys, values, times, strict=True):
             versions.put(key, value, time)
-        found = sorted(entries.changes.items())
-        return changes_of(from_bytes_list([row for row, _ in found]), from_bytes_list([data for _, data in found]))
+        changes = sorted(entries.changes.items())
+        return changes_of(from_bytes_list([row for row, _ in changes]), from_bytes_list([data for _, data in changes]))

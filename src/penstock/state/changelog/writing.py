@@ -27,13 +27,13 @@ def records_of_changes(
         changes: Store and changes (``CHANGES_SCHEMA``) in the order of the keys' bytes.
         meta: The task's numbers after the changes.
     """
-    found = []
+    changelog_records = []
     for store, rows in changes:
         if store in topics and specs[store].kind != "versioned":
             records = changelog_format(specs[store]).records(rows, meta)
             if records.num_rows:
-                found.append((topics[store], records))
-    return found
+                changelog_records.append((topics[store], records))
+    return changelog_records
 
 
 def records_of_puts(

@@ -198,10 +198,10 @@ class Replica:
 
     def database(self, store: str) -> Any:
         """Return the sub-database of a store; to be called once before a reader that is to see the store."""
-        found = self._stores.get(store)
-        if found is None:
-            found = self._stores[store] = self._env.open_db(STORE + store.encode())
-        return found
+        database = self._stores.get(store)
+        if database is None:
+            database = self._stores[store] = self._env.open_db(STORE + store.encode())
+        return database
 
     def store_names(self) -> list[str]:
         """Return the stores that it holds rows of."""
@@ -273,8 +273,8 @@ class Replica:
 
     def _read_position(self) -> ReplicaPosition:
         with self._env.begin(db=self._numbers) as transaction:
-            found = transaction.get(NUMBERS)
-        return ReplicaPosition.load(found)
+            numbers = transaction.get(NUMBERS)
+        return ReplicaPosition.load(numbers)
 
     def _write_position(self, transaction: Any, position: ReplicaPosition) -> None:
         transaction.put(NUMBERS, position.dump(), db=self._numbers)
@@ -319,8 +319,10 @@ class ReplicaMap:
     @property
     def size_bytes(self) -> int:
         """The bytes of the pages that hold its rows."""
-        found = self._transaction.stat(self._database)
-        return int(found["psize"] * sum(found[pages] for pages in ("branch_pages", "leaf_pages", "overflow_pages")))
+        statistics = self._transaction.stat(self._database)
+        return int(
+            statistics["psize"] * sum(statistics[pages] for pages in ("branch_pages", "leaf_pages", "overflow_pages"))
+        )
 
     def get(self, key: bytes) -> bytes | None:
         stored = fold(key)
@@ -347,8 +349,8 @@ class ReplicaMap:
         cursor = self._transaction.cursor(self._database)
         results = []
         for start, end in ranges:
-            found = scan_plain(cursor, start, end)
-            results.append(list(self.scan(start, end)) if found is None else found)
+            entries = scan_plain(cursor, start, end)
+            results.append(list(self.scan(start, end)) if entries is None else entries)
         return results
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
@@ -410,8 +412,8 @@ def _take_slot(root: Path) -> tuple[Path, Any]:
 def replica_place(root: str | Path, application_id: str, checkpoint: str, task_id: str) -> tuple[str, Path]:
     """Return the identity of a task's replica, and the directory of its slots on this machine."""
     identity = f"{application_id} {checkpoint} {task_id}"
-    place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
-    return identity, Path(root) / f"{task_id}-{place}"
+    digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+    return identity, Path(root) / f"{task_id}-{digest}"
 
 
 def replica_description(identity: str) -> dict[str, Any]:

@@ -78,17 +78,17 @@ def scan_folded(
 
 def scan_plain(cursor: Any, start: bytes, end: bytes) -> list[tuple[bytes, bytes]] | None:
     """Return the stored entries with start <= key < end, for plain bounds; None when one is not stored as it is."""
-    found: list[tuple[bytes, bytes]] = []
+    entries: list[tuple[bytes, bytes]] = []
     if not cursor.set_range(start):
-        return found
+        return entries
     for entry in cursor.iternext():
         key = entry[0]
         if key >= end:
-            return found
+            return entries
         if len(key) >= _FOLDED_BYTES:
             return None
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def read_folded(transaction: Any, database: Any, start: bytes, end: bytes, limit: int) -> Entries | None:

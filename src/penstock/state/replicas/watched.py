@@ -43,8 +43,8 @@ class WatchedReplica:
     def __init__(self, directory: Path, identity: str, stores: Iterable[str]) -> None:
         self._names = tuple(stores)
         self._file = str(directory / "data.mdb")
-        found = os.stat(self._file)  # noqa: PTH116
-        self._inode = (found.st_dev, found.st_ino)
+        status = os.stat(self._file)  # noqa: PTH116
+        self._inode = (status.st_dev, status.st_ino)
         self._stores: dict[str, Any] = {}
         self._env = lmdb.open(
             str(directory), map_size=_MAP_BYTES, max_dbs=_MAX_STORES, readonly=True, create=False, readahead=False
@@ -63,10 +63,10 @@ class WatchedReplica:
     def is_there(self) -> bool:
         """Return whether its files are still those that are open."""
         try:
-            found = os.stat(self._file)  # noqa: PTH116 - cheaper than a Path, and every query asks
+            status = os.stat(self._file)  # noqa: PTH116 - cheaper than a Path, and every query asks
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._inode
+        return (status.st_dev, status.st_ino) == self._inode
 
     def reader(self) -> WatchingReader:
         """Return a view of its present contents; to be closed."""
@@ -78,8 +78,8 @@ class WatchedReplica:
 
     def position(self, transaction: Any) -> ReplicaPosition:
         """Return the position that a transaction sees."""
-        found = transaction.get(NUMBERS, None, self._numbers)
-        return ReplicaPosition.load(found)
+        numbers = transaction.get(NUMBERS, None, self._numbers)
+        return ReplicaPosition.load(numbers)
 
     def database(self, store: str) -> Any:
         """Return the rows of a store; None while there are none."""
@@ -108,8 +108,8 @@ class WatchingReader:
 
 def watch_replicas(directory: Path, identity: str, stores: Iterable[str]) -> list[WatchedReplica]:
     """Return all replicas of a task on this machine that can be read, that of the first slot first."""
-    found = []
+    replicas = []
     for slot in sorted(directory.glob("slot-*")):
         with suppress(lmdb.Error, OSError, ValueError):
-            found.append(WatchedReplica(slot, identity, stores))
-    return found
+            replicas.append(WatchedReplica(slot, identity, stores))
+    return replicas

@@ -167,7 +167,7 @@ class SegmentRestore(CatchUpSteps):
 
 def read_restores(checkpoint: str) -> list[SegmentRestoreNote]:
     """Return the restores that are under way, by task; those of workers that have died are left out after a minute."""
-    found: list[SegmentRestoreNote] = []
+    notes: list[SegmentRestoreNote] = []
 
     def read() -> None:
         for name in list_documents(checkpoint, _FOLDER)[:_MOST]:
@@ -175,10 +175,10 @@ def read_restores(checkpoint: str) -> list[SegmentRestoreNote]:
             with suppress(ValueError, TypeError):
                 note = SegmentRestoreNote(**json.loads(text or "null"))
                 if note.at_ms > unix_ms() - _OLD_MS:
-                    found.append(note)
+                    notes.append(note)
 
     _quietly(read)
-    return sorted(found, key=lambda note: [int(part) for part in note.task.split("_") if part.isdecimal()])
+    return sorted(notes, key=lambda note: [int(part) for part in note.task.split("_") if part.isdecimal()])
 
 
 def forget_restores(checkpoint: str) -> None:

@@ -42,20 +42,27 @@ class Restore:
     seconds: float
 
     @classmethod
-    def of_changelog(cls, found: RestoreProgress, thread: str) -> Restore:
+    def of_changelog(cls, progress: RestoreProgress, thread: str) -> Restore:
         """Return the restore that a stream thread has reported."""
-        total = found.end - found.start
+        total = progress.end - progress.start
         return cls(
-            (found.store,), found.partition, found.topic, thread, found.restored, total, found.share, found.seconds
+            (progress.store,),
+            progress.partition,
+            progress.topic,
+            thread,
+            progress.restored,
+            total,
+            progress.share,
+            progress.seconds,
         )
 
     @classmethod
-    def of_segments(cls, found: SegmentRestoreNote) -> Restore:
+    def of_segments(cls, note: SegmentRestoreNote) -> Restore:
         """Return the restore that a worker has noted in the checkpoint."""
-        partition = int(found.task.rpartition("_")[2])
-        share = found.done_bytes / found.total_bytes if found.total_bytes else 0.0
-        rows = sum(found.rows.values())
-        return cls(tuple(found.rows), partition, "segments", found.host, rows, None, share, found.seconds)
+        partition = int(note.task.rpartition("_")[2])
+        share = note.done_bytes / note.total_bytes if note.total_bytes else 0.0
+        rows = sum(note.rows.values())
+        return cls(tuple(note.rows), partition, "segments", note.host, rows, None, share, note.seconds)
 
     @property
     def per_second(self) -> float | None:
@@ -72,6 +79,6 @@ class Restore:
         return asdict(self)
 
     @classmethod
-    def of_document(cls, found: Mapping[str, Any]) -> Restore:
+    def of_document(cls, document: Mapping[str, Any]) -> Restore:
         """Return what `document` has written."""
-        return cls(**{**found, "stores": tuple(found["stores"])})
+        return cls(**{**document, "stores": tuple(document["stores"])})

@@ -57,11 +57,11 @@ def _from(storage: SegmentStorage, snapshot: SegmentName | None, deltas: list[Se
     at = before
     after = NO_BATCH
     if snapshot is not None:
-        found = _sound(lambda: _whole(storage, snapshot))
-        if not isinstance(found, Segment):
+        snapshot_segment = _sound(lambda: _whole(storage, snapshot))
+        if not isinstance(snapshot_segment, Segment):
             return None
-        before = at = (found.head.previous, found.head.previous_checksum)
-        after = found.head.batch
+        before = at = (snapshot_segment.head.previous, snapshot_segment.head.previous_checksum)
+        after = snapshot_segment.head.batch
     gap = None
     for name in deltas:
         if name.batch <= after:

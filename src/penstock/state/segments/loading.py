@@ -30,10 +30,10 @@ def _part(storage: SegmentStorage, name: SegmentName, part: dict[str, Any]) -> S
     data = storage.read_part(name, part["label"])
     if data is None:
         raise damaged(where, "it is not there")
-    found = unpack(data, where)
-    if found.checksum != part["checksum"]:
+    segment = unpack(data, where)
+    if segment.checksum != part["checksum"]:
         raise damaged(where, "it is another one than the snapshot names")
-    return found
+    return segment
 
 
 def check_parts(segment: Segment) -> None:

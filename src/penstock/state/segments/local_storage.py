@@ -36,10 +36,10 @@ class LocalStorage:
 
     def names(self) -> list[SegmentName]:
         try:
-            found = [SegmentName.parse(path.name) for path in self._directory.iterdir()]
+            names = [SegmentName.parse(path.name) for path in self._directory.iterdir()]
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if name is not None)
+        return sorted(name for name in names if name is not None)
 
     def where(self, name: SegmentName) -> str:
         return str(self._directory / str(name))
@@ -123,13 +123,13 @@ class LocalStorage:
             shutil.rmtree(self._parts_of(name.batch), ignore_errors=True)
 
     def sizes(self) -> dict[SegmentName, int]:
-        found = {}
+        sizes = {}
         for name in self.names():
             with suppress(FileNotFoundError):  # it has just been deleted
-                found[name] = (self._directory / str(name)).stat().st_size
+                sizes[name] = (self._directory / str(name)).stat().st_size
                 if name.kind == "snapshot" and self._parts_of(name.batch).is_dir():
-                    found[name] += sum(part.stat().st_size for part in self._parts_of(name.batch).iterdir())
-        return found
+                    sizes[name] += sum(part.stat().st_size for part in self._parts_of(name.batch).iterdir())
+        return sizes
 
     def size_bytes(self) -> int:
         return sum(self.sizes().values())

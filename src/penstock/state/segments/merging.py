@@ -51,11 +51,11 @@ def merge_deltas(
     Returns:
         The merged segment; None if there was too little to merge, or another process was faster.
     """
-    found = _links(storage, head, _chosen(sizes, head, most_bytes))
-    if len(found) < _FEWEST:
+    segments = _links(storage, head, _chosen(sizes, head, most_bytes))
+    if len(segments) < _FEWEST:
         return None
-    oldest, newest = found[0], found[-1]
-    chain = [link for segment in found for link in segment.links]
+    oldest, newest = segments[0], segments[-1]
+    chain = [link for segment in segments for link in segment.links]
     merged = replace(
         head,
         kind="merged",
@@ -66,8 +66,8 @@ def merge_deltas(
         chain=tuple(chain),
     )
     name = SegmentName(newest.batch, "merged", oldest.first)
-    stores = dict.fromkeys(store for segment in found for store in segment.stores)
-    data, _ = pack(merged, {store: _last_changes(found, store) for store in stores}, {})
+    stores = dict.fromkeys(store for segment in segments for store in segment.stores)
+    data, _ = pack(merged, {store: _last_changes(segments, store) for store in stores}, {})
     if not storage.create(name, data):
         return None
     earlier = [each for each in sizes if each.kind == "merged"]
@@ -96,17 +96,17 @@ def _chosen(sizes: Mapping[SegmentName, int], head: SegmentHead, most_bytes: int
 
 def _links(storage: SegmentStorage, head: SegmentHead, names: list[SegmentName]) -> list[Segment]:
     """Return the segments that lead to the replica's head, oldest first; none if they do not follow one another."""
-    found: list[Segment] = []
-    wanted = (head.previous, head.previous_checksum)
+    segments: list[Segment] = []
+    previous = (head.previous, head.previous_checksum)
     for name in names:
         segment = read_segment(storage, name)
-        if segment is None or name.batch < wanted[0]:
+        if segment is None or name.batch < previous[0]:
             return []
-        if segment.identity == wanted:
-            found.insert(0, segment)
-            wanted = (segment.head.previous, segment.head.previous_checksum)
+        if segment.identity == previous:
+            segments.insert(0, segment)
+            previous = (segment.head.previous, segment.head.previous_checksum)
         # else it came too late: its batch was committed as an empty one, and it has no successor
-    return found
+    return segments
 
 
 def _last_changes(segments: list[Segment], store: str) -> list[pa.RecordBatch]:

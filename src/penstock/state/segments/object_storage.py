@@ -27,8 +27,8 @@ class ObjectStorage:
         self._url = url.rstrip("/")
 
     def names(self) -> list[SegmentName]:
-        found = [SegmentName.parse(path.rsplit("/", 1)[-1]) for path, _ in self._list(self._prefix)]
-        return sorted(name for name in found if name is not None)
+        names = [SegmentName.parse(path.rsplit("/", 1)[-1]) for path, _ in self._list(self._prefix)]
+        return sorted(name for name in names if name is not None)
 
     def where(self, name: SegmentName) -> str:
         return f"{self._url}/{self._prefix}/{name}"
@@ -89,18 +89,18 @@ class ObjectStorage:
                 self._remove(path)
 
     def sizes(self) -> dict[SegmentName, int]:
-        found: dict[SegmentName, int] = {}
+        sizes: dict[SegmentName, int] = {}
         parts: dict[str, int] = {}
         for path, size in self._list(self._prefix):
             folder, _, last = path.rpartition("/")
             name = SegmentName.parse(last)
             if name is not None:
-                found[name] = size
+                sizes[name] = size
             else:
                 parts[folder] = parts.get(folder, 0) + size
         return {
             name: size + (parts.get(self._parts_of(name.batch), 0) if name.kind == "snapshot" else 0)
-            for name, size in sorted(found.items())
+            for name, size in sorted(sizes.items())
         }
 
     def size_bytes(self) -> int:

@@ -208,9 +208,9 @@ class Segment:
 
     def change_batches(self, store: str) -> Iterator[pa.RecordBatch]:
         """Yield the `changes` as `CHANGES_SCHEMA`."""
-        found = [s for s in self._sections if s["what"] == "changes" and s["name"] == store]
+        sections = [s for s in self._sections if s["what"] == "changes" and s["name"] == store]
         own = [self._own_changes[store]] if store in self._own_changes else []
-        return chain(own, chain.from_iterable(map(self._read, found)), self._in_parts(store))
+        return chain(own, chain.from_iterable(map(self._read, sections)), self._in_parts(store))
 
     def _in_parts(self, store: str) -> Iterator[pa.RecordBatch]:
         for part in self.head.parts:
@@ -309,10 +309,10 @@ def unpack(data: bytes | memoryview, where: str) -> Segment:
     for section in sections:
         section["offset"] = end
         end += section["length"]
-    known = {name: facts[name] for name in SegmentHead.__dataclass_fields__ if name in facts}
-    if "chain" in known:
-        known["chain"] = tuple((batch, checksum) for batch, checksum in known["chain"])
-    return Segment(SegmentHead(**known), digest.hexdigest(), view, sections, where)
+    head_facts = {name: facts[name] for name in SegmentHead.__dataclass_fields__ if name in facts}
+    if "chain" in head_facts:
+        head_facts["chain"] = tuple((batch, checksum) for batch, checksum in head_facts["chain"])
+    return Segment(SegmentHead(**head_facts), digest.hexdigest(), view, sections, where)
 
 
 def _header(data: memoryview) -> dict[str, Any] | None:

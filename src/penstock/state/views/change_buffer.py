@@ -183,10 +183,10 @@ class ChangeBufferView:
         """Return buffer time and key of the first change, if it leaves by that time."""
         if until is not None and self.low > until:
             return None
-        found = next(self.in_order(until), None)
-        if found is None and until is not None:
+        change = next(self.in_order(until), None)
+        if change is None and until is not None:
             self.count(0, 0, until + 1)
-        return found
+        return change
 
     def in_order(self, until: int | None) -> Iterator[tuple[int, bytes]]:
         """Yield buffer times and keys in the order of leaving, up to and including that time."""

@@ -36,8 +36,10 @@ assert _FIXED.itemsize == FIXED.size  # noqa: S101 - one layout, written twice
 
 def lengths(data: pa.Array) -> NDArray[np.int64]:
     """Return the length of each row; -1 for null."""
-    found: NDArray[np.int64] = pc.binary_length(data).cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return found
+    row_lengths: NDArray[np.int64] = (
+        pc.binary_length(data).cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    )
+    return row_lengths
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ class OrderedView(ShownInNotebooks):
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """Return the values under the keys, None where there is none."""
-        found = self._map.get_many([key_bytes(self.spec, key) for key in keys])
-        return [self._load(data) for data in found]
+        values = self._map.get_many([key_bytes(self.spec, key) for key in keys])
+        return [self._load(data) for data in values]
 
     def delete(self, key: Any) -> Any:
         """Remove the key; return its value."""
@@ -178,8 +178,8 @@ class TimestampedView(OrderedView):
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Return the values under the keys, null where there is none, and their timestamps, -1 where there is none."""
-        found = from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys)))
-        values, stamps, _ = unframe(found, before=8)
+        framed = from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys)))
+        values, stamps, _ = unframe(framed, before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
@@ -197,8 +197,8 @@ class TimestampedView(OrderedView):
             numbers += [number] * len(entries)
             keys += [key for key, _ in entries]
             values += [value for _, value in entries]
-        found, _, _ = unframe(from_bytes_list(values), before=8)
-        return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(found)
+        unframed, _, _ = unframe(from_bytes_list(values), before=8)
+        return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(unframed)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
         """Set the values with their timestamps; a null value deletes, the last of equal keys wins."""

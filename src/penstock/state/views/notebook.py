@@ -31,11 +31,11 @@ class ShownInNotebooks:
 
 def entries_html(name: str, entries: Iterable[tuple[Any, Any]]) -> str:
     """Return a table of entries; the window of a windowed key has a column of its own."""
-    found = iter(entries)
-    first = next(found, None)
+    remaining = iter(entries)
+    first = next(remaining, None)
     if first is None:
         return table_html(f"{name}: empty", ["key", "value"], [])
-    rows = ((key, value) for part in ([first], found) for key, value in part)
+    rows = ((key, value) for part in ([first], remaining) for key, value in part)
     if isinstance(first[0], Windowed):
         windows = ((shown(k.key), span_of(k.window.start, k.window.end), shown(v)) for k, v in rows)
         return table_html(name, ["key", "window", "value"], windows)

@@ -74,8 +74,8 @@ class OuterJoinView:
             end = _TIME.pack(newest_ms + 1)
             matched = [row for row in matched if row < end]
             may_be_there = [row for row in names if row < end]
-        found = self._map.get_many(matched)
-        gone = [row for row, old in zip(matched, found, strict=True) if old is not None]
+        old_values = self._map.get_many(matched)
+        gone = [row for row, old in zip(matched, old_values, strict=True) if old is not None]
         if gone:
             self._map.put_many(gone, [None] * len(gone))
         if not names:
@@ -93,10 +93,10 @@ class OuterJoinView:
 
     def older_than(self, time: int) -> tuple[list[bytes], pa.Array]:
         """Return the rows and values of all records before a time, in the order of `waiting`."""
-        found = self._map.read(b"\x00", _TIME.pack(max(time, 0)), _ALL)
-        if found is None or not found[0]:
+        entries = self._map.read(b"\x00", _TIME.pack(max(time, 0)), _ALL)
+        if entries is None or not entries[0]:
             return [], from_bytes_list([])
-        rows, lists = found
+        rows, lists = entries
         values, prefixes, _ = unframe(from_bytes_list(lists), before=4)
         several = np.flatnonzero(prefixes.view(">u4").reshape(-1) != pc.binary_length(values).to_numpy())
         if not len(several):
@@ -136,10 +136,10 @@ class OuterJoinView:
 
 def _split(values: bytes) -> list[bytes]:
     """Return the values of one row."""
-    found = []
+    row_values = []
     at = 0
     while at < len(values):
         first = at + 4
         at = first + _LENGTH.unpack_from(values, at)[0]
-        found.append(values[first:at])
-    return found
+        row_values.append(values[first:at])
+    return row_values

@@ -37,16 +37,16 @@ class PrefixedMap:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Return entries with start <= key < end (None: open) in byte order."""
         last = self._end if end is None else self._prefix + end
-        found = self._map.scan(self._prefix + (start or b""), last, reverse=reverse)
-        return ((key[1:], value) for key, value in found)
+        entries = self._map.scan(self._prefix + (start or b""), last, reverse=reverse)
+        return ((key[1:], value) for key, value in entries)
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
-        found = self._map.scan_many([(self._prefix + start, self._prefix + end) for start, end in ranges])
-        return [[(key[1:], value) for key, value in entries] for entries in found]
+        entries_of_ranges = self._map.scan_many([(self._prefix + start, self._prefix + end) for start, end in ranges])
+        return [[(key[1:], value) for key, value in entries] for entries in entries_of_ranges]
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
-        found = self._map.read(self._prefix + start, self._prefix + end, limit)
-        return None if found is None else ([key[1:] for key in found[0]], found[1])
+        entries = self._map.read(self._prefix + start, self._prefix + end, limit)
+        return None if entries is None else ([key[1:] for key in entries[0]], entries[1])
 
 
 class IndexedView(OrderedView):

@@ -71,9 +71,9 @@ class RecordBufferView:
         """Take out the records whose time is at most this, in order."""
         if time < 0:
             return []
-        found = list(self._map.scan(None, NUMBER.pack(time + 1)))
-        self._map.put_many([row for row, _ in found], [None] * len(found))
-        return [_load(row, value) for row, value in found]
+        rows = list(self._map.scan(None, NUMBER.pack(time + 1)))
+        self._map.put_many([row for row, _ in rows], [None] * len(rows))
+        return [_load(row, value) for row, value in rows]
 
     def all(self) -> Iterator[WaitingRecord]:
         """Return the waiting records in order."""

@@ -146,8 +146,8 @@ class Retention:
         first, last = self.bucket(max(low, 0)), self.bucket(high)
         if (last - first) // self.bucket_ms > _MAX_BUCKETS:
             return self._buckets_with_rows(first, last, reverse=reverse)
-        found = range(first, last + 1, self.bucket_ms)
-        return found[::-1] if reverse else found
+        buckets = range(first, last + 1, self.bucket_ms)
+        return buckets[::-1] if reverse else buckets
 
     def _buckets_with_rows(self, first: int, last: int, *, reverse: bool) -> Iterator[int]:
         entries = cast("ByteMap", self._map)
@@ -165,20 +165,20 @@ class Retention:
         self, entries: ByteMap, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64], *, tail: int
     ) -> tuple[list[int], list[bytes], list[bytes]]:
         """Return the rows of each key from low to high: (position of the key, the row's last ``tail`` bytes, value)."""
-        found_owners: list[int] = []
+        row_owners: list[int] = []
         tails: list[bytes] = []
         values: list[bytes] = []
         owners, ranges = self._ranges(keys, lows, highs)
-        for owner, found in zip(owners.tolist(), entries.scan_many(ranges), strict=True):
-            if found:
+        for owner, rows in zip(owners.tolist(), entries.scan_many(ranges), strict=True):
+            if rows:
                 key = keys[owner]
                 width = 8 + len(key) + tail
-                for row, value in found:
+                for row, value in rows:
                     if len(row) == width and row[8:-tail] == key:  # not a longer key with the same beginning
-                        found_owners.append(owner)
+                        row_owners.append(owner)
                         tails.append(row[-tail:])
                         values.append(value)
-        return found_owners, tails, values
+        return row_owners, tails, values
 
     def _ranges(
         self, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64]

@@ -117,14 +117,14 @@ class SessionView(ShownInNotebooks):
             earliest_end,
             self._time.first_held(self._time.first_kept if self.spec.persistent else self._time.first_visible),
         )
-        found = []
+        sessions = []
         end_of_range = NUMBER.pack(self._time.bucket(latest_end) + self._time.bucket_ms)
         for row, value in self._map.scan(NUMBER.pack(self._time.bucket(low)), end_of_range):
             key, end, start = row[8:-16], row[-16:-8], row[-8:]
             if low <= NUMBER.unpack(end)[0] <= latest_end:
-                found.append((end, *((start, key) if self.spec.persistent else (key, start)), row, value))
-        found.sort()
-        for end, _, _, row, value in found:
+                sessions.append((end, *((start, key) if self.spec.persistent else (key, start)), row, value))
+        sessions.sort()
+        for end, _, _, row, value in sessions:
             window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(end)[0])
             yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(value)
 
@@ -192,10 +192,10 @@ class SessionView(ShownInNotebooks):
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
         highs = np.full(len(lows), self._time.observed)
-        owners, times, found = self._time.read_keys(self._map, encoded, lows, highs, tail=16)  # type: ignore[arg-type]
+        owners, times, encoded_values = self._time.read_keys(self._map, encoded, lows, highs, tail=16)  # type: ignore[arg-type]
         bounds = np.frombuffer(b"".join(times), ">i8").astype(np.int64).reshape(-1, 2)
         index = np.array(owners, np.int64)
-        values = self._values.decode(from_bytes_list(found))
+        values = self._values.decode(from_bytes_list(encoded_values))
         near = bounds[:, 1] <= latest_starts[index]
         if not near.all():
             index, bounds, values = index[near], bounds[near], values.filter(near)
@@ -204,9 +204,9 @@ class SessionView(ShownInNotebooks):
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Return the values of exactly these sessions and their ends, null and -1 where there is none."""
         windowed = WindowedColumn.of(keys)
-        found = self._map.get_many(to_bytes_list(self._rows(windowed)))  # type: ignore[arg-type]
+        encoded_values = self._map.get_many(to_bytes_list(self._rows(windowed)))  # type: ignore[arg-type]
         visible = (windowed.ends >= self._time.first_visible).tolist()
-        data = [value if seen else None for value, seen in zip(found, visible, strict=True)]
+        data = [value if seen else None for value, seen in zip(encoded_values, visible, strict=True)]
         there = np.fromiter((value is not None for value in data), np.bool_, len(data))
         return self._values.decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
 

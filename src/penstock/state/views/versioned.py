@@ -86,8 +86,10 @@ class VersionedView(ShownInNotebooks):
         """Return the latest version, or the one that was valid at a time in milliseconds; None if there is none."""
         data = key_bytes(self.spec, key)
         versions = self.versions()
-        found = versions.latest(data) if as_of is None else versions.as_of(data, as_of)
-        return None if found is None else VersionedRecord(self._values.deserialize(found[0]), found[1], found[2])
+        version = versions.latest(data) if as_of is None else versions.as_of(data, as_of)
+        return (
+            None if version is None else VersionedRecord(self._values.deserialize(version[0]), version[1], version[2])
+        )
 
     def between(self, key: Any, low: int, high: int) -> Iterator[VersionedRecord]:
         """Yield the versions that were valid at some time from ``low`` to ``high``, both included; the newest first."""
@@ -127,13 +129,13 @@ class VersionedView(ShownInNotebooks):
     def get_columns_as_of(self, keys: Column, times: NDArray[np.int64]) -> tuple[Column, NDArray[np.int64]]:
         """Return the values that were valid at these times, and their timestamps, as `get_columns`."""
         encoded = self.encode_keys(keys)
-        found = self._map.get_many([LATEST + key for key in encoded])
+        stored_values = self._map.get_many([LATEST + key for key in encoded])
         versions = self.versions()
-        for row, (data, time) in enumerate(zip(found, times.tolist(), strict=True)):
+        for row, (data, time) in enumerate(zip(stored_values, times.tolist(), strict=True)):
             if data is None or int.from_bytes(data[:8], "big", signed=True) > time:
                 old = versions.old(encoded[row], time)
-                found[row] = None if old is None else old.timestamp.to_bytes(8, "big", signed=True) + old.value
-        return self._decode(found)
+                stored_values[row] = None if old is None else old.timestamp.to_bytes(8, "big", signed=True) + old.value
+        return self._decode(stored_values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Put row by row; return the result of `put` for each."""
@@ -158,8 +160,8 @@ class VersionedView(ShownInNotebooks):
         self._dropped += results.count(NOT_PUT)
         noted = getattr(self._map, "puts", None)  # of a running batch
         if noted is not None:
-            made = zip(keys, values, times, results, strict=True)
-            noted += [(key, value, time) for key, value, time, result in made if result != NOT_PUT]
+            outcomes = zip(keys, values, times, results, strict=True)
+            noted += [(key, value, time) for key, value, time, result in outcomes if result != NOT_PUT]
         return results
 
     def encode_keys(self, keys: Column) -> list[bytes]:
@@ -172,8 +174,8 @@ class VersionedView(ShownInNotebooks):
     def decode_values(self, values: list[bytes | None]) -> Column:
         return self._values.decode(from_bytes_list(values))
 
-    def _decode(self, found: list[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
-        values, stamps, _ = unframe(from_bytes_list(found), before=8)
+    def _decode(self, stored_values: list[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
+        values, stamps, _ = unframe(from_bytes_list(stored_values), before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
 

@@ -69,9 +69,9 @@ class Versions:
 
     def as_of(self, key: bytes, time: int) -> StoredVersion | None:
         """Return the version that was valid at this time."""
-        found = self.latest(key)
-        if found is not None and found.timestamp <= time:
-            return found
+        latest_version = self.latest(key)
+        if latest_version is not None and latest_version.timestamp <= time:
+            return latest_version
         return self.old(key, time)
 
     def old(self, key: bytes, time: int) -> StoredVersion | None:
@@ -215,8 +215,8 @@ class Versions:
     def _rows(self, key: bytes, time: int) -> Iterator[tuple[int, bytes]]:
         """Yield the key's rows of the segments from the newest to that of this time."""
         segments = range(self._segment(self.observed), self._segment(time) - 1, -1)
-        found = self._map.get_many([self._row(segment, key) for segment in segments])
-        return ((segment, row) for segment, row in zip(segments, found, strict=True) if row is not None)
+        rows = self._map.get_many([self._row(segment, key) for segment in segments])
+        return ((segment, row) for segment, row in zip(segments, rows, strict=True) if row is not None)
 
     def _expire(self, observed: int) -> None:
         """Delete the segments of which nothing can be asked for once this time has been put."""

@@ -187,13 +187,13 @@ class WindowView(ShownInNotebooks):
     def fetch_rows(self, keys: Sequence[bytes], time_from: int, time_to: int) -> WindowRows:
         """Return at least all rows of these keys (as bytes) that start in the range and have not expired."""
         low, high = self._visible(time_from, time_to)
-        found_buckets = self._time.buckets(low, high) if low <= high else range(0)
-        buckets = found_buckets if isinstance(found_buckets, range) else list(found_buckets)
+        held_buckets = self._time.buckets(low, high) if low <= high else range(0)
+        buckets = held_buckets if isinstance(held_buckets, range) else list(held_buckets)
         sequence_bytes = 4 if self.spec.retain_duplicates else 0
-        found, starts, values = read_buckets(
+        row_keys, starts, values = read_buckets(
             self._map, buckets, self._time.bucket_ms, keys if buckets else (), sequence_bytes
         )
-        return WindowRows(found, starts, values, self.spec.timestamped, self._values)
+        return WindowRows(row_keys, starts, values, self.spec.timestamped, self._values)
 
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
         """Return the values of the windows, null where there is none, and their timestamps (-1 where there is none).
@@ -207,11 +207,11 @@ class WindowView(ShownInNotebooks):
                 hint="Read it with fetch_range.",
                 store=self.name,
             )
-        found = self._map.get_many(to_bytes_list(self._rows(keys, starts)))  # type: ignore[arg-type]
+        stored_values = self._map.get_many(to_bytes_list(self._rows(keys, starts)))  # type: ignore[arg-type]
         expired = starts < self._time.first_visible
         if expired.any():
-            found = [None if gone else data for data, gone in zip(found, expired.tolist(), strict=True)]
-        return self._decode(from_bytes_list(found))
+            stored_values = [None if gone else data for data, gone in zip(stored_values, expired.tolist(), strict=True)]
+        return self._decode(from_bytes_list(stored_values))
 
     def observe(self, start: int) -> None:
         """Move the store's stream time on, as a put of that start does."""
@@ -236,8 +236,8 @@ class WindowView(ShownInNotebooks):
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(times_from, self._time.first_visible), 0)
         highs = np.minimum(times_to, self._time.observed)
-        owners, starts, found = self._time.read_keys(self._map, encoded, lows, highs, tail=8)  # type: ignore[arg-type]
-        values, stamps = self._decode(from_bytes_list(found))
+        owners, starts, stored_values = self._time.read_keys(self._map, encoded, lows, highs, tail=8)  # type: ignore[arg-type]
+        values, stamps = self._decode(from_bytes_list(stored_values))
         return np.array(owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
     def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:

@@ -54,13 +54,13 @@ def read_buckets(
     Reads the buckets from end to end, unless they hold many more rows than there are keys to look for.
     """
     seeks = len(keys) * len(buckets)
-    found = None
+    rows_and_values = None
     if seeks > _FEW_SEEKS:
         front, end = NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + bucket_ms)
-        found = entries.read(front, end, seeks * _ROWS_PER_SEEK)
-    if found is None:
-        found = _sought(entries, buckets, keys, 8 + sequence_bytes)
-    rows, values = found
+        rows_and_values = entries.read(front, end, seeks * _ROWS_PER_SEEK)
+    if rows_and_values is None:
+        rows_and_values = _sought(entries, buckets, keys, 8 + sequence_bytes)
+    rows, values = rows_and_values
     if not rows:
         return from_bytes_list([]), np.empty(0, np.int64), []
     names, _, tails = unframe(from_bytes_list(rows), before=8, after=8 + sequence_bytes)
@@ -72,6 +72,11 @@ def _sought(entries: ByteMap, buckets: Sequence[int], keys: Sequence[bytes], tai
     """Return the rows of each key in each bucket, one range after the other."""
     fronts = [NUMBER.pack(bucket) + key for bucket in buckets for key in keys]
     # A start is not negative, so its first byte is below 0x80. Longer keys may begin as this one does.
-    found = entries.scan_many((front, front + b"\x80") for front in fronts)
-    rows = [row for front, some in zip(fronts, found, strict=True) for row in some if len(row[0]) == len(front) + tail]
+    rows_of_fronts = entries.scan_many((front, front + b"\x80") for front in fronts)
+    rows = [
+        row
+        for front, some in zip(fronts, rows_of_fronts, strict=True)
+        for row in some
+        if len(row[0]) == len(front) + tail
+    ]
     return [key for key, _ in rows], [value for _, value in rows]
