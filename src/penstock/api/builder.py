@@ -138,7 +138,7 @@ class StreamsBuilder:
         if name in self._dataframes:
             raise TopologyError(f"two DataFrames are named {name!r}", hint="Give each its own name=.")
         options = option(consumed, Consumed, "stream_dataframe")
-        given = DataFrameSource(
+        user_source = DataFrameSource(
             name,
             f"{name}-dataframe",
             options.key_serde,
@@ -150,7 +150,7 @@ class StreamsBuilder:
             timestamp,
             df,
         )
-        source = dataframe_source(given)
+        source = dataframe_source(user_source)
         self._dataframes[name] = source
         options = replace(options, key_serde=source.key_serde, value_serde=source.value_serde, offset_reset="earliest")
         return KStream(read(self._graph, (source.topic,), None, options))
@@ -188,12 +188,12 @@ class StreamsBuilder:
         name: Name = None,
     ) -> KTable[KeyOrAny, ValueOrAny]:
         """Read a topic as a table: the newest value of each key; null deletes. It has a store if named or needed."""
-        options, given = _table_options(topic, consumed, materialized, name)
-        store = named(given, self._graph, f"{topic}-")
+        options, store_options = _table_options(topic, consumed, materialized, name)
+        store = named(store_options, self._graph, f"{topic}-")
         names = self._graph.names
         source = names.processor("KSTREAM-SOURCE-", options.name, "-source")
         node = names.processor("KTABLE-SOURCE-", options.name)
-        queryable = given is not None and given.name is not None
+        queryable = store_options is not None and store_options.name is not None
         state = SourceTable(key_value_spec(store, options.key_serde, options.value_serde), materialized=queryable)
         graph = TableSourceGraph(
             name=node,
@@ -228,10 +228,10 @@ class StreamsBuilder:
         ...     driver.output_topic("named").read_value()
         'pen'
         """
-        options, given = _table_options(topic, consumed, materialized, name)
-        if given is not None and given.history is not None:
+        options, store_options = _table_options(topic, consumed, materialized, name)
+        if store_options is not None and store_options.history is not None:
             raise TopologyError("a global table cannot be versioned", hint="Leave out history.", topic=topic)
-        store = named(given, self._graph, f"{topic}-")
+        store = named(store_options, self._graph, f"{topic}-")
         names = self._graph.names
         source = names.processor("KSTREAM-SOURCE-", options.name, "-source")
         node = names.processor("KTABLE-SOURCE-", options.name)
@@ -327,10 +327,10 @@ def _table_options(
 ) -> tuple[Consumed, Materialized | None]:
     """Return the options of a table with the same serdes for the topic and the store, from whichever has them."""
     check_name(topic, "topic")
-    options, given = _named(consumed, name), Materialized.of(materialized)
-    if given is None:
+    options, store_options = _named(consumed, name), Materialized.of(materialized)
+    if store_options is None:
         return options, None
-    key = options.key_serde if options.key_serde is not None else given.key_serde
-    value = options.value_serde if options.value_serde is not None else given.value_serde
+    key = options.key_serde if options.key_serde is not None else store_options.key_serde
+    value = options.value_serde if options.value_serde is not None else store_options.value_serde
     options = replace(options, key_serde=key, value_serde=value)
-    return options, replace(given, key_serde=key, value_serde=value)
+    return options, replace(store_options, key_serde=key, value_serde=value)

@@ -64,24 +64,24 @@ def dataframe_output(handle: StreamHandle, topic: str, produced: Produced, name:
     return DataFrameOutput(topic, key, value)
 
 
-def dataframe_source(given: DataFrameSource) -> DataFrameSource:
+def dataframe_source(source: DataFrameSource) -> DataFrameSource:
     """Check a source as the user described it, and choose serdes by the types of the columns where none are given.
 
     Raises:
         TopologyError: It is not a streaming DataFrame, a column is missing, or no serde is known for its type.
     """
-    name, frame = check_name(given.name), given.frame
-    key, value, timestamp = given.key, given.value, given.timestamp
+    name, frame = check_name(source.name), source.frame
+    key, value, timestamp = source.key, source.value, source.timestamp
     if not getattr(frame, "isStreaming", False):
         raise TopologyError(
             f"stream_dataframe({name!r}) takes a streaming DataFrame, not {type(frame).__name__}",
             hint="Make one with spark.readStream; write the rows of other DataFrames to a topic.",
         )
-    if given.partitions is not None and given.partitions < 1:
-        raise TopologyError(f"stream_dataframe({name!r}): partitions={given.partitions}", hint="Give 1 or more.")
-    if given.output_mode not in {"append", "update"}:
+    if source.partitions is not None and source.partitions < 1:
+        raise TopologyError(f"stream_dataframe({name!r}): partitions={source.partitions}", hint="Give 1 or more.")
+    if source.output_mode not in {"append", "update"}:
         raise TopologyError(
-            f"stream_dataframe({name!r}): output_mode={given.output_mode!r}",
+            f"stream_dataframe({name!r}): output_mode={source.output_mode!r}",
             hint='Use "append", or "update" for an aggregation: each batch then has the rows that changed.',
         )
     if value is not None and not isinstance(value, str) and isinstance(value, list | tuple):
@@ -89,16 +89,16 @@ def dataframe_source(given: DataFrameSource) -> DataFrameSource:
         for column in value:
             _type_of(frame, name, column)
     kind = "json" if value is None or isinstance(value, tuple) else _serde(frame, name, value)
-    if timestamp is not None and (found := _type_of(frame, name, timestamp)) not in _TIMES:
+    if timestamp is not None and (column_type := _type_of(frame, name, timestamp)) not in _TIMES:
         raise TopologyError(
-            f"stream_dataframe({name!r}): the timestamp {timestamp} is of type {found}",
+            f"stream_dataframe({name!r}): the timestamp {timestamp} is of type {column_type}",
             hint="Take a timestamp, a date, or a bigint of milliseconds.",
         )
     guess = Consumed(key_serde="bytes" if key is None else _serde(frame, name, key), value_serde=kind)
     return replace(
-        given,
-        key_serde=given.key_serde if given.key_serde is not None else guess.key_serde,
-        value_serde=given.value_serde if given.value_serde is not None else guess.value_serde,
+        source,
+        key_serde=source.key_serde if source.key_serde is not None else guess.key_serde,
+        value_serde=source.value_serde if source.value_serde is not None else guess.value_serde,
         value=value,
     )
 

@@ -47,10 +47,10 @@ class SharedTopic:
     def __init__(self) -> None:
         self._graph: RepartitionGraph | None = None
 
-    def choose(self, made: RepartitionGraph, *, share: bool) -> RepartitionGraph:
+    def choose(self, new_topic: RepartitionGraph, *, share: bool) -> RepartitionGraph:
         """Return the topic made earlier if it is to be shared, or else remember and return the new one."""
         if self._graph is None or not share:
-            self._graph = made
+            self._graph = new_topic
         return self._graph
 
 
@@ -146,12 +146,12 @@ def check_kind(value: object, kind: type, verb: str, hint: str) -> None:
         )
 
 
-def option(given: T | None, kind: type[T], verb: str) -> T:
+def option(options: T | None, kind: type[T], verb: str) -> T:
     """Return the given options, or the defaults for None; raise TopologyError if they are of another type."""
-    if given is None:
+    if options is None:
         return kind()
-    check_kind(given, kind, verb, f"Write {kind.__name__}(...).")
-    return given
+    check_kind(options, kind, verb, f"Write {kind.__name__}(...).")
+    return options
 
 
 def same_builder(left: Handle, right: Handle, verb: str) -> None:

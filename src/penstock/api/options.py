@@ -84,11 +84,13 @@ class _Typed(_Named):
 
     if not TYPE_CHECKING:  # hides no signature from type checkers
 
-        def __new__(cls, *given: Any, **named: Any) -> Any:  # noqa: ARG004 - __init__ takes them
-            if len(given) > 1:
+        def __new__(cls, *positional: Any, **named: Any) -> Any:  # noqa: ARG004 - __init__ takes them
+            if len(positional) > 1:
                 raise TopologyError(
-                    f"{cls.__name__}() takes only the name of the node by position, not {', '.join(map(repr, given))}",
-                    hint=f"Name the serdes: {cls.__name__}(key_serde={given[0]!r}, value_serde={given[1]!r}).",
+                    f"{cls.__name__}() takes only the name of the node by position, "
+                    f"not {', '.join(map(repr, positional))}",
+                    hint="Name the serdes: "
+                    f"{cls.__name__}(key_serde={positional[0]!r}, value_serde={positional[1]!r}).",
                 )
             return object.__new__(cls)
 
@@ -590,13 +592,13 @@ class Materialized(_Typed):
                 object.__setattr__(self, what, _at_least_zero(value, what))
 
     @classmethod
-    def of(cls, given: Materialized | str | None) -> Materialized | None:
+    def of(cls, options: Materialized | str | None) -> Materialized | None:
         """Return the options; a text is the name of the store."""
-        if given is None or isinstance(given, cls):
-            return given
-        if isinstance(given, str):
-            return cls(given)
-        raise TopologyError(f"{given!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
+        if options is None or isinstance(options, cls):
+            return options
+        if isinstance(options, str):
+            return cls(options)
+        raise TopologyError(f"{options!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
 
     def with_name(self, name: str) -> Materialized:
         """Return the options with another store name."""
@@ -653,9 +655,9 @@ class StreamJoined(_Typed):
             raise TopologyError(f"both stores are named {self.this_store.name!r}", hint="Give each its own name.")
 
 
-def _check_store_type(given: str | None) -> None:
-    if given not in (None, "rocksdb", "in_memory"):
-        raise TopologyError(f"store_type is {given!r}", hint='Use "rocksdb" or "in_memory".')
+def _check_store_type(store_type: str | None) -> None:
+    if store_type not in (None, "rocksdb", "in_memory"):
+        raise TopologyError(f"store_type is {store_type!r}", hint='Use "rocksdb" or "in_memory".')
 
 
 def _check_function(fn: object, verb: str, allowed: tuple[int, ...], passed: str = "") -> None:

@@ -257,8 +257,8 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         from penstock.api.groups.grouped import KGroupedStream
 
         fn = Function.wrap(selector, verb="group_by", allowed=(1, 2))
-        given = option(grouped, Grouped, "group_by").name or name_of(name)
-        keyed = self._handle.then("KSTREAM-KEY-SELECT-", given, ops.SelectKey(fn), keys=True)
+        user_name = option(grouped, Grouped, "group_by").name or name_of(name)
+        keyed = self._handle.then("KSTREAM-KEY-SELECT-", user_name, ops.SelectKey(fn), keys=True)
         return KGroupedStream(group_stream(keyed, grouped, name_of(name)))
 
     def to_table(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[K, V]:

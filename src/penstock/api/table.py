@@ -143,8 +143,8 @@ class KTable(TableJoinVerbs[K, V]):
             materialized: A store for the result. Without one the transformer is called again when the table is read.
             name: The processor's name.
         """
-        given = Materialized.of(materialized)
-        return KTable(transform_values(self._handle, supplier, stores, given, name_of(name)))
+        store_options = Materialized.of(materialized)
+        return KTable(transform_values(self._handle, supplier, stores, store_options, name_of(name)))
 
     @overload
     def to_stream(self, selector: None = None, *, name: Name = None) -> KStream[K, V]: ...

@@ -44,8 +44,8 @@ def execute(view: Any, query: Query) -> Any:
     """
     match query:
         case KeyQuery() if isinstance(view, OrderedView):
-            found = view.get(query.key)
-            return found.value if isinstance(view, TimestampedView) and found is not None else found
+            stored = view.get(query.key)
+            return stored.value if isinstance(view, TimestampedView) and stored is not None else stored
         case TimestampedKeyQuery() if isinstance(view, TimestampedView):
             return view.get(query.key)
         case RangeQuery() if isinstance(view, OrderedView):
@@ -94,27 +94,27 @@ def run_query(source: StateSource, request: StateQueryRequest, *, is_active: boo
     info = stores.get(request.store)
     if info is None:
         raise unknown_store(request.store, stores)
-    wanted = set(range(info.partitions) if request.partitions is None else request.partitions)
-    missing = set() if info.is_global else {number for number in wanted if not 0 <= number < info.partitions}
+    partitions = set(range(info.partitions) if request.partitions is None else request.partitions)
+    missing = set() if info.is_global else {number for number in partitions if not 0 <= number < info.partitions}
     result = StateQueryResult({number: _no_partition(number, info) for number in missing})
     if request.requires_active and not is_active:
         reason, text = FailureReason.NOT_ACTIVE, "the application does not run in this process"
-        result.partition_results |= {n: QueryResult.for_failure(reason, text) for n in wanted - missing}
+        result.partition_results |= {n: QueryResult.for_failure(reason, text) for n in partitions - missing}
         return result
     started = time.perf_counter()
     try:
-        with source.reading(request.store, None if info.is_global else sorted(wanted - missing)) as reading:
+        with source.reading(request.store, None if info.is_global else sorted(partitions - missing)) as reading:
             opened = time.perf_counter() - started
             if info.is_global:
                 result.global_result = _answer(reading, GLOBAL, info, request, opened)
             else:
-                for number in sorted(wanted - missing):
+                for number in sorted(partitions - missing):
                     result.partition_results[number] = _answer(reading, number, info, request, opened)
     except PenstockError as error:
         failed = QueryResult.for_failure(FailureReason.STORE_EXCEPTION, str(error))
         if info.is_global:
             result.global_result = failed
-        result.partition_results |= dict.fromkeys(() if info.is_global else wanted - missing, failed)
+        result.partition_results |= dict.fromkeys(() if info.is_global else partitions - missing, failed)
     return result
 
 

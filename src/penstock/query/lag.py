@@ -28,7 +28,7 @@ class ReplicaLagWatch:
     def __init__(self, ends: Callable[[list[str]], Ends]) -> None:
         self._ends = ends
         self._topics: list[str] = []
-        self._found: Ends | None = None
+        self._newest_ends: Ends | None = None
         self._wanted = 0.0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -44,12 +44,12 @@ class ReplicaLagWatch:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._watch, name="penstock-lag", daemon=True)
                 self._thread.start()
-        found = self._found
-        if found is None:
+        ends = self._newest_ends
+        if ends is None:
             return None
         return sum(
             max(0, end - commit.ends[topic].get(partition, 0))
-            for topic, parts in found.items()
+            for topic, parts in ends.items()
             if topic in commit.ends
             for partition, end in parts.items()
         )
@@ -57,15 +57,15 @@ class ReplicaLagWatch:
     def _watch(self) -> None:
         while time.monotonic() - self._wanted < _IDLE_S:
             try:
-                self._found = self._ends(self._topics)
+                self._newest_ends = self._ends(self._topics)
             except Exception as error:  # noqa: BLE001 - a log may fail in many ways, and queries go on
                 _log.debug("the ends of the topics are not known: %s", error)
-                self._found = None
+                self._newest_ends = None
             if self._stop.wait(_EVERY_S):
                 break
         with self._lock:
             self._thread = None
-            self._found = None
+            self._newest_ends = None
 
     def close(self) -> None:
         self._stop.set()

@@ -116,28 +116,28 @@ class Instances:
         self._checkpoint = checkpoint
         self._refresh_s = refresh_s
         self._looked = float("-inf")
-        self._found: list[Instance] = []
+        self._instances: list[Instance] = []
 
     def alive(self) -> list[Instance]:
         """List the live instances, the active one first, then the newest first."""
         if time.monotonic() - self._looked > self._refresh_s:
-            self._found = self._read()
+            self._instances = self._read()
             self._looked = time.monotonic()
         now = unix_ms()
-        found = [one for one in self._found if one.is_alive(now)]
-        return sorted(found, key=lambda one: (one.role != "active", -one.started_ms))
+        instances = [one for one in self._instances if one.is_alive(now)]
+        return sorted(instances, key=lambda one: (one.role != "active", -one.started_ms))
 
     def active(self) -> Instance | None:
         """Return the instance that runs the application; None if there is none."""
         return next((one for one in self.alive() if one.role == "active"), None)
 
     def _read(self) -> list[Instance]:
-        found = []
+        instances = []
         for name in list_documents(self._checkpoint, _FOLDER):
             text = read_document(self._checkpoint, f"{_FOLDER}/{name}")
             with suppress(ValueError, TypeError):  # one of another version
-                found.append(Instance(**json.loads(text or "")))
-        return found
+                instances.append(Instance(**json.loads(text or "")))
+        return instances
 
     def forget_dead(self) -> None:
         """Delete the documents of instances that have been silent for long."""

@@ -99,9 +99,11 @@ class TaskPlaces:
         return {"host": self.host, "place": self.place, "standbys": standbys}
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> TaskPlaces:
+    def of(cls, document: Mapping[str, Any]) -> TaskPlaces:
         """Read what `to_json` has returned."""
-        return cls(str(found["host"]), str(found["place"]), tuple(Standby(*each) for each in found["standbys"]))
+        return cls(
+            str(document["host"]), str(document["place"]), tuple(Standby(*each) for each in document["standbys"])
+        )
 
 
 @dataclass(slots=True)
@@ -145,20 +147,20 @@ class Placements:
     def __init__(self, checkpoint: str) -> None:
         self._checkpoint = checkpoint
         self._looked = float("-inf")
-        self._found: Mapping[str, TaskPlaces] = {}
+        self._tasks: Mapping[str, TaskPlaces] = {}
 
     def of(self, task: str) -> TaskPlaces | None:
         """Return the places of a task; None if they are not known: the application does not run, or elsewhere."""
         if time.monotonic() - self._looked > _REFRESH_S:
-            self._found = self._read()
+            self._tasks = self._read()
             self._looked = time.monotonic()
-        return self._found.get(task)
+        return self._tasks.get(task)
 
     def _read(self) -> Mapping[str, TaskPlaces]:
         try:
-            found = json.loads(read_document(self._checkpoint, _DOCUMENT) or "{}")
-            if unix_ms() - int(found.get("written_ms", 0)) > _VALID_MS:
+            document = json.loads(read_document(self._checkpoint, _DOCUMENT) or "{}")
+            if unix_ms() - int(document.get("written_ms", 0)) > _VALID_MS:
                 return {}
-            return {task: TaskPlaces.of(each) for task, each in found["tasks"].items()}
+            return {task: TaskPlaces.of(each) for task, each in document["tasks"].items()}
         except (PenstockError, OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
             return {}  # one of another version, or a checkpoint that cannot be reached: queries go on without it

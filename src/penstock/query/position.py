@@ -31,12 +31,12 @@ class Position:
 
     def merge(self, other: Position) -> Position:
         """Combine two positions; the larger offsets count."""
-        found = {topic: dict(parts) for topic, parts in self.offsets.items()}
+        offsets = {topic: dict(parts) for topic, parts in self.offsets.items()}
         for topic, parts in other.offsets.items():
-            mine = found.setdefault(topic, {})
+            mine = offsets.setdefault(topic, {})
             for partition, offset in parts.items():
                 mine[partition] = max(offset, mine.get(partition, offset))
-        return Position(found)
+        return Position(offsets)
 
     def of_partition(self, topics: tuple[str, ...], partition: int) -> Position:
         """Return the part of these topics with this partition number."""

@@ -152,13 +152,13 @@ class StateQueryResult:
     @property
     def only_partition_result(self) -> QueryResult | None:
         """The only result that is not None; None if there is none. Raises StateError if there are several."""
-        found = [r for r in self.partition_results.values() if r.is_success and r.result is not None]
-        if len(found) > 1:
+        results = [r for r in self.partition_results.values() if r.is_success and r.result is not None]
+        if len(results) > 1:
             raise StateError(
-                f"{len(found)} partitions have a result",
+                f"{len(results)} partitions have a result",
                 hint="Use partition_results, or query one partition with with_partitions().",
             )
-        return found[0] if found else None
+        return results[0] if results else None
 
     @property
     def position(self) -> Position:
@@ -174,12 +174,12 @@ def _answer_html(answer: QueryResult) -> str:
     if answer.failure_reason is not None:
         return facts_html("no answer", {"reason": answer.failure_reason.value, "message": answer.failure_message})
     of_batch = f"answer of batch {answer.batch}" if answer.batch >= 0 else "answer"
-    found = answer.result
-    if not isinstance(found, list):
-        return facts_html(of_batch, {"result": shown(found)})
-    if all(type(entry) is tuple and len(entry) == 2 for entry in found):
-        return entries_html(of_batch, found)
-    return table_html(of_batch, ["result"], ([shown(entry)] for entry in found))
+    result = answer.result
+    if not isinstance(result, list):
+        return facts_html(of_batch, {"result": shown(result)})
+    if all(type(entry) is tuple and len(entry) == 2 for entry in result):
+        return entries_html(of_batch, result)
+    return table_html(of_batch, ["result"], ([shown(entry)] for entry in result))
 
 
 def _answers_html(answers: StateQueryResult) -> str:
@@ -193,8 +193,11 @@ def _answers_html(answers: StateQueryResult) -> str:
 def _row(answer: QueryResult) -> tuple[Any, Any]:
     if answer.failure_reason is not None:
         return answer.batch, f"{answer.failure_reason.value}: {answer.failure_message}"
-    found = answer.result
-    if not isinstance(found, list):
-        return answer.batch, shown(found)
-    few = ", ".join(str(shown(entry)) for entry in found[:3])
-    return answer.batch, f"{len(found):,} entries: {few}{', ...' if len(found) > 3 else ''}" if found else "no entries"
+    result = answer.result
+    if not isinstance(result, list):
+        return answer.batch, shown(result)
+    few = ", ".join(str(shown(entry)) for entry in result[:3])
+    return (
+        answer.batch,
+        f"{len(result):,} entries: {few}{', ...' if len(result) > 3 else ''}" if result else "no entries",
+    )

@@ -156,9 +156,9 @@ class CommittedStores(StateSource, Protocol):
         ...
 
 
-def unknown_store(store: str, known: Collection[str]) -> StateError:
+def unknown_store(store: str, store_names: Collection[str]) -> StateError:
     """Make the error for an unknown store, with similar names."""
-    hint = did_you_mean(store, known, 3) or f"The stores are {sorted(known) or 'none'}."
+    hint = did_you_mean(store, store_names, 3) or f"The stores are {sorted(store_names) or 'none'}."
     return StateError(
         f"there is no store {store!r} to query", hint=hint, store=store, code="STORE_NOT_FOUND", status=404
     )

@@ -30,12 +30,12 @@ def stores_for_plan(specs: Mapping[str, StoreSpec]) -> dict[str, dict[str, Any]]
 
 def specs_in_plan(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, StoreSpec]:
     """Make the stores of a plan; serdes without a name are replaced by bytes."""
-    found = {}
+    specs = {}
     for name, facts in stores.items():
-        given = {fact: value for fact, value in facts.items() if fact in _FACTS}
-        given |= {side: _serde(facts.get(side)) for side in ("key_serde", "value_serde")}
-        found[name] = StoreSpec(name, **given)
-    return found
+        spec_facts = {fact: value for fact, value in facts.items() if fact in _FACTS}
+        spec_facts |= {side: _serde(facts.get(side)) for side in ("key_serde", "value_serde")}
+        specs[name] = StoreSpec(name, **spec_facts)
+    return specs
 
 
 def _serde(name: str | None) -> Any:

@@ -26,7 +26,7 @@ from penstock.state.views.keys import key_bytes
 from penstock.state.views.notebook import entries_html
 
 __all__ = [
-    "Found",
+    "LookupResult",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyStore",
@@ -40,7 +40,7 @@ __all__ = [
 Entries = Iterator[tuple[Any, Any]]
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """The result of a lookup: None if no partition has the key. The snapshot is closed."""
 
     value: Any
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 def lookup(
     source: StateSource, info: StoreInfo, key: Any, read: Callable[[Any], Any], partition: int | None = None
-) -> Found:
+) -> LookupResult:
     """Read a key from the first partition that has it, beginning with the key's own."""
     own = partition_for(key_bytes(info.spec, key), info.partitions)
     if partition is not None or info.is_global or info.partitions == 1:
@@ -61,10 +61,10 @@ def lookup(
         with source.reading(info.spec.name, numbers) as reading:
             for number in [GLOBAL] if info.is_global else numbers:
                 view = reading.views.get(number)
-                found = None if view is None else read(view)
-                if found is not None:
-                    return Found(found, number, reading)
-    return Found(None, GLOBAL if info.is_global else order[0][0], reading)
+                value = None if view is None else read(view)
+                if value is not None:
+                    return LookupResult(value, number, reading)
+    return LookupResult(None, GLOBAL if info.is_global else order[0][0], reading)
 
 
 def merged_entries(
@@ -117,13 +117,13 @@ class _Composite:
     ) -> Any:
         """Yield the entries of all partitions at the end of one committed batch, ordered by ``sort`` if given."""
         with ExitStack() as stack:
-            wanted = None if self._partition is None else [self._partition]
-            reading: StoreSnapshot = stack.enter_context(self._source.reading(self.name, wanted))
-            found = merged_entries(reading, read, sort, reverse=reverse)
+            partitions = None if self._partition is None else [self._partition]
+            reading: StoreSnapshot = stack.enter_context(self._source.reading(self.name, partitions))
+            entries = merged_entries(reading, read, sort, reverse=reverse)
             if reading.is_shared:
-                found = iter(list(found))
+                entries = iter(list(entries))
                 stack.close()
-            yield from found
+            yield from entries
 
     def _by_key(self, entry: tuple[Any, Any]) -> bytes:
         return key_bytes(self._spec, entry[0])
@@ -140,12 +140,12 @@ class ReadOnlyKeyValueStore(_Composite):
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """Return the values of keys, all of one batch; None for missing keys."""
         with self._source.reading(self.name, None if self._partition is None else [self._partition]) as reading:
-            found: list[Any] = [None] * len(keys)
+            values: list[Any] = [None] * len(keys)
             for view in reading.views.values():
-                missing = [at for at, value in enumerate(found) if value is None]
+                missing = [at for at, value in enumerate(values) if value is None]
                 for at, value in zip(missing, view.get_many([keys[at] for at in missing]), strict=True):
-                    found[at] = value
-            return [self._value(value) for value in found]
+                    values[at] = value
+            return [self._value(value) for value in values]
 
     def range(self, low: Any = None, high: Any = None) -> Entries:
         """Return the entries from ``low`` to ``high``, both included; None is open."""
@@ -176,8 +176,8 @@ class ReadOnlyKeyValueStore(_Composite):
         def entries(view: Any) -> Iterable[Any]:
             return read(view) if self._has_timestamps else plain_entries(view, read(view))
 
-        found: Entries = self._entries(entries, self._by_key, reverse=reverse)
-        return found
+        ordered: Entries = self._entries(entries, self._by_key, reverse=reverse)
+        return ordered
 
 
 @with_java_names
@@ -219,8 +219,8 @@ class ReadOnlyWindowStore(_Composite):
         return self._all(lambda view: view.all(reverse=True))
 
     def _windows(self, key: Any, low: int, high: int, *, reverse: bool) -> list[tuple[int, Any]]:
-        found = self._lookup(key, lambda view: list(view.fetch_range(key, low, high, reverse=reverse)) or None)
-        return [(start, self._value(value)) for start, value in found or ()]
+        windows = self._lookup(key, lambda view: list(view.fetch_range(key, low, high, reverse=reverse)) or None)
+        return [(start, self._value(value)) for start, value in windows or ()]
 
     def _all(self, read: Callable[[Any], Iterable[Any]]) -> Entries:
         return ((key, self._value(value)) for key, value in self._entries(read, None, reverse=False))
@@ -252,8 +252,8 @@ class ReadOnlySessionStore(_Composite):
 
     def fetch_key_range(self, low: Any = None, high: Any = None) -> Entries:
         """Return all sessions of the keys from ``low`` to ``high``; None is open."""
-        found: Entries = self._entries(lambda view: view.fetch_key_range(low, high), None, reverse=False)
-        return found
+        entries: Entries = self._entries(lambda view: view.fetch_key_range(low, high), None, reverse=False)
+        return entries
 
     def all(self) -> Entries:
         """Return all sessions that have not expired."""
@@ -267,8 +267,8 @@ class ReadOnlyVersionedStore(_Composite):
     def get(self, key: Any, as_of: TimestampLike | None = None) -> VersionedRecord | None:
         """Return the latest version of a key, or the one that was valid at a time."""
         time = None if as_of is None else timestamp_ms(as_of)
-        found: VersionedRecord | None = self._lookup(key, lambda view: view.get(key, time))
-        return found
+        version: VersionedRecord | None = self._lookup(key, lambda view: view.get(key, time))
+        return version
 
     def versions(
         self, key: Any, time_from: TimestampLike = 0, time_to: TimestampLike = 2**63 - 1
@@ -279,8 +279,8 @@ class ReadOnlyVersionedStore(_Composite):
 
     def all(self) -> Entries:
         """Return the latest version of each key."""
-        found: Entries = self._entries(lambda view: view.all(), self._by_key, reverse=False)
-        return found
+        entries: Entries = self._entries(lambda view: view.all(), self._by_key, reverse=False)
+        return entries
 
 
 class _Parameters(Protocol):

@@ -28,10 +28,10 @@ def for_application(topology: Topology, application_id: str, frames: Mapping[str
     check_mapping(frames, "dataframes")
     unknown = frames.keys() - topology.dataframes.keys()
     if unknown:
-        known = ", ".join(topology.dataframes) or "none"
+        dataframe_names = ", ".join(topology.dataframes) or "none"
         raise TopologyError(
             f"dataframes= names {min(unknown)!r}, which the topology does not read",
-            hint=f"stream_dataframe(..., name=...) gave these names: {known}.",
+            hint=f"stream_dataframe(..., name=...) gave these names: {dataframe_names}.",
         )
     if not topology.dataframes:
         return topology

@@ -173,11 +173,11 @@ def _node_groups(nodes: Mapping[str, Node], global_stores: frozenset[str]) -> tu
     return tuple(tuple(group) for group in groups.values())
 
 
-def require_topology(given: object, caller: str) -> None:
+def require_topology(topology: object, caller: str) -> None:
     """Raise TopologyError unless this is a topology."""
-    if isinstance(given, Topology):
+    if isinstance(topology, Topology):
         return
     hint = "Pass the result of builder.build()."
-    if callable(getattr(given, "build", None)):
+    if callable(getattr(topology, "build", None)):
         hint = f"Call its build(): {caller}(builder.build(), ...)."
-    raise TopologyError(f"{caller}() takes a Topology, not {type(given).__name__} {given!r}", hint=hint)
+    raise TopologyError(f"{caller}() takes a Topology, not {type(topology).__name__} {topology!r}", hint=hint)

@@ -49,10 +49,10 @@ class Cogrouping:
     def adding(self, grouping: Grouping, aggregator: object) -> Cogrouping:
         """Return the group with one more stream; one that is there already gets the new aggregator."""
         same_builder(self.stream, grouping.stream, "cogroup")
-        known = dict(enumerate(self.members))
-        at = next((i for i, (one, _) in known.items() if one is grouping), len(known))
-        known[at] = (grouping, _aggregator(aggregator))
-        return replace(self, members=tuple(known.values()))
+        members = dict(enumerate(self.members))
+        at = next((i for i, (one, _) in members.items() if one is grouping), len(members))
+        members[at] = (grouping, _aggregator(aggregator))
+        return replace(self, members=tuple(members.values()))
 
     def fold(self, fold: CogroupFold, windowing: Windowing) -> TableHandle:
         """Add a processor for each stream, and the one that merges them (``CogroupedStreamAggregateBuilder``)."""
@@ -90,12 +90,12 @@ class Cogrouping:
         above = grouping.stream
         if not above.needs_repartition:
             return above.graph, above.sources
-        made = grouping.make_topic(store)
-        known = self.topics.get(id(grouping))
-        if known is None:
-            above.builder.add(above.graph, made)
-            known = self.topics[id(grouping)] = made
-        return known, frozenset({known.name})
+        new_topic = grouping.make_topic(store)
+        topic = self.topics.get(id(grouping))
+        if topic is None:
+            above.builder.add(above.graph, new_topic)
+            topic = self.topics[id(grouping)] = new_topic
+        return topic, frozenset({topic.name})
 
 
 def cogroup(grouping: Grouping, aggregator: object) -> Cogrouping:

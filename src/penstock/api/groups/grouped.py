@@ -49,10 +49,10 @@ class StreamAggregations(Fluent[Grouping], Generic[K, V, R]):
         >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
         [('a', 1), ('a', 2)]
         """
-        given = Materialized.of(materialized)
-        if given is not None and given.name is None and self._windowing.burns_count_name:
+        store_options = Materialized.of(materialized)
+        if store_options is not None and store_options.name is None and self._windowing.burns_count_name:
             self._handle.stream.builder.names.store("KSTREAM-AGGREGATE-")
-        return self._fold(Fold(ops.Aggregation("count"), given, name_of(name), resolve("long")))
+        return self._fold(Fold(ops.Aggregation("count"), store_options, name_of(name), resolve("long")))
 
     def reduce(
         self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
@@ -73,12 +73,14 @@ class StreamAggregations(Fluent[Grouping], Generic[K, V, R]):
 
     def _fold_to_result(self, fold: Fold) -> KTable[Any, Any]:
         """Add an ``aggregate``; a mean and the like are computed below the table of what they are computed from."""
-        given = fold.materialized
+        store_options = fold.materialized
         builtin = None if fold.aggregation.aggregator is None else fold.aggregation.aggregator.fn
         if not isinstance(builtin, BuiltInAggregator) or builtin.is_final:
             return self._fold(fold)
-        table = self._fold(replace(fold, materialized=None if given is None else replace(given, value_serde=None)))
-        serde = None if given is None else given.value_serde
+        table = self._fold(
+            replace(fold, materialized=None if store_options is None else replace(store_options, value_serde=None))
+        )
+        serde = None if store_options is None else store_options.value_serde
         shown = None if serde is None else Materialized(value_serde=serde)
         return table.map_values(builtin.result, shown, name=None if fold.name is None else f"{fold.name}-result")
 

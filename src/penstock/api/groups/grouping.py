@@ -43,10 +43,10 @@ class Grouping:
         sources = above.sources
         if above.needs_repartition:
             # Names are taken for every aggregation, even if a topic named by the user is shared.
-            made = self.make_topic(spec.name)
-            parent = self.topic.choose(made, share=self.topic_name is not None)
+            new_topic = self.make_topic(spec.name)
+            parent = self.topic.choose(new_topic, share=self.topic_name is not None)
             builder.add(above.graph, parent)
-            sources = frozenset({made.name})
+            sources = frozenset({new_topic.name})
         state = AggregatedTable(spec)
         graph = ProcessorGraph(
             name=node,

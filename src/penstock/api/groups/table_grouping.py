@@ -33,8 +33,8 @@ class TableGrouping:
         sink = names.processor("KSTREAM-SINK-", fold.name, "-sink")
         source = names.processor("KSTREAM-SOURCE-", fold.name, "-source")
         node = names.processor(f"KTABLE-{fold.verb}-", fold.name)
-        made = self._make_topic(sink, source, f"{self.topic_name or store.name}-repartition")
-        topic = self.topic.choose(made, share=self.topic_name is not None)
+        new_topic = self._make_topic(sink, source, f"{self.topic_name or store.name}-repartition")
+        topic = self.topic.choose(new_topic, share=self.topic_name is not None)
         above.builder.add(above.graph, topic)
         key = store.key_serde if store.key_serde is not None else above.key_serde
         value = store.value_serde if store.value_serde is not None else fold.value_serde
@@ -65,11 +65,11 @@ class TableGrouping:
 
 def group_table(above: TableHandle, fn: Function, grouped: Grouped, name: str | None) -> TableGrouping:
     """Add `KTable.group_by`."""
-    given = grouped.name or name
-    node = above.builder.names.processor("KTABLE-SELECT-", given)
+    user_name = grouped.name or name
+    node = above.builder.names.processor("KTABLE-SELECT-", user_name)
     graph = ProcessorGraph(name=node, operation=lambda: ops.TableRegroup(fn, above.node, above.graph.is_versioned()))
     above.builder.add(above.graph, graph)
     above.state.enable_send_old(force=True)
     key = grouped.key_serde if grouped.key_serde is not None else UNKNOWN
     value = grouped.value_serde if grouped.value_serde is not None else UNKNOWN
-    return TableGrouping(Handle(above.builder, graph, node, key, value, above.sources), given)
+    return TableGrouping(Handle(above.builder, graph, node, key, value, above.sources), user_name)

@@ -51,8 +51,8 @@ def repartition_for_join(above: StreamHandle, prefix: str, key_serde: Any, value
     """Add a repartition topic to a stream; several joins of one stream share it, unless they name it."""
     key = key_serde if key_serde is not None else above.key_serde
     value = value_serde if value_serde is not None else above.value_serde
-    made = above.builder.repartition_node(prefix, for_topic(key), for_internal(value))
-    chosen = above.join_topic.choose(made, share=above.node == prefix)
-    if chosen is made:
-        above.builder.add(above.graph, made)
-    return StreamHandle(above.builder, chosen, made.name, key, value, frozenset({chosen.name}))
+    new_topic = above.builder.repartition_node(prefix, for_topic(key), for_internal(value))
+    chosen = above.join_topic.choose(new_topic, share=above.node == prefix)
+    if chosen is new_topic:
+        above.builder.add(above.graph, new_topic)
+    return StreamHandle(above.builder, chosen, new_topic.name, key, value, frozenset({chosen.name}))

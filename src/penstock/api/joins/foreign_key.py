@@ -61,11 +61,11 @@ class _Names:
     result: str
 
     @classmethod
-    def make(cls, names: Names, given: str | None) -> _Names:
+    def make(cls, names: Names, user_name: str | None) -> _Names:
         """Take the names in Kafka's order."""
 
         def one(prefix: str, suffix: str) -> str:
-            return names.processor(prefix, given, suffix)
+            return names.processor(prefix, user_name, suffix)
 
         registration = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
         processor = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
@@ -190,14 +190,14 @@ def join_on_foreign_key(
         ResponseJoin(above.node, serdes.value, join.joiner, is_left),
         uses=above.state.getter_stores(),
     )
-    given = named(materialized, builder, f"{_PREFIX}OUTPUT-")
-    key_serde, value_serde = serdes_of(given, above.key_serde, UNKNOWN)
+    result_store = named(materialized, builder, f"{_PREFIX}OUTPUT-")
+    key_serde, value_serde = serdes_of(result_store, above.key_serde, UNKNOWN)
     queryable = materialized is not None and materialized.name is not None
-    state = SourceTable(key_value_spec(given, key_serde, value_serde), materialized=queryable)
+    state = SourceTable(key_value_spec(result_store, key_serde, value_serde), materialized=queryable)
     result = ProcessorGraph(
         name=names.result, operation=lambda: TableSource(state.store, state.send_old), own_stores=state.own_stores
     )
-    result.output_versioned = given.history is not None
+    result.output_versioned = result_store.history is not None
 
     builder.add(above.graph, send)
     builder.add(send, subscribed[0])
@@ -213,7 +213,7 @@ def join_on_foreign_key(
     builder.copartition(sources)
     builder.add(answered[1], resolver)
     builder.add(resolver, result)
-    queried = given.name if queryable else None
+    queried = result_store.name if queryable else None
     return TableHandle(builder, result, names.result, above.key_serde, value_serde, sources, state, queried)
 
 

@@ -87,12 +87,14 @@ class _StreamJoin:
         builder.add([left.graph, right.graph], graph)
         return StreamHandle(builder, graph, merge, key, UNKNOWN, sources)
 
-    def _window_store(self, given: StoreSpec | None, generated: str, suffix: str, key: Any, value: Any) -> StoreSpec:
+    def _window_store(
+        self, user_store: StoreSpec | None, generated: str, suffix: str, key: Any, value: Any
+    ) -> StoreSpec:
         """Return the store of one side, which keeps every record under its own timestamp."""
         joined = self._joined
         key_serde, value_serde = for_topic(key), for_store(value)
-        if given is not None:
-            return replace(self._checked(given), key_serde=key_serde, value_serde=value_serde, timestamped=True)
+        if user_store is not None:
+            return replace(self._checked(user_store), key_serde=key_serde, value_serde=value_serde, timestamped=True)
         name = generated if joined.store_name is None else joined.store_name + suffix
         return StoreSpec(
             f"{name}-store",
@@ -109,21 +111,22 @@ class _StreamJoin:
             retain_duplicates=True,
         )
 
-    def _checked(self, given: StoreSpec) -> StoreSpec:
+    def _checked(self, user_store: StoreSpec) -> StoreSpec:
         size, retention = self._windows.size_ms, self._windows.retention_ms
-        if given.kind != "window" or not given.retain_duplicates:
+        if user_store.kind != "window" or not user_store.retain_duplicates:
             raise TopologyError(
-                f"store {given.name!r} cannot keep the records of a join",
+                f"store {user_store.name!r} cannot keep the records of a join",
                 hint="Make it with Stores.window(..., retain_duplicates=True).",
-                store=given.name,
+                store=user_store.name,
             )
-        if (given.window_size_ms, given.retention_ms) != (size, retention):
+        if (user_store.window_size_ms, user_store.retention_ms) != (size, retention):
             raise TopologyError(
-                f"store {given.name!r} has windows of {given.window_size_ms} ms and keeps them {given.retention_ms} ms",
+                f"store {user_store.name!r} has windows of {user_store.window_size_ms} ms "
+                f"and keeps them {user_store.retention_ms} ms",
                 hint=f"This join needs size={size} (before + after) and retention={retention} (size + grace).",
-                store=given.name,
+                store=user_store.name,
             )
-        return given
+        return user_store
 
     def _outer_store(self, this_generated: str, this_store: StoreSpec) -> StoreSpec | None:
         if not self._left_outer or not self._windows.waits:

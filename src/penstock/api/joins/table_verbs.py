@@ -294,7 +294,7 @@ def join_tables(above: TableHandle, other: TableHandle, join: Join, materialized
     same_builder(above, other, join.verb)
     kind, fn, name = join.kind, join.joiner, join.name
     names = above.builder.names
-    given = None if materialized is None else named(materialized, above.builder, "KTABLE-MERGE-")
+    result_store = None if materialized is None else named(materialized, above.builder, "KTABLE-MERGE-")
     merge = names.processor("KTABLE-MERGE-", name)
     sources = above.sources | other.sources
     above.builder.copartition(sources)
@@ -305,7 +305,7 @@ def join_tables(above: TableHandle, other: TableHandle, join: Join, materialized
     stores = above.state.getter_stores(), other.state.getter_stores()
     this = names.processor("KTABLE-JOINTHIS-", name, "-join-this")
     that = names.processor("KTABLE-JOINOTHER-", name, "-join-other")
-    spec = None if given is None else key_value_spec(given, above.key_serde, UNKNOWN)
+    spec = None if result_store is None else key_value_spec(result_store, above.key_serde, UNKNOWN)
     state = JoinedTable(above.state, other.state, spec)
     parts = (
         ProcessorGraph(
@@ -332,7 +332,7 @@ def join_tables(above: TableHandle, other: TableHandle, join: Join, materialized
         ),
     )
     graph = JoinGraph(name=merge, parts=parts)
-    graph.output_versioned = given is not None and given.history is not None
+    graph.output_versioned = result_store is not None and result_store.history is not None
     above.builder.add((above.graph, other.graph), graph)
-    serdes = serdes_of(given, above.key_serde, UNKNOWN)
+    serdes = serdes_of(result_store, above.key_serde, UNKNOWN)
     return TableHandle(above.builder, graph, merge, *serdes, sources, state, state.store)

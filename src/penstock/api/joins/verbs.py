@@ -359,31 +359,35 @@ def _bound(kind: type[A], verb: str, what: str, args: tuple[Any, ...], named: di
 
 
 def _join_stream(
-    left: StreamHandle, right: StreamHandle, kind: JoinKind, name: str | None, given: _WithStream
+    left: StreamHandle, right: StreamHandle, kind: JoinKind, name: str | None, arguments: _WithStream
 ) -> StreamHandle:
-    if given.windows is None:
+    if arguments.windows is None:
         raise TopologyError(
             "a join of two streams takes JoinWindows after the joiner; they are missing",
             hint='For example JoinWindows.of("1 minute", grace="10 seconds").',
         )
-    if not isinstance(given.windows, JoinWindows):
+    if not isinstance(arguments.windows, JoinWindows):
         raise TopologyError(
-            f"a join of two streams takes JoinWindows after the joiner, not {type(given.windows).__name__} "
-            f"{given.windows!r}",
+            f"a join of two streams takes JoinWindows after the joiner, not {type(arguments.windows).__name__} "
+            f"{arguments.windows!r}",
             hint='For example JoinWindows.of("1 minute", grace="10 seconds").',
         )
-    joined = option(given.joined, StreamJoined, "join")
-    return join_streams(left, right, Join.of(kind, given.joiner, joined.name or name), given.windows, joined)
+    joined = option(arguments.joined, StreamJoined, "join")
+    return join_streams(left, right, Join.of(kind, arguments.joiner, joined.name or name), arguments.windows, joined)
 
 
 def _join_table(
-    stream: StreamHandle, table: TableHandle | GlobalTableHandle, kind: JoinKind, name: str | None, given: _WithTable
+    stream: StreamHandle,
+    table: TableHandle | GlobalTableHandle,
+    kind: JoinKind,
+    name: str | None,
+    arguments: _WithTable,
 ) -> StreamHandle:
-    joined = option(given.joined, Joined, "join")
-    join = Join.of(kind, given.joiner, joined.name or name)
+    joined = option(arguments.joined, Joined, "join")
+    join = Join.of(kind, arguments.joiner, joined.name or name)
     if isinstance(table, GlobalTableHandle):
-        return join_global_table(stream, table, join, given.key)
-    if given.key is not None:
+        return join_global_table(stream, table, join, arguments.key)
+    if arguments.key is not None:
         raise TopologyError(
             f"{join.verb}() with a table has a key=, which is for global tables",
             hint="Tables are joined by the record's own key: select_key() before the join, or a global table.",

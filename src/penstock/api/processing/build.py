@@ -67,18 +67,18 @@ def connected_stores(supplier: object) -> tuple[StoreSpec, ...]:
     if not callable(stores):
         return ()
     try:
-        found = tuple(stores())
+        specs = tuple(stores())
     except TypeError as error:
         raise TopologyError(
             f"stores() of {supplier!r} cannot be called without an instance: {error}", hint="Make it a classmethod."
         ) from error
-    wrong = next((store for store in found if not isinstance(store, StoreSpec)), None)
+    wrong = next((store for store in specs if not isinstance(store, StoreSpec)), None)
     if wrong is not None:
         raise TopologyError(
             f"stores() of {supplier!r} returns {wrong!r}, not a store",
             hint='Return stores, e.g. [Stores.key_value("counts")].',
         )
-    return found
+    return specs
 
 
 def check_stores(stores: object, verb: str) -> None:
@@ -115,11 +115,11 @@ def check_method(supplier: object, method: str, arguments: tuple[str, ...], verb
     if not isinstance(supplier, type):
         return
     call = f"{supplier.__name__}.{method}({', '.join(arguments)})"
-    found = getattr(supplier, method, None)
-    if not callable(found):
+    function = getattr(supplier, method, None)
+    if not callable(function):
         raise TopologyError(f"{verb}() calls {call}, which does not exist", hint=f"Define {method}(self, ...) there.")
     try:
-        inspect.signature(found).bind(None, *arguments)
+        inspect.signature(function).bind(None, *arguments)
     except TypeError as error:
         raise TopologyError(f"{verb}() calls {call}: {error}", hint="Take these arguments and no others.") from error
     except ValueError:

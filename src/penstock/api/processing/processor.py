@@ -163,11 +163,11 @@ class Processor(Generic[K, V, OutKeyOrAny, OutValueOrAny]):
 
         def __class_getitem__(cls, types: Any) -> Any:
             """Return the class with these types, and Any for those at the end that have a default."""
-            given = types if isinstance(types, tuple) else (types,)
-            missing = cls.__parameters__[len(given) :]
+            type_arguments = types if isinstance(types, tuple) else (types,)
+            missing = cls.__parameters__[len(type_arguments) :]
             if set(missing) <= {OutKeyOrAny, OutValueOrAny}:
-                given += (Any,) * len(missing)
-            return super().__class_getitem__(given)
+                type_arguments += (Any,) * len(missing)
+            return super().__class_getitem__(type_arguments)
 
         def __getattr__(self, name: str) -> Any:
             """Explain why there is no context."""

@@ -156,11 +156,11 @@ def suppress_table(above: TableHandle, suppressed: Suppressed, name: str | None)
             hint="Leave history= out of the table's store.",
             node=above.node,
         )
-    given = suppressed.name or name
+    user_name = suppressed.name or name
     names = above.builder.names
-    node = names.processor("KTABLE-SUPPRESS-") if given is None else check_name(given)
+    node = names.processor("KTABLE-SUPPRESS-") if user_name is None else check_name(user_name)
     wait_ms = _grace_ms(above.graph, "") if suppressed.wait_ms is None else suppressed.wait_ms
-    store = names.store("KTABLE-SUPPRESS-") if given is None else f"{given}-store"
+    store = names.store("KTABLE-SUPPRESS-") if user_name is None else f"{user_name}-store"
     buffer = suppressed.buffer
     spec = StoreSpec(
         store,

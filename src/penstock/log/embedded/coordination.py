@@ -236,7 +236,7 @@ class _Transaction(Protocol):
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None: ...
 
 
-class _Log(Protocol):
+class _RecordLog(Protocol):
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
     def transaction(self, transactional_id: str, epoch: int | None = None) -> AbstractContextManager[_Transaction]: ...
 
@@ -250,7 +250,7 @@ class EmbeddedFencedRecord:
         lease: The application and the epoch of the lease that guards the record; None: none does.
     """
 
-    def __init__(self, log: _Log, name: RecordName, lease: tuple[str, int] | None = None) -> None:
+    def __init__(self, log: _RecordLog, name: RecordName, lease: tuple[str, int] | None = None) -> None:
         self._log = log
         self._name = name
         self._lease = lease

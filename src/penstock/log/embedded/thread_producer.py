@@ -16,7 +16,7 @@ from penstock.log.thread_clients import Part, Writer
 __all__ = ["EmbeddedThreadProducer"]
 
 
-class _Log(Protocol):
+class _ProducerLog(Protocol):
     """The operations of an embedded log that a producer needs."""
 
     def new_producer_epoch(self, transactional_id: str, lease: tuple[str, int] | None = None) -> int: ...
@@ -40,7 +40,7 @@ class EmbeddedThreadProducer:
         FencedError: A newer instance of the application has taken over.
     """
 
-    def __init__(self, log: _Log, writer: Writer) -> None:
+    def __init__(self, log: _ProducerLog, writer: Writer) -> None:
         self._log = log
         self._writer = writer
         self._epoch = log.new_producer_epoch(writer.transactional_id, writer.lease)

@@ -22,7 +22,7 @@ from penstock.log.embedded.record_rows import RecordChange, replace_row
 __all__ = ["EmbeddedTransaction"]
 
 
-class _Log(Protocol):
+class _TransactionLog(Protocol):
     """The operations of an embedded log that a transaction needs."""
 
     def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[EncodedRow]: ...
@@ -42,7 +42,7 @@ class EmbeddedTransaction:
             nothing is written again.
     """
 
-    def __init__(self, log: _Log, transactional_id: str, epoch: int | None) -> None:
+    def __init__(self, log: _TransactionLog, transactional_id: str, epoch: int | None) -> None:
         self._log = log
         self._id = transactional_id
         self._epoch = epoch

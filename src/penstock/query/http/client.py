@@ -126,8 +126,8 @@ class RemoteClient:
         if q.form in ("range", "windows"):
             parameters["reverse"] = q.reverse
         path = f"keys/{quote(q.key or '', safe='')}" if q.form == "get" else q.form
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return cast("Answer", self._ask(f"/stores/{quote(q.store, safe='')}/{path}", given))
+        query_parameters = {name: value for name, value in parameters.items() if value is not None}
+        return cast("Answer", self._ask(f"/stores/{quote(q.store, safe='')}/{path}", query_parameters))
 
     def metadata(self, store: str, key: str, encoding: str) -> Answer:
         path = f"/metadata/{quote(store, safe='')}/{quote(key, safe='')}"
@@ -138,13 +138,13 @@ class RemoteClient:
 
     def metrics(self, matching: str = "") -> Answer:
         """Return the metrics of a running application, its newest batch and its lags."""
-        found = self._ask("/metrics/json", {"matching": matching})
-        if not isinstance(found, dict) or "metrics" not in found:
+        document = self._ask("/metrics/json", {"matching": matching})
+        if not isinstance(document, dict) or "metrics" not in document:
             raise StateError(
                 f"{self._client.base_url} is not an address of an application's metrics",
                 hint="Give the host and the penstock.http.port of a running application.",
             )
-        return found
+        return document
 
     def close(self) -> None:
         self._client.close()
@@ -159,10 +159,10 @@ class RemoteClient:
                 f"the query server at {self._client.base_url} does not answer: {error}",
                 hint="Is it running? penstock query serve starts one; an application has one with penstock.http.port.",
             ) from error
-        found = answer.json() if "json" in answer.headers.get("content-type", "") else {}
+        document = answer.json() if "json" in answer.headers.get("content-type", "") else {}
         if answer.is_success:
-            return found
-        refusal = found.get("error", {}) if isinstance(found, dict) else {}
+            return document
+        refusal = document.get("error", {}) if isinstance(document, dict) else {}
         raise StateError(
             refusal.get("message", f"the query server answered {answer.status_code}"), hint=refusal.get("hint", "")
         )

@@ -33,13 +33,13 @@ def parse(serde: Serde[Any], text: str, encoding: Encoding = "auto") -> Any:
         StateError: The text is not such a value, or the serde does not accept it.
     """
     read: dict[str, Callable[[str], Any]] = {
-        "auto": lambda given: _by_serde(serde, given),
+        "auto": lambda key_text: _by_serde(serde, key_text),
         "string": str,
         "long": int,
         "double": float,
         "json": json.loads,
-        "hex": lambda given: serde.deserialize(bytes.fromhex(given)),
-        "base64": lambda given: serde.deserialize(base64.b64decode(given, validate=True)),
+        "hex": lambda key_text: serde.deserialize(bytes.fromhex(key_text)),
+        "base64": lambda key_text: serde.deserialize(base64.b64decode(key_text, validate=True)),
     }
     try:
         key = read[encoding](text)

@@ -96,9 +96,9 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         if min_position is None and max_staleness_ms is None:
             return
         bound = PositionBound.unbounded() if min_position is None else PositionBound.at(_position(min_position))
-        wanted = Freshness(bound, max_staleness_ms)
+        freshness = Freshness(bound, max_staleness_ms)
         deadline = time.monotonic() + wait_ms / 1000
-        while (missing := await run_in_threadpool(service.not_fresh, wanted)) is not None:
+        while (missing := await run_in_threadpool(service.not_fresh, freshness)) is not None:
             if time.monotonic() >= deadline:
                 raise missing
             if waiting >= MAX_WAITERS:
@@ -124,9 +124,9 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
 
     @app.get("/health")
     def health() -> Response:
-        found = service.health()
-        is_stuck = any(alert["name"] == "stuck" for alert in found.get("alerts", ()))
-        return EscapedJson(found, 503 if is_stuck else 200)
+        document = service.health()
+        is_stuck = any(alert["name"] == "stuck" for alert in document.get("alerts", ()))
+        return EscapedJson(document, 503 if is_stuck else 200)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -186,12 +186,12 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
 
     @app.middleware("http")
     async def to_the_active(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        wanted = request.query_params.get("route", route)
-        if wanted == "local" or not request.url.path.startswith("/stores/") or _FORWARDED in request.headers:
+        requested_route = request.query_params.get("route", route)
+        if requested_route == "local" or not request.url.path.startswith("/stores/") or _FORWARDED in request.headers:
             return await answer(request)
-        if wanted not in ("forward", "redirect"):
+        if requested_route not in ("forward", "redirect"):
             return _refusal(refused(
-                f"route={wanted!r} is unknown", "Use local, forward or redirect.", "BAD_REQUEST", 400
+                f"route={requested_route!r} is unknown", "Use local, forward or redirect.", "BAD_REQUEST", 400
             ))  # fmt: skip
         active = await run_in_threadpool(service.instances.active)
         if (
@@ -205,15 +205,15 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         path = request.scope["raw_path"].decode("ascii")  # undecoded: a key may contain %2F, or % itself
         query = f"?{request.url.query}" if request.url.query else ""
         target = f"{active.url}{path}{query}"
-        if wanted == "redirect":
+        if requested_route == "redirect":
             body = {"active_host": str(active.host_info), "location": target}
             return EscapedJson(body, 307, {"location": target})
         try:
             async with httpx.AsyncClient(timeout=_FORWARD_TIMEOUT_S, trust_env=False) as client:
-                found = await client.get(target, headers={_FORWARDED: str(service.host or "?")})
+                response = await client.get(target, headers={_FORWARDED: str(service.host or "?")})
         except httpx.HTTPError:  # it is gone: this instance has the committed state as well
             return await answer(request)
-        return Response(found.content, found.status_code, {_FORWARDED: "1"}, found.headers.get("content-type"))
+        return Response(response.content, response.status_code, {_FORWARDED: "1"}, response.headers.get("content-type"))
 
     @app.exception_handler(PenstockError)
     def on_error(request: Request, error: PenstockError) -> Response:  # noqa: ARG001 - FastAPI's signature

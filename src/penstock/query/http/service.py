@@ -108,9 +108,9 @@ class QueryService:
 
     def health(self) -> dict[str, Any]:
         """Describe how fresh the state is, with the alerts that hold; only the process that runs it has some."""
-        found = self.about()
-        known = {name: found[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
-        return known if self.alerts is None else {**known, "alerts": list(self.alerts())}
+        about = self.about()
+        facts = {name: about[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
+        return facts if self.alerts is None else {**facts, "alerts": list(self.alerts())}
 
     def stores(self) -> list[dict[str, Any]]:
         """List all stores that can be queried."""
@@ -122,20 +122,22 @@ class QueryService:
         with self.state.reading(name) as reading:
             views = list(reading.views.values())
             counts = [view.approximate_num_entries() for view in views if hasattr(view, "approximate_num_entries")]
-        found = {**described(info), **self._about(reading, None, info)}
-        return {**found, "approximate_entries": sum(counts)} if len(counts) == len(views) and views else found
+        description = {**described(info), **self._about(reading, None, info)}
+        return (
+            {**description, "approximate_entries": sum(counts)} if len(counts) == len(views) and views else description
+        )
 
     def metadata(self, store: str, key: str, encoding: Encoding = "auto") -> dict[str, Any]:
         """Return the partition and the hosts of a key."""
-        found = self.key_metadata(store, parse(self.state.store(store).spec.key_serde, key, encoding))
+        metadata = self.key_metadata(store, parse(self.state.store(store).spec.key_serde, key, encoding))
         return {
             "store": store,
             "key": key,
-            "partition": found.partition,
-            "active_host": str(found.active_host) if found.active_host.port >= 0 else None,
-            "standby_hosts": sorted(map(str, found.standby_hosts)),
-            "active_machine": found.active_machine or None,
-            "standby_machines": dict(found.standby_machines),
+            "partition": metadata.partition,
+            "active_host": str(metadata.active_host) if metadata.active_host.port >= 0 else None,
+            "standby_hosts": sorted(map(str, metadata.standby_hosts)),
+            "active_machine": metadata.active_machine or None,
+            "standby_machines": dict(metadata.standby_machines),
         }
 
     def key_metadata(self, store: str, key: Any) -> KeyQueryMetadata:
@@ -152,43 +154,45 @@ class QueryService:
 
     def stale(self) -> QueryService:
         """Return the service that answers from the nearest copy, however far it is behind."""
-        found = copy(self)
-        found.state = self.state.stale()
-        return found
+        service = copy(self)
+        service.state = self.state.stale()
+        return service
 
     # Queries
 
     def get(self, store: str, key: str, encoding: Encoding = "auto", as_of: int | None = None) -> dict[str, Any]:
         """Return the value of a key in a key-value store; in a versioned one, also as of a time."""
         info = self._info(store, _KEYED, "keys")
-        wanted = parse(info.spec.key_serde, key, encoding)
+        parsed_key = parse(info.spec.key_serde, key, encoding)
         if as_of is not None and info.spec.kind != "versioned":
             raise self._unfit(info, "as_of")
         versioned = info.spec.kind == "versioned"
-        found = lookup(self.state, info, wanted, lambda v: v.get(wanted, as_of) if versioned else v.get(wanted))
-        about = self._about(found.reading, found.partition, info)
-        if found.value is None:
+        entry = lookup(
+            self.state, info, parsed_key, lambda v: v.get(parsed_key, as_of) if versioned else v.get(parsed_key)
+        )
+        about = self._about(entry.reading, entry.partition, info)
+        if entry.value is None:
             raise refused(
                 f"store {store!r} has no key {key!r}",
                 "Check the encoding of the key, and the position: the record may not be in the state yet.",
                 "KEY_NOT_FOUND",
                 404,
-                answer={"store": store, "key": plain(wanted, base64_of), **about},
+                answer={"store": store, "key": plain(parsed_key, base64_of), **about},
             )
-        return {"store": store, "key": plain(wanted, base64_of), **value_of(found.value), **about}
+        return {"store": store, "key": plain(parsed_key, base64_of), **value_of(entry.value), **about}
 
     def versions(
         self, store: str, key: str, low: int | None, high: int | None, paging: Paging = _FIRST_PAGE
     ) -> dict[str, Any]:
         """Return the versions of a key in a time range, the newest first."""
         info = self._info(store, ("versioned",), "versions")
-        wanted = parse(info.spec.key_serde, key, paging.encoding)
+        parsed_key = parse(info.spec.key_serde, key, paging.encoding)
         first, last = 0 if low is None else low, _FOREVER if high is None else high
 
         def read(view: VersionedView) -> Iterable[Any]:
-            return view.between(wanted, first, last)
+            return view.between(parsed_key, first, last)
 
-        return self._of_key(info, wanted, read, value_of, paging)
+        return self._of_key(info, parsed_key, read, value_of, paging)
 
     def range(
         self,
@@ -208,17 +212,17 @@ class QueryService:
             first, last = (first, start) if reverse else (start, last)
 
         def read(view: Any) -> Iterable[Any]:
-            found: Iterable[Any] = view.reverse_range(first, last) if reverse else view.range(first, last)
-            return found
+            entries: Iterable[Any] = view.reverse_range(first, last) if reverse else view.range(first, last)
+            return entries
 
         return self._page(info, read, paging.limit, after, reverse=reverse)
 
     def prefix(self, store: str, prefix: str, paging: Paging = _FIRST_PAGE) -> dict[str, Any]:
         """Return the entries whose key bytes begin with those of the prefix."""
         info = self._info(store, _ORDERED, "prefix")
-        wanted = parse(info.spec.key_serde, prefix, paging.encoding)
+        parsed_prefix = parse(info.spec.key_serde, prefix, paging.encoding)
         after = from_cursor(paging.cursor)
-        return self._page(info, lambda view: view.prefix_scan(wanted), paging.limit, after, reverse=False)
+        return self._page(info, lambda view: view.prefix_scan(parsed_prefix), paging.limit, after, reverse=False)
 
     def windows(
         self, store: str, key: str | None, low: int | None, high: int | None, paging: Paging = _FIRST_PAGE
@@ -229,12 +233,14 @@ class QueryService:
         size, reverse = info.spec.window_size_ms, paging.reverse
         if key is None:
             return self._counted(info, lambda view: view.fetch_all(first, last, reverse=reverse), windowed, paging)
-        wanted = parse(info.spec.key_serde, key, paging.encoding)
+        parsed_key = parse(info.spec.key_serde, key, paging.encoding)
 
         def read(view: WindowView) -> Iterable[Any]:
-            return view.fetch_range(wanted, first, last, reverse=reverse)
+            return view.fetch_range(parsed_key, first, last, reverse=reverse)
 
-        return self._of_key(info, wanted, read, lambda e: {"start": e[0], "end": e[0] + size, **value_of(e[1])}, paging)
+        return self._of_key(
+            info, parsed_key, read, lambda e: {"start": e[0], "end": e[0] + size, **value_of(e[1])}, paging
+        )
 
     def sessions(
         self,
@@ -253,29 +259,29 @@ class QueryService:
                 return (e for e in in_time(view.all()) if e[0].window.end >= low and e[0].window.start <= high)
 
             return self._counted(info, touching, windowed, paging)
-        wanted = parse(info.spec.key_serde, key, paging.encoding)
+        parsed_key = parse(info.spec.key_serde, key, paging.encoding)
 
         def read(view: SessionView) -> Iterable[Any]:
-            return view.find_sessions(wanted, low, high)
+            return view.find_sessions(parsed_key, low, high)
 
         return self._of_key(
             info,
-            wanted,
+            parsed_key,
             read,
             lambda e: {"start": e[0].window.start, "end": e[0].window.end, **value_of(e[1])},
             paging,
         )
 
-    def not_fresh(self, wanted: Freshness) -> StateError | None:
+    def not_fresh(self, freshness: Freshness) -> StateError | None:
         """Return the error (NOT_UP_TO_BOUND) if the committed state is not fresh enough; else None."""
         commit = self.state.commits.newest()
         staleness = None if commit is None else unix_ms() - commit.committed_ms
-        limit_ms = wanted.max_staleness_ms
+        limit_ms = freshness.max_staleness_ms
         is_stale = limit_ms is not None and (staleness is None or staleness > limit_ms)
         if commit is None:
-            is_behind = bool(wanted.position.position.offsets)
+            is_behind = bool(freshness.position.position.offsets)
         else:
-            is_behind = not wanted.position.allows(commit.position)
+            is_behind = not freshness.position.allows(commit.position)
         if not is_stale and not is_behind:
             return None
         seen = {} if commit is None else commit.position.to_json()
@@ -330,7 +336,7 @@ class QueryService:
     def _of_key(
         self,
         info: StoreInfo,
-        wanted: Any,
+        key: Any,
         read: Callable[[Any], Iterable[Any]],
         show: Callable[[Any], dict[str, Any]],
         paging: Paging,
@@ -342,14 +348,14 @@ class QueryService:
             page = page_of(islice(in_time(read(view)), skipped, None), show, paging.limit)
             return page if page.shown else None
 
-        found = lookup(self.state, info, wanted, part)
-        page: AnswerPage = found.value or AnswerPage([], None, has_more=False)
+        entry = lookup(self.state, info, key, part)
+        page: AnswerPage = entry.value or AnswerPage([], None, has_more=False)
         return {
             "store": info.spec.name,
-            "key": plain(wanted, base64_of),
+            "key": plain(key, base64_of),
             "entries": page.shown,
             "next": str(skipped + len(page.shown)) if page.has_more else None,
-            **self._about(found.reading, found.partition, info),
+            **self._about(entry.reading, entry.partition, info),
         }
 
     def _info(self, store: str, kinds: tuple[str, ...], query: str) -> StoreInfo:

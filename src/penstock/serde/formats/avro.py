@@ -144,7 +144,7 @@ def _without_logical(schema: Any, words: frozenset[str] | set[str] | None = None
 
 
 @dataclass(slots=True)
-class _Writing:
+class _AvroWriting:
     """What one schema is written with, and the names that it has used."""
 
     metadata: bool = True
@@ -181,10 +181,10 @@ def to_avro(schema: Schema, *, metadata: bool = True, enhanced: bool = False, sc
         >>> to_avro(INT8), to_avro(OPTIONAL_STRING)
         ({'type': 'int', 'connect.type': 'int8'}, ['null', 'string'])
     """
-    return _written(schema, _Writing(metadata, enhanced, scrubs))
+    return _written(schema, _AvroWriting(metadata, enhanced, scrubs))
 
 
-def _written(schema: Schema, how: _Writing) -> Any:
+def _written(schema: Schema, how: _AvroWriting) -> Any:
     avro_schema = _base(schema, how)
     if _union(schema):
         return ["null", *avro_schema] if schema.optional else avro_schema
@@ -193,7 +193,7 @@ def _written(schema: Schema, how: _Writing) -> Any:
     return ["null", avro_schema] if schema.default is None else [avro_schema, "null"]
 
 
-def _base(schema: Schema, how: _Writing) -> Any:
+def _base(schema: Schema, how: _AvroWriting) -> Any:
     avro_schema: dict[str, Any]
     if _union(schema):
         return [_base(part.schema, how) for part in schema.fields]
@@ -220,7 +220,7 @@ def _base(schema: Schema, how: _Writing) -> Any:
     return _with_metadata(avro_schema, schema, how) if how.metadata else avro_schema
 
 
-def _simple(schema: Schema, how: _Writing) -> dict[str, Any] | str:
+def _simple(schema: Schema, how: _AvroWriting) -> dict[str, Any] | str:
     parameters = schema.parameters or {}
     avro_schema: dict[str, Any]
     if how.enhanced and is_enum(schema):
@@ -246,7 +246,7 @@ def _simple(schema: Schema, how: _Writing) -> dict[str, Any] | str:
     return avro_schema
 
 
-def _with_metadata(avro_schema: dict[str, Any], schema: Schema, how: _Writing) -> Any:
+def _with_metadata(avro_schema: dict[str, Any], schema: Schema, how: _AvroWriting) -> Any:
     if schema.doc is not None:
         avro_schema["connect.doc"] = schema.doc
     if schema.version is not None:
@@ -260,7 +260,7 @@ def _with_metadata(avro_schema: dict[str, Any], schema: Schema, how: _Writing) -
     return avro_schema["type"] if set(avro_schema) == {"type"} else avro_schema
 
 
-def _field(name: str, schema: Schema, how: _Writing) -> dict[str, Any]:
+def _field(name: str, schema: Schema, how: _AvroWriting) -> dict[str, Any]:
     avro_schema: dict[str, Any] = {"name": scrubbed(name) if how.scrubs else name, "type": _written(schema, how)}
     if schema.doc is not None:
         avro_schema["doc"] = schema.doc
@@ -275,7 +275,7 @@ def _field(name: str, schema: Schema, how: _Writing) -> dict[str, Any]:
     return avro_schema
 
 
-def _entry(keys: Schema, values: Schema, name: str | None, how: _Writing) -> Any:
+def _entry(keys: Schema, values: Schema, name: str | None, how: _AvroWriting) -> Any:
     full = name or f"{NAMESPACE}.{ENTRY}"
     while full in how.names:
         full += "_"
@@ -286,7 +286,7 @@ def _entry(keys: Schema, values: Schema, name: str | None, how: _Writing) -> Any
     return avro_schema
 
 
-def _default(schema: Schema, value: Any, how: _Writing) -> Any:
+def _default(schema: Schema, value: Any, how: _AvroWriting) -> Any:
     if value is None:
         return None
     if isinstance(value, Struct):
@@ -388,11 +388,11 @@ def from_avro(schema: Any, named_types: dict[str, Schema] | None = None, *, enha
         >>> str(from_avro(["null", {"type": "int", "logicalType": "date"}]))
         'Schema{org.apache.kafka.connect.data.Date:INT32}'
     """
-    return _read(named(schema), _Reading(enhanced, {} if named_types is None else named_types))
+    return _read(named(schema), _AvroReading(enhanced, {} if named_types is None else named_types))
 
 
 @dataclass(slots=True)
-class _Reading:
+class _AvroReading:
     """What a schema is read with: the named types that were read before, and those that it is inside of."""
 
     enhanced: bool
@@ -400,7 +400,7 @@ class _Reading:
     walk: SchemaWalk = field(default_factory=SchemaWalk)
 
 
-def _read(schema: Any, how: _Reading) -> Schema:
+def _read(schema: Any, how: _AvroReading) -> Schema:
     if isinstance(schema, list):
         return _from_union(schema, how)
     if isinstance(schema, str):
@@ -421,7 +421,7 @@ def _read(schema: Any, how: _Reading) -> Schema:
         return _restored(_read_kind(kind, schema, how), schema)
 
 
-def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
+def _read_kind(kind: str, schema: Mapping[str, Any], how: _AvroReading) -> Schema:
     named_schemas, logical = how.names, str(schema.get("logicalType", "")).lower()
     if kind in ("record", "error"):
         full = _full_name(schema)
@@ -476,7 +476,7 @@ def _restored(connect_schema: Schema, schema: Mapping[str, Any]) -> Schema:
     return connect_schema
 
 
-def _read_field(part: Mapping[str, Any], how: _Reading) -> Schema:
+def _read_field(part: Mapping[str, Any], how: _AvroReading) -> Schema:
     """The schema of a field, whose own default counts before one of its type."""
     how.walk.field()
     connect_schema = _read(part["type"], how)
@@ -531,7 +531,7 @@ def _read_value(schema: Schema, value: Any) -> Any:
     return value
 
 
-def _from_union(branches: list[Any], how: _Reading) -> Schema:
+def _from_union(branches: list[Any], how: _AvroReading) -> Schema:
     real = [branch for branch in branches if branch != "null"]
     optional = len(real) != len(branches)
     if not real:

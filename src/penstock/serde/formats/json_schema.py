@@ -51,10 +51,10 @@ def to_json_schema(schema: Schema, options: JsonOptions, *, open_objects: bool =
         >>> to_json_schema(OPTIONAL_STRING, JsonOptions())
         {'oneOf': [{'type': 'null'}, {'type': 'string'}]}
     """
-    return _Writer(options, open_objects=open_objects).written(schema, None, nullable=True)
+    return _SchemaWriter(options, open_objects=open_objects).written(schema, None, nullable=True)
 
 
-class _Writer:
+class _SchemaWriter:
     def __init__(self, options: JsonOptions, *, open_objects: bool) -> None:
         self._options = options
         self._open = open_objects
@@ -140,7 +140,9 @@ def from_json_schema(
     """
     document = json.loads(text.text, parse_float=Decimal)
     referred = {name: json.loads(one, parse_float=Decimal) for name, one in text.referred}
-    return _Reader(document, referred, options, required_only=optional_unless_required, for_columns=for_columns).read()
+    return _SchemaReader(
+        document, referred, options, required_only=optional_unless_required, for_columns=for_columns
+    ).read()
 
 
 def part_at(document: Any, pointer: str) -> Any:
@@ -156,7 +158,7 @@ def part_at(document: Any, pointer: str) -> Any:
     return part
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(
         self,
         root: Any,

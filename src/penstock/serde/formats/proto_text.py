@@ -60,10 +60,10 @@ def parse_proto(text: str, name: str) -> ProtoFile:
     Raises:
         ValueError: The text is not such a file.
     """
-    return _Parser(text, name).file()
+    return _ProtoParser(text, name).file()
 
 
-class _Parser:
+class _ProtoParser:
     def __init__(self, text: str, name: str) -> None:
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 

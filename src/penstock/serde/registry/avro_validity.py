@@ -38,10 +38,10 @@ def check_avro(document: Any, named_types: Mapping[str, Any] | None = None) -> N
         ...
         penstock.serde.registry.avro_validity.BrokenRuleError: Nested union: ["int", "string"] in a union
     """
-    _Check(named_types or {}).schema(document, "", "the schema")
+    _AvroCheck(named_types or {}).schema(document, "", "the schema")
 
 
-class _Check:
+class _AvroCheck:
     def __init__(self, named_types: Mapping[str, Any]) -> None:
         self._names: dict[str, Any] = dict(named_types)
 

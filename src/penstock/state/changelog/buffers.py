@@ -29,7 +29,7 @@ _VERSION = 3
 _HERE = pa.scalar(b"\x01", pa.large_binary())
 
 
-class _Source(NamedTuple):
+class _BufferSource(NamedTuple):
     """Kafka's ``ProcessorRecordContext``; ``headers`` is null where there are none."""
 
     times: NDArray[np.int64]
@@ -52,7 +52,7 @@ class _Source(NamedTuple):
         ]
 
     @classmethod
-    def take(cls, fields: Fields) -> _Source:
+    def take(cls, fields: Fields) -> _BufferSource:
         times, offsets, topics = fields.number(8), fields.number(8), fields.sized()
         partitions, counts = fields.number(4), fields.number(4)
         return cls(times, offsets, topics, partitions, counts, fields.headers(counts))
@@ -102,7 +102,7 @@ def _version_headers(count: int) -> pa.Array:
 
 def _pack_changes(changes: ChangeColumns) -> pa.Array:
     headers: Sequence[Headers] = changes.headers or [()] * len(changes)
-    source = _Source(
+    source = _BufferSource(
         changes.timestamps,
         changes.offsets,
         changes.topics,
@@ -126,7 +126,7 @@ def _pack_changes(changes: ChangeColumns) -> pa.Array:
 
 
 def _unpack_changes(fields: Fields) -> ChangeColumns:
-    source = _Source.take(fields)
+    source = _BufferSource.take(fields)
     priors = fields.sized()
     old_lengths = fields.number(4)
     olds = fields.bytes(old_lengths)
@@ -154,7 +154,7 @@ class RecordBufferFormat(KeyedFormat):
         partitions, offsets = fields.number(4), fields.number(8)
         topics, counts = fields.sized(), fields.number(4)
         times = first_bytes(unframe(held, before=1)[0], 8).view(">i8").reshape(-1).astype(np.int64)
-        source = _Source(times, offsets, topics, partitions, counts, fields.headers(counts))
+        source = _BufferSource(times, offsets, topics, partitions, counts, fields.headers(counts))
         news = fields.bytes(fields.left)
         null, zero = np.full(len(held), -1, np.int64), np.zeros(len(held), np.int64)
         nulls = number_column(null, 4)
@@ -168,7 +168,7 @@ class RecordBufferFormat(KeyedFormat):
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
         fields = Fields(records.column("value"))
-        source = _Source.take(fields)
+        source = _BufferSource.take(fields)
         fields.number(4)
         fields.number(4)
         news = fields.sized()

@@ -90,14 +90,14 @@ class Assembly:
             TopologyError: Another store has the name, or a processor is not there.
         """
         processors = tuple(processors)
-        known = self.stores.get(spec.name)
-        if known is not None and (known is not spec or is_global or spec.name in self.global_stores):
+        existing_spec = self.stores.get(spec.name)
+        if existing_spec is not None and (existing_spec is not spec or is_global or spec.name in self.global_stores):
             kind = "GlobalStateStore" if spec.name in self.global_stores else "StateStore"
             users = [n.name for n in self.nodes.values() if isinstance(n, ProcessorNode) and spec.name in n.stores]
             whose = f" for {', '.join(users)}" if users else ""
-            wanted = f"; {', '.join(processors)} needs its own" if processors else ""
+            need = f"; {', '.join(processors)} needs its own" if processors else ""
             raise TopologyError(
-                f"a different {kind} has already been added with the name {spec.name!r}{whose}{wanted}",
+                f"a different {kind} has already been added with the name {spec.name!r}{whose}{need}",
                 hint="Give each store its own name. To share one, make it once with Stores, add it with "
                 "add_state_store(), and pass its name to each processor.",
                 store=spec.name,

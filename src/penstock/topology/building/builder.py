@@ -222,9 +222,9 @@ class RepartitionMerger:
                 and find_upstream(merge, lambda g, c=cause: c in g.parents)  # type: ignore[misc]
             ]
         moved: dict[GraphNode, None] = {}
-        for merge, found in causes.items():
+        for merge, merge_causes in causes.items():
             together: dict[RepartitionGraph, None] = {}
-            for cause in found:
+            for cause in merge_causes:
                 together.update(self._by_key_change[cause])
                 moved[cause] = None
             self._by_key_change[merge] = together

@@ -33,11 +33,11 @@ class Names:
     def __init__(self) -> None:
         self._next = 0
 
-    def processor(self, prefix: str, given: str | None = None, suffix: str = "") -> str:
+    def processor(self, prefix: str, user_name: str | None = None, suffix: str = "") -> str:
         """Return ``<prefix>0000000007``, or the user's name plus the suffix."""
         generated = f"{prefix}{self._next:010d}"
         self._next += 1
-        return generated if given is None else check_name(given) + suffix
+        return generated if user_name is None else check_name(user_name) + suffix
 
     def store(self, prefix: str) -> str:
         """Return ``<prefix>STATE-STORE-0000000007``."""

@@ -27,9 +27,9 @@ def find_upstream(node: GraphNode, matches: Callable[[GraphNode], bool]) -> Grap
     if matches(node):
         return node
     for parent in node.parents:
-        found = parent if matches(parent) else find_upstream(parent, matches)
-        if found is not None:
-            return found
+        match = parent if matches(parent) else find_upstream(parent, matches)
+        if match is not None:
+            return match
     return None
 
 

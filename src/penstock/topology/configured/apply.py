@@ -60,9 +60,9 @@ def require_explicit_names(topology: Topology) -> None:
         "state store(s)": [name for name in topology.stores if name not in topology.global_stores],
         "repartition topic(s)": list(topology.internal_topics),
     }
-    found = {kind: [name for name in names if _GENERATED.fullmatch(name)] for kind, names in kinds.items()}
+    generated_names = {kind: [name for name in names if _GENERATED.fullmatch(name)] for kind, names in kinds.items()}
     unnamed = "; ".join(
-        f"following {kind} has not been named: {', '.join(names)}" for kind, names in found.items() if names
+        f"following {kind} has not been named: {', '.join(names)}" for kind, names in generated_names.items() if names
     )
     if unnamed:
         raise TopologyError(

@@ -85,7 +85,7 @@ class _Defaults:
 
     def _processor(self, node: ProcessorNode) -> ProcessorNode:
         """Fill in an operation's own serdes; the fields' names end with ``key_serde`` or ``value_serde``."""
-        found = {
+        serdes = {
             f.name: self._one(
                 getattr(node.operation, f.name),
                 self.key if f.name.endswith("key_serde") else self.value,
@@ -95,34 +95,34 @@ class _Defaults:
             for f in fields(node.operation)
             if f.name.endswith("_serde")
         }
-        return replace(node, operation=replace(node.operation, **found)) if found else node
+        return replace(node, operation=replace(node.operation, **serdes)) if serdes else node
 
     def store(self, spec: StoreSpec) -> StoreSpec:
         key, value = self._both(spec, f"store {spec.name!r}")
-        hashed, given = spec.hash_serde, (spec.key_serde, spec.value_serde, spec.hash_serde)
-        untyped = spec.untyped or any(isinstance(serde, UntypedDefault) for serde in given)
+        hashed, serdes = spec.hash_serde, (spec.key_serde, spec.value_serde, spec.hash_serde)
+        untyped = spec.untyped or any(isinstance(serde, UntypedDefault) for serde in serdes)
         if spec.holds_hashes:
             hashed = self._one(hashed, self.value, "value", f"store {spec.name!r}")
         return replace(spec, key_serde=key, value_serde=value, hash_serde=hashed, untyped=untyped)
 
-    def _both(self, given: Any, what: str) -> tuple[Any, Any]:
+    def _both(self, holder: Any, what: str) -> tuple[Any, Any]:
         return (
-            self._one(given.key_serde, self.key, "key", what),
-            self._one(given.value_serde, self.value, "value", what),
+            self._one(holder.key_serde, self.key, "key", what),
+            self._one(holder.value_serde, self.value, "value", what),
         )
 
-    def _one(self, given: Any, default: Any, kind: str, what: str) -> Any:
-        if isinstance(given, Wrapping):
-            default = self.key if given.of == "key" else self.value
-            return given.wrap(self._one(given.inner, default, given.of, what))
-        if isinstance(given, UntypedDefault):
+    def _one(self, serde: Any, default: Any, kind: str, what: str) -> Any:
+        if isinstance(serde, Wrapping):
+            default = self.key if serde.of == "key" else self.value
+            return serde.wrap(self._one(serde.inner, default, serde.of, what))
+        if isinstance(serde, UntypedDefault):
             return _of("auto") if self.untyped == "auto" or default is None else default
-        needs_default = given is None or isinstance(given, DefaultWindowed)
+        needs_default = serde is None or isinstance(serde, DefaultWindowed)
         if needs_default and default is None:
             raise TopologyError(
                 f"{what} has no {kind} serde",
                 hint=f"Give one where it is read or written, or set default.{kind}.serde.",
             )
-        if isinstance(given, DefaultWindowed):
-            return given.over(default)
-        return default if given is None else given
+        if isinstance(serde, DefaultWindowed):
+            return serde.over(default)
+        return default if serde is None else serde

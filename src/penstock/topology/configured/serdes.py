@@ -49,24 +49,24 @@ def with_serdes(topology: Topology, config: Mapping[str, Any]) -> Topology:
 
 def _node(node: Node, settings: Mapping[str, Any], application: str) -> Node:
     if isinstance(node, ProcessorNode):
-        wanted = [field.name for field in fields(node.operation) if field.name.endswith("_serde")]
-        found = _changed(node.operation, wanted, settings, f"{application}-{node.name}")
-        return replace(node, operation=replace(node.operation, **found)) if found else node
-    found = _changed(node, ["key_serde", "value_serde"], settings, None)
-    return replace(node, **found) if found else node
+        field_names = [field.name for field in fields(node.operation) if field.name.endswith("_serde")]
+        serdes = _changed(node.operation, field_names, settings, f"{application}-{node.name}")
+        return replace(node, operation=replace(node.operation, **serdes)) if serdes else node
+    serdes = _changed(node, ["key_serde", "value_serde"], settings, None)
+    return replace(node, **serdes) if serdes else node
 
 
 def _store(spec: StoreSpec, settings: Mapping[str, Any], application: str) -> StoreSpec:
-    found = _changed(spec, ["key_serde", "value_serde"], settings, f"{application}-{spec.name}-changelog")
-    return replace(spec, **found) if found else spec
+    serdes = _changed(spec, ["key_serde", "value_serde"], settings, f"{application}-{spec.name}-changelog")
+    return replace(spec, **serdes) if serdes else spec
 
 
 def _changed(holder: Any, names: list[str], settings: Mapping[str, Any], topic: str | None) -> dict[str, Any]:
     """Return the schema serdes among these attributes, bound and configured."""
-    found = {}
+    serdes = {}
     for name in names:
         serde = getattr(holder, name)
         if has_schema(serde):
             serde = configured(serde, settings)
-            found[name] = serde if topic is None else bound(serde, topic, "key" if "key" in name else "value")
-    return found
+            serdes[name] = serde if topic is None else bound(serde, topic, "key" if "key" in name else "value")
+    return serdes

@@ -103,21 +103,21 @@ def check_fields(nodes: Mapping[str, Node]) -> None:
         if not isinstance(node, ProcessorNode):
             continue
         read = fields_read(nodes, node)
-        known = fields_known_above(nodes, node) if read else None
-        for field, function in read.items() if known is not None else ():
-            if known is not None and field not in known:
+        field_names = fields_known_above(nodes, node) if read else None
+        for field, function in read.items() if field_names is not None else ():
+            if field_names is not None and field not in field_names:
                 raise TopologyError(
                     f"{node.name} reads the field {field!r}, which the values' schema lacks "
                     f"({function.file}:{function.line})",
-                    hint=fields_hint(field, known),
+                    hint=fields_hint(field, field_names),
                     node=node.name,
                     field=field,
                 )
 
 
-def fields_hint(field: str, known: frozenset[str] | set[str]) -> str:
+def fields_hint(field: str, field_names: frozenset[str] | set[str]) -> str:
     """Return a hint that names the existing fields, the most similar one first."""
-    return f"{did_you_mean(field, known)} The fields are {', '.join(sorted(known))}.".lstrip()
+    return f"{did_you_mean(field, field_names)} The fields are {', '.join(sorted(field_names))}.".lstrip()
 
 
 def fields_known_above(nodes: Mapping[str, Node], node: ProcessorNode) -> frozenset[str] | None:

@@ -29,7 +29,7 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _BoxLayout:
     """The place of a box: its centre and its width."""
 
     x: float
@@ -39,33 +39,33 @@ class _Place:
 
 def svg(chart: Chart) -> str:
     """Return the chart as an SVG document; each box has its sub-topology as a tooltip."""
-    places = _placed(chart)
-    width = max((p.x + p.width / 2 for p in places.values()), default=0) + _MARGIN
-    height = max((p.y for p in places.values()), default=0) + _LINE / 2 + _MARGIN
+    layouts = _placed(chart)
+    width = max((p.x + p.width / 2 for p in layouts.values()), default=0) + _MARGIN
+    height = max((p.y for p in layouts.values()), default=0) + _LINE / 2 + _MARGIN
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
         f"<style>{_STYLE}</style>{_HEAD}",
-        *(_line(places[first], places[second], "arrow") for first, second in chart.arrows),
-        *(_line(places[first], places[second], "touch") for first, second in chart.touches),
-        *(_box(box, places[box], chart.groups) for box in chart.boxes),
+        *(_line(layouts[first], layouts[second], "arrow") for first, second in chart.arrows),
+        *(_line(layouts[first], layouts[second], "touch") for first, second in chart.touches),
+        *(_box(box, layouts[box], chart.groups) for box in chart.boxes),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _placed(chart: Chart) -> dict[Box, _Place]:
+def _placed(chart: Chart) -> dict[Box, _BoxLayout]:
     layers = _layers(chart)
     widths = {box: len(box.name) * _CHARACTER + 2 * _PADDING for box in chart.boxes}
     totals = [sum(widths[box] for box in layer) + _GAP_X * (len(layer) - 1) for layer in layers]
-    places: dict[Box, _Place] = {}
+    layouts: dict[Box, _BoxLayout] = {}
     for depth, (layer, total) in enumerate(zip(layers, totals, strict=True)):
         x = _MARGIN + (max(totals) - total) / 2
         for box in layer:
             y = _MARGIN + _LINE / 2 + depth * (_LINE + _GAP_Y)
-            places[box] = _Place(x + widths[box] / 2, y, widths[box])
+            layouts[box] = _BoxLayout(x + widths[box] / 2, y, widths[box])
             x += widths[box] + _GAP_X
-    return places
+    return layouts
 
 
 def _layers(chart: Chart) -> list[list[Box]]:
@@ -126,18 +126,18 @@ def _untangled(layers: list[list[Box]], edges: Sequence[tuple[Box, Box]]) -> lis
     return layers
 
 
-def _box(box: Box, place: _Place, groups: Mapping[int, str]) -> str:
-    left, top = place.x - place.width / 2, place.y - _LINE / 2
+def _box(box: Box, layout: _BoxLayout, groups: Mapping[int, str]) -> str:
+    left, top = layout.x - layout.width / 2, layout.y - _LINE / 2
     round_by = {"topic": _LINE / 2, "store": 8, "node": 3}[box.kind]
     title = f"{box.kind} {box.name}" + ("" if box.group is None else f", {groups[box.group]}")
     return (
         f'<g><title>{escape(title)}</title><rect class="{box.kind}" x="{left:.1f}" y="{top:.1f}" '
-        f'width="{place.width:.1f}" height="{_LINE}" rx="{round_by:.0f}"/>'
-        f'<text x="{place.x:.1f}" y="{place.y:.1f}">{escape(box.name)}</text></g>'
+        f'width="{layout.width:.1f}" height="{_LINE}" rx="{round_by:.0f}"/>'
+        f'<text x="{layout.x:.1f}" y="{layout.y:.1f}">{escape(box.name)}</text></g>'
     )
 
 
-def _line(first: _Place, second: _Place, kind: str) -> str:
+def _line(first: _BoxLayout, second: _BoxLayout, kind: str) -> str:
     down = second.y > first.y
     start, end = first.y + _LINE / 2 * (1 if down else -1), second.y - _LINE / 2 * (1 if down else -1)
     middle = (start + end) / 2

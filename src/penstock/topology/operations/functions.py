@@ -112,15 +112,15 @@ class Function:
         if is_expression(fn):
             if not expression:
                 raise TopologyError(f"{_calls(verb)} takes a Python function here, not a Polars expression")
-            made = cls(fn, 0, "expression", *_caller())
+            function = cls(fn, 0, "expression", *_caller())
             if (name := looks_at_other_rows(fn)) is not None:
                 raise TopologyError(
-                    f"{_calls(verb)}: the expression at {made.file}:{made.line} uses {name}, which does not work "
-                    "row by row: its result would depend on which records come in one batch",
+                    f"{_calls(verb)}: the expression at {function.file}:{function.line} uses {name}, which does not "
+                    "work row by row: its result would depend on which records come in one batch",
                     hint="Aggregate with group_by() and count(), reduce() or aggregate(), or keep state in process(). "
                     "For the elements of a list within one record there are .list methods and list.eval().",
                 )
-            return made
+            return function
         if _is_of_polars(fn, "When", "ChainedWhen"):
             raise TopologyError(
                 f"{_calls(verb)} got a pl.when() without its then()", hint="Add .then(...).otherwise(...)."
@@ -210,11 +210,11 @@ def _arity(fn: Callable[..., Any], verb: str, allowed: tuple[int, ...], passed: 
     for count in reversed(allowed):
         if not by_name and required <= count <= len(positional) and not (count > required and required in allowed):
             return count
-    wanted = " or ".join(str(n) for n in allowed) + (" argument" if allowed == (1,) else " arguments")
+    argument_counts = " or ".join(str(n) for n in allowed) + (" argument" if allowed == (1,) else " arguments")
     name, file, line = _origin(fn)
     takes = f"wants {', '.join(by_name)} by name" if by_name else f"takes {_counted(required, len(positional))}"
     raise TopologyError(
-        f"{verb} calls its function with {wanted}, {passed}; {name} {takes}",
+        f"{verb} calls its function with {argument_counts}, {passed}; {name} {takes}",
         hint=f"It is defined at {file}:{line}.",
     )
 

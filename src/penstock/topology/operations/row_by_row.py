@@ -222,8 +222,8 @@ def _inputs(inside: Any) -> Iterator[str]:
 
 def _is_data(part: dict[str, Any]) -> bool:
     """Return whether this is not an expression but an option: a data type, a name."""
-    known = {*_PASSING, *_NAMES, "Agg", "Eval"}
-    return not (len(part) == 1 and next(iter(part)) in known)
+    kinds = {*_PASSING, *_NAMES, "Agg", "Eval"}
+    return not (len(part) == 1 and next(iter(part)) in kinds)
 
 
 def _of_function(kind: str, inside: dict[str, Any]) -> Iterator[str]:

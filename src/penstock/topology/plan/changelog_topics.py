@@ -46,17 +46,17 @@ def changelogs_of(topology: Topology, plan: PhysicalPlan, config: StreamsConfig)
     if not any(sub.keeps_state for sub in plan.subtopologies):
         return []
     defaults = {"message.timestamp.type": "CreateTime"}
-    given = {name: str(value) for name, value in config.with_prefix("topic.").items()}
-    found = []
+    topic_settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
+    changelogs = []
     for sub in plan.subtopologies:
         for name in sub.stores:
             spec = topology.stores[name]
             if spec.logging:
-                settings = defaults | _cleanup(spec) | given | _keeping(spec, config) | spec.log_config
-                found.append(Changelog(changelog_topic(plan.application_id, name), name, sub.tasks, settings))
-    settings = defaults | given | NUMBERS_SETTINGS
+                settings = defaults | _cleanup(spec) | topic_settings | _keeping(spec, config) | spec.log_config
+                changelogs.append(Changelog(changelog_topic(plan.application_id, name), name, sub.tasks, settings))
+    settings = defaults | topic_settings | NUMBERS_SETTINGS
     numbers = Changelog(numbers_topic(plan.application_id), "", max(sub.tasks for sub in plan.subtopologies), settings)
-    return [*found, numbers]
+    return [*changelogs, numbers]
 
 
 def changelog_topic(application_id: str, store: str) -> str:

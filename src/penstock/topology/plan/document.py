@@ -59,9 +59,9 @@ def document_of(plan: PhysicalPlan, topology: Topology, settings: Mapping[str, A
 
 
 def _store(spec: StoreSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
-    given = {fact: getattr(spec, fact) for fact in _SERDES}
-    untyped = any(isinstance(serde, UntypedDefault) for serde in given.values())
-    names = {fact: _auto_or_default(fact, serde, settings) for fact, serde in given.items()}
+    serdes = {fact: getattr(spec, fact) for fact in _SERDES}
+    untyped = any(isinstance(serde, UntypedDefault) for serde in serdes.values())
+    names = {fact: _auto_or_default(fact, serde, settings) for fact, serde in serdes.items()}
     hashed = names.pop("hash_serde")
     return {
         "kind": spec.kind,

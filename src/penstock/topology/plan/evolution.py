@@ -54,35 +54,35 @@ def compare(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str] = 
     old = stored.plan
     if old["format"] != new["format"]:
         return Evolution((f"the plan has format {old['format']}, this Penstock reads format {new['format']}",))
-    found = _Findings()
-    _stores(stored, new["stores"], drop, found)
-    _defaults(old, new, found)
-    _moved_stores(stored, new["subtopologies"], found)
+    findings = _Findings()
+    _stores(stored, new["stores"], drop, findings)
+    _defaults(old, new, findings)
+    _moved_stores(stored, new["subtopologies"], findings)
     for number, was in old["subtopologies"].items():
         now = new["subtopologies"].get(number)
         if now is not None:
-            _subtopology(number, was, now, new, found)
+            _subtopology(number, was, now, new, findings)
         else:
-            found.notes.append(f"sub-topology {number} ({_listed(was)}) is gone")
+            findings.notes.append(f"sub-topology {number} ({_listed(was)}) is gone")
     for number, now in new["subtopologies"].items():
         if number not in old["subtopologies"]:
-            found.notes.append(f"sub-topology {number} ({_listed(now)}) is new")
-    _internal_topics(old, new, found)
-    return Evolution(tuple(found.reasons), tuple(found.migrations), tuple(found.notes))
+            findings.notes.append(f"sub-topology {number} ({_listed(now)}) is new")
+    _internal_topics(old, new, findings)
+    return Evolution(tuple(findings.reasons), tuple(findings.migrations), tuple(findings.notes))
 
 
-def _stores(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str], found: _Findings) -> None:
+def _stores(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str], findings: _Findings) -> None:
     for name, was in stored.plan["stores"].items():
         if name in new:
-            found.reasons += _different(name, was, new[name])
-            _kept_for(name, was, new[name], found)
+            findings.reasons += _different(name, was, new[name])
+            _kept_for(name, was, new[name], findings)
         elif name in drop:
-            found.migrations.append(
+            findings.migrations.append(
                 f"store {name!r} is taken out: its rows and its changelog topic are kept, and a store of this name and "
                 "kind that is put back continues with them"
             )
         else:
-            found.reasons.append(
+            findings.reasons.append(
                 f"store {name!r} is gone, and its contents would be out of use: to take it out on purpose, name it in "
                 "penstock.state.drop"
             )
@@ -91,16 +91,16 @@ def _stores(stored: StoredPlan, new: Mapping[str, Any], drop: Collection[str], f
             continue
         before = stored.dropped.get(name)
         if before is None:
-            found.notes.append(f"store {name!r} is new and starts empty")
+            findings.notes.append(f"store {name!r} is new and starts empty")
             continue
-        found.reasons += _different(name, before, now)
+        findings.reasons += _different(name, before, now)
         if before.get("lost"):
-            found.reasons.append(
+            findings.reasons.append(
                 f"store {name!r} cannot be put back: after it was taken out, the segments of task "
                 f"{', '.join(before['lost'])} were lost, and its changelog did not hold all of it; give the new store "
                 "another name: it begins empty"
             )
-        found.migrations.append(f"store {name!r} is put back, with what it held when it was taken out")
+        findings.migrations.append(f"store {name!r} is put back, with what it held when it was taken out")
 
 
 def _different(name: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -132,7 +132,7 @@ def _was_auto(name: str, fact: str) -> str:
     )
 
 
-def _defaults(old: Mapping[str, Any], new: Mapping[str, Any], found: _Findings) -> None:
+def _defaults(old: Mapping[str, Any], new: Mapping[str, Any], findings: _Findings) -> None:
     """Find stores that take a default which is another one by now; early plans do not note the defaults."""
     was, now = old.get("defaults", {}), new.get("defaults", {})
     for fact in was.keys() & now.keys():
@@ -143,33 +143,35 @@ def _defaults(old: Mapping[str, Any], new: Mapping[str, Any], found: _Findings) 
         ]
         if taking and was[fact] != now[fact]:
             setting = f"default.{fact.replace('_', '.')}"
-            found.reasons.append(
+            findings.reasons.append(
                 f"{setting} was {was[fact]} and now is {now[fact]}, and has written what is in {_quoted(taking)}: name "
                 "the serde of new streams where they are read, and keep the default"
             )
 
 
-def _kept_for(name: str, was: Mapping[str, Any], now: Mapping[str, Any], found: _Findings) -> None:
+def _kept_for(name: str, was: Mapping[str, Any], now: Mapping[str, Any], findings: _Findings) -> None:
     for fact in ("retention_ms", "history_ms"):
         if was[fact] > now[fact]:
-            found.migrations.append(f"store {name!r}: {fact} falls from {was[fact]} to {now[fact]}; older rows expire")
+            findings.migrations.append(
+                f"store {name!r}: {fact} falls from {was[fact]} to {now[fact]}; older rows expire"
+            )
         elif was[fact] < now[fact]:
-            found.notes.append(f"store {name!r}: {fact} grows from {was[fact]} to {now[fact]}")
+            findings.notes.append(f"store {name!r}: {fact} grows from {was[fact]} to {now[fact]}")
 
 
-def _moved_stores(stored: StoredPlan, new: Mapping[str, Any], found: _Findings) -> None:
+def _moved_stores(stored: StoredPlan, new: Mapping[str, Any], findings: _Findings) -> None:
     """Find stores that come to lie in another sub-topology's segments, or were taken out of one with other tasks."""
     moving = stored.moving({int(number): sub["stores"] for number, sub in new.items()})
     for number, now in new.items():
         moved = moving.get(int(number), {})
         for store, home in moved.items():
             if home.tasks == now["tasks"]:
-                found.migrations.append(
+                findings.migrations.append(
                     f"store {store!r} moves from sub-topology {home.subtopology} to {number}: all its rows are copied "
                     "there before the start"
                 )
             else:
-                found.reasons.append(
+                findings.reasons.append(
                     f"store {store!r} moves from sub-topology {home.subtopology}, with {home.tasks} tasks, to "
                     f"{number}, with {now['tasks']}: its rows lie by partition, and would not be found; keep it apart "
                     "with a repartition() in between, or give the new store another name"
@@ -177,24 +179,26 @@ def _moved_stores(stored: StoredPlan, new: Mapping[str, Any], found: _Findings) 
         for store in now["stores"]:
             was = stored.dropped.get(store)
             if was and store not in moved and (was["tasks"], was["runs"]) != (now["tasks"], now["runs"]):
-                found.reasons.append(f"store {store!r} was taken out when it had {was['tasks']} tasks: rename it")
+                findings.reasons.append(f"store {store!r} was taken out when it had {was['tasks']} tasks: rename it")
 
 
 def _subtopology(
-    number: str, was: Mapping[str, Any], now: Mapping[str, Any], new: Mapping[str, Any], found: _Findings
+    number: str, was: Mapping[str, Any], now: Mapping[str, Any], new: Mapping[str, Any], findings: _Findings
 ) -> None:
     if was["stores"] and was["tasks"] != now["tasks"]:
-        found.reasons.append(_regrouped(number, was, now, new))
+        findings.reasons.append(_regrouped(number, was, now, new))
     elif was["tasks"] != now["tasks"]:
-        found.notes.append(
+        findings.notes.append(
             f"sub-topology {number} had {was['tasks']} tasks and now has {now['tasks']}; it has no state"
         )
     if was["runs"] != now["runs"]:
-        found.reasons.append(f"sub-topology {number} ran {was['runs']} times a batch and now runs {now['runs']} times")
+        findings.reasons.append(
+            f"sub-topology {number} ran {was['runs']} times a batch and now runs {now['runs']} times"
+        )
     if was["nodes"] != now["nodes"]:
-        found.notes.append(f"the operators of sub-topology {number} have changed")
+        findings.notes.append(f"the operators of sub-topology {number} have changed")
     if was["topics"] != now["topics"]:
-        found.notes.append(f"sub-topology {number} read {_listed(was)} and now reads {_listed(now)}")
+        findings.notes.append(f"sub-topology {number} read {_listed(was)} and now reads {_listed(now)}")
 
 
 def _regrouped(number: str, was: Mapping[str, Any], now: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -214,7 +218,7 @@ def _regrouped(number: str, was: Mapping[str, Any], now: Mapping[str, Any], new:
     )
 
 
-def _internal_topics(old: Mapping[str, Any], new: Mapping[str, Any], found: _Findings) -> None:
+def _internal_topics(old: Mapping[str, Any], new: Mapping[str, Any], findings: _Findings) -> None:
     stateful = {topic for sub in new["subtopologies"].values() if sub["stores"] for topic in sub["internal_topics"]}
     regrouped = {
         topic
@@ -227,9 +231,9 @@ def _internal_topics(old: Mapping[str, Any], new: Mapping[str, Any], found: _Fin
         if topic in regrouped or now == count:  # a regrouping has its own message
             continue
         if topic in stateful or now < count:
-            found.reasons.append(f"internal topic {topic!r} had {count} partitions and now has {now}")
+            findings.reasons.append(f"internal topic {topic!r} had {count} partitions and now has {now}")
         else:
-            found.notes.append(
+            findings.notes.append(
                 f"internal topic {topic!r} had {count} partitions and now has {now}; no state is read by it"
             )
 

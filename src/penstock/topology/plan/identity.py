@@ -22,7 +22,7 @@ __all__ = ["plan_after", "with_ids_of"]
 
 
 def plan_after(
-    stored: StoredPlan | None, topology: Topology, application_id: str, known: Mapping[str, int]
+    stored: StoredPlan | None, topology: Topology, application_id: str, existing_counts: Mapping[str, int]
 ) -> PhysicalPlan:
     """Plan a topology that goes on from a checkpoint; raise as `plan_of`.
 
@@ -33,18 +33,18 @@ def plan_after(
         stored: The checkpoint's document; None: the application has never run.
         topology: The topology.
         application_id: The ``application.id``.
-        known: Partition counts of the topics that exist.
+        existing_counts: Partition counts of the topics that exist.
     """
     if stored is None:
-        return plan_of(topology, application_id, known)
+        return plan_of(topology, application_id, existing_counts)
     counts: Mapping[str, int] = stored.plan["internal_topics"]
     kept = {
         name: counts[name] for name, it in topology.internal_topics.items() if it.partitions is None and name in counts
     }
     try:
-        plan = plan_of(topology, application_id, {**known, **kept})
+        plan = plan_of(topology, application_id, {**existing_counts, **kept})
     except CoPartitionError:  # a topic that they are joined with has grown: `compare` checks the state
-        plan = plan_of(topology, application_id, known)
+        plan = plan_of(topology, application_id, existing_counts)
     return with_ids_of(plan, stored)
 
 

@@ -20,7 +20,7 @@ def source_topics(topology: Topology, existing: Collection[str]) -> dict[str, tu
         UnknownTopicError: No topic matches a pattern.
         TopologyError: A topic matches the patterns of two sources.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    topics_by_source: dict[str, tuple[str, ...]] = {}
     matched: dict[str, str] = {}
     for node in topology.sources:
         topics = node.topics
@@ -40,11 +40,11 @@ def source_topics(topology: Topology, existing: Collection[str]) -> dict[str, tu
                         hint="Give them patterns that no topic matches both of.",
                         topic=topic,
                     )
-        found[node.name] = topics
-    return found
+        topics_by_source[node.name] = topics
+    return topics_by_source
 
 
-def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, int]:
+def partition_counts(topology: Topology, existing_counts: Mapping[str, int]) -> dict[str, int]:
     """Return the partition counts of all topics that are read or written: those known, and those of internal topics.
 
     An internal topic takes the number set by `Repartitioned`; else that of the topics it is joined with; else the
@@ -52,26 +52,26 @@ def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, 
 
     Args:
         topology: The topology.
-        known: Partition counts of the topics that exist.
+        existing_counts: Partition counts of the topics that exist.
 
     Raises:
         CoPartitionError: Topics that are joined have different counts.
     """
-    topics = source_topics(topology, known)
-    counts = dict(known)
+    topics = source_topics(topology, existing_counts)
+    counts = dict(existing_counts)
     counts |= {t.name: t.partitions for t in topology.internal_topics.values() if t.partitions is not None}
     groups = [sorted({t for name in group for t in topics[name]}) for group in topology.copartition_groups]
     inputs = _Inputs(topology, topics, groups)
     waiting = [name for name in topology.internal_topics if name not in counts]
     while waiting:
-        found = {name: count for name in waiting if (count := inputs.inherited(counts, name))}
-        if not found:
+        inherited = {name: count for name in waiting if (count := inputs.inherited(counts, name))}
+        if not inherited:
             raise TopologyError(
                 f"the partition counts of {', '.join(waiting)} depend on each other",
                 hint="Give one of them a number: repartition(Repartitioned(partitions=...)).",
             )
-        counts |= found
-        _level(groups, topology, counts, known)
+        counts |= inherited
+        _level(groups, topology, counts, existing_counts)
         waiting = [name for name in waiting if name not in counts]
     for group in groups:
         _check(group, counts, topology)
@@ -114,13 +114,20 @@ def _in_cycle(topology: Topology, missing: set[str], name: str) -> bool:
     return bool(missing) and all(t in topology.internal_topics for t in missing) and name not in missing
 
 
-def _level(groups: list[list[str]], topology: Topology, counts: dict[str, int], known: Mapping[str, int]) -> None:
+def _level(
+    groups: list[list[str]], topology: Topology, counts: dict[str, int], existing_counts: Mapping[str, int]
+) -> None:
     """Set internal topics without a number of their own to the largest of their group."""
     for group in groups:
         ready = [counts[t] for t in group if t in counts]
         for topic in group:
             internal = topology.internal_topics.get(topic)
-            if internal is not None and internal.partitions is None and topic in counts and topic not in known:
+            if (
+                internal is not None
+                and internal.partitions is None
+                and topic in counts
+                and topic not in existing_counts
+            ):
                 counts[topic] = max(ready)
 
 

@@ -170,13 +170,13 @@ class PhysicalPlan:
         return any(s.ticks for s in self.subtopologies)
 
 
-def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> PhysicalPlan:
+def plan_of(topology: Topology, application_id: str, existing_counts: Mapping[str, int]) -> PhysicalPlan:
     """Plan a topology.
 
     Args:
         topology: The topology.
         application_id: The ``application.id``.
-        known: Partition counts of the topics that exist.
+        existing_counts: Partition counts of the topics that exist.
 
     Raises:
         UnknownTopicError: A source topic is not there.
@@ -184,9 +184,9 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
     """
     if not topology.subtopologies():
         raise TopologyError("the topology reads nothing", hint="Start with builder.stream(...) or builder.table(...).")
-    topics = source_topics(topology, known)
-    _check_known(topology, topics, known)
-    counts = partition_counts(topology, known)
+    topics = source_topics(topology, existing_counts)
+    _check_known(topology, topics, existing_counts)
+    counts = partition_counts(topology, existing_counts)
     subs = topology.subtopologies()
     read = {s.id: _read_by(s, topology, topics) for s in subs}
     stages = levels_of(_flows(subs, topology, topics))
@@ -234,7 +234,7 @@ def _flows(
 
 def _reached(start: str, topology: Topology) -> set[str]:
     """Return the internal topics that are written below a node."""
-    found: set[str] = set()
+    topics: set[str] = set()
     seen: set[str] = set()
     todo = [start]
     while todo:
@@ -244,9 +244,9 @@ def _reached(start: str, topology: Topology) -> set[str]:
         seen.add(name)
         node = topology.nodes[name]
         if isinstance(node, SinkNode) and node.topic in topology.internal_topics:
-            found.add(str(node.topic))
+            topics.add(str(node.topic))
         todo += topology.children(name)
-    return found
+    return topics
 
 
 def _holds_back(operation: Operation) -> bool:
@@ -307,10 +307,10 @@ def _planned(
     )
 
 
-def _check_known(topology: Topology, topics: Mapping[str, tuple[str, ...]], known: Mapping[str, int]) -> None:
-    for name, wanted in topics.items():
-        for topic in wanted:
-            if topic not in known and topic not in topology.internal_topics:
+def _check_known(topology: Topology, topics: Mapping[str, tuple[str, ...]], existing_counts: Mapping[str, int]) -> None:
+    for name, read_topics in topics.items():
+        for topic in read_topics:
+            if topic not in existing_counts and topic not in topology.internal_topics:
                 raise UnknownTopicError(
                     f"{name} reads topic {topic!r}, which does not exist",
                     hint=f"Create it before the start: penstock topics create {topic}.",

@@ -48,12 +48,12 @@ class StoredPlan:
 
     def homes(self) -> dict[str, Home]:
         """Return store -> the sub-topology whose segments hold it, also of stores that were taken out."""
-        found = {
+        homes = {
             name: Home(int(facts["subtopology"]), facts["tasks"], facts["runs"]) for name, facts in self.dropped.items()
         }
         for number, sub in self.plan["subtopologies"].items():
-            found |= dict.fromkeys(sub["stores"], Home(int(number), sub["tasks"], sub["runs"]))
-        return found
+            homes |= dict.fromkeys(sub["stores"], Home(int(number), sub["tasks"], sub["runs"]))
+        return homes
 
     def moving(self, subtopologies: Mapping[int, Iterable[str]]) -> dict[int, dict[str, Home]]:
         """Find the stores that come to lie in the segments of another sub-topology.
@@ -65,11 +65,11 @@ class StoredPlan:
             New id -> store -> where it has been. Stores that stay are left out.
         """
         homes = self.homes()
-        found = {
+        moves = {
             number: {name: homes[name] for name in stores if name in homes and homes[name].subtopology != number}
             for number, stores in subtopologies.items()
         }
-        return {number: stores for number, stores in found.items() if stores}
+        return {number: stores for number, stores in moves.items() if stores}
 
     def followed_by(
         self, document: Mapping[str, Any], fingerprint: str, written: Mapping[str, int] | None = None
@@ -92,8 +92,8 @@ class StoredPlan:
         for number, sub in self.plan["subtopologies"].items():
             for name in sub["stores"]:
                 if name not in document["stores"]:
-                    place = {"subtopology": int(number), "tasks": sub["tasks"], "runs": sub["runs"]}
-                    dropped[name] = {**self.plan["stores"][name], **place}
+                    home = {"subtopology": int(number), "tasks": sub["tasks"], "runs": sub["runs"]}
+                    dropped[name] = {**self.plan["stores"][name], **home}
         last = max(self.last_id, *map(int, document["subtopologies"]))
         return StoredPlan(document, fingerprints, dropped, last, unsegmented)
 

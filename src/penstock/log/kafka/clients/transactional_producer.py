@@ -36,7 +36,7 @@ from penstock.serde.partitioner import partitions_for
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients
-    from penstock.log.kafka.wire.produce import Stretch
+    from penstock.log.kafka.wire.produce import ProducedStretch
 
 __all__ = ["TransactionalProducer", "timed_out"]
 
@@ -49,7 +49,7 @@ _SMALL_BYTES = 16_384  # a batch of Kafka's own producer, which topics are made 
 
 
 @dataclass(slots=True)
-class _Run:
+class _RecordRun:
     """Records of one topic that follow each other, sent one by one or as a batch."""
 
     topic: str
@@ -59,7 +59,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PartitionPart:
     """Records for one partition.
 
     Attributes:
@@ -69,7 +69,7 @@ class _Part:
 
     tp: TopicPartition
     columns: pa.RecordBatch
-    run: _Run
+    run: _RecordRun
     rows: Sequence[int] | None
 
 
@@ -96,7 +96,7 @@ class TransactionalProducer:
         limits = clients.limits()
         limits.batch_bytes = min(limits.batch_bytes, self._batch_bytes)
         self._transactions = ThreadTransactions(self._cluster, self._id, "", limits, self._patience_s)
-        self._runs: dict[str, list[_Run]] = {}  # by topic: those that wait
+        self._runs: dict[str, list[_RecordRun]] = {}  # by topic: those that wait
         self._bytes = 0
         self._since = 0.0
         self._limited: set[str] = set()  # topics whose limits count
@@ -126,7 +126,7 @@ class TransactionalProducer:
         if runs is None:
             runs = self._runs[topic] = []
         if not runs or runs[-1].batch is not None:
-            runs.append(_Run(topic))
+            runs.append(_RecordRun(topic))
         run = runs[-1]
         run.records.append(record)
         run.on_delivery.append(on_delivery)
@@ -135,7 +135,7 @@ class TransactionalProducer:
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
         self._check()
         if records.num_rows:
-            self._runs.setdefault(topic, []).append(_Run(topic, batch=records))
+            self._runs.setdefault(topic, []).append(_RecordRun(topic, batch=records))
             self._add(records.nbytes + _RECORD_BYTES * records.num_rows)
 
     def _add(self, size: int) -> None:
@@ -237,7 +237,7 @@ class TransactionalProducer:
                 for run in runs:
                     self._report_failure(run, self._error)
 
-    def _limit_batches(self, parts: Sequence[_Part]) -> None:
+    def _limit_batches(self, parts: Sequence[_PartitionPart]) -> None:
         """Make batches no larger than each topic takes; whoever may not see that limit hears of it from the broker."""
         for part in parts:
             topic = part.tp.topic
@@ -258,12 +258,12 @@ class TransactionalProducer:
         self._transactions.write(parts, offsets, may_pass)
         self._pause_s = max(self._linger_s, _LEAST_PAUSE_S, time.monotonic() - began)  # no more than half of the time
 
-    def _parts(self, run: _Run) -> Iterator[_Part]:
+    def _parts(self, run: _RecordRun) -> Iterator[_PartitionPart]:
         count, topic = self._partitions(run.topic), run.topic
         self._turn += 1
         if run.batch is not None:
             for number, columns in parts_of(run.batch, count, self._turn):
-                yield _Part(TopicPartition(topic, number), checked(topic, number, columns), run, None)
+                yield _PartitionPart(TopicPartition(topic, number), checked(topic, number, columns), run, None)
             return
         columns = as_batch(run.records)
         keys = columns.column("key")
@@ -278,7 +278,7 @@ class TransactionalProducer:
         for number in np.unique(targets).tolist():
             rows = np.flatnonzero(targets == number)
             part = columns if len(rows) == len(keys) else columns.take(pa.array(rows))
-            yield _Part(TopicPartition(topic, number), part, run, rows.tolist() if heard else None)
+            yield _PartitionPart(TopicPartition(topic, number), part, run, rows.tolist() if heard else None)
 
     def _partitions(self, topic: str) -> int:
         """Return a topic's number of partitions; brokers may create one that is missing, as for any producer."""
@@ -289,7 +289,7 @@ class TransactionalProducer:
             self._counts[topic] = count_and_expiry
         return count_and_expiry[0]
 
-    def _report(self, parts: Sequence[_Part]) -> None:
+    def _report(self, parts: Sequence[_PartitionPart]) -> None:
         """Call those who wait for the deliveries of records that are written."""
         if all(part.rows is None for part in parts):
             return
@@ -310,7 +310,7 @@ class TransactionalProducer:
                     at = part.run.records[row].timestamp if is_own else appended_ms
                     call_back(on_delivery, Delivery(part.tp.topic, part.tp.partition, offset, at), None)
 
-    def _report_failure(self, run: _Run, error: PenstockError) -> None:
+    def _report_failure(self, run: _RecordRun, error: PenstockError) -> None:
         for on_delivery in run.on_delivery:
             if on_delivery is not None:
                 call_back(on_delivery, None, error)
@@ -340,7 +340,7 @@ def _may_have_ended(error: KafkaException) -> bool:
     return is_fenced(error) or error_of(error).code() in _ENDED
 
 
-def _offsets(stretches: Sequence[Stretch]) -> Iterator[tuple[int, int]]:
+def _offsets(stretches: Sequence[ProducedStretch]) -> Iterator[tuple[int, int]]:
     """Yield the offset of each record, -1 if it is unknown, and the time at which the broker appended it, or -1."""
     for first, count, appended_ms in stretches:
         for number in range(count):

@@ -98,7 +98,7 @@ def decode_batches(
     Raises:
         LogError: A batch has an old message format, is damaged, or unpacks to more.
     """
-    reader = _Reader(data, start, end, aborted, source.most_unpacked_bytes)
+    reader = _BatchReader(data, start, end, aborted, source.most_unpacked_bytes)
     try:
         for head, begin, stop in whole_batches(memoryview(data)):
             reader.at = head.base
@@ -182,7 +182,7 @@ class AbortedRecords:
         return bool(head.attributes & TRANSACTIONAL) and head.producer in self._dropping
 
 
-class _Reader:
+class _BatchReader:
     """The collected records of the batches in one fetch's answer.
 
     Attributes:

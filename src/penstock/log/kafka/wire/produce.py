@@ -105,7 +105,7 @@ class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no
         self.limit_bytes = limit_bytes
 
 
-class Stretch(NamedTuple):
+class ProducedStretch(NamedTuple):
     """Records that have offsets one after the other.
 
     Attributes:
@@ -158,11 +158,11 @@ class Batches:
                 self._waiting.append(_Batch(tp, data, count))
                 sequences[tp] = (sequences.get(tp, 0) + count) & _LARGEST_SEQUENCE
 
-    def stretches(self) -> dict[TopicPartition, list[Stretch]]:
+    def stretches(self) -> dict[TopicPartition, list[ProducedStretch]]:
         """Return the accepted batches of each partition, in order."""
-        stretches: dict[TopicPartition, list[Stretch]] = {}
+        stretches: dict[TopicPartition, list[ProducedStretch]] = {}
         for tp, answer, count in self._answers:
-            stretches.setdefault(tp, []).append(Stretch(answer.base_offset, count, answer.log_append_time_ms))
+            stretches.setdefault(tp, []).append(ProducedStretch(answer.base_offset, count, answer.log_append_time_ms))
         return stretches
 
     def send(self, cluster: Cluster, transactional_id: str | None) -> None:

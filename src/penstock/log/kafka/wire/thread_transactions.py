@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
-    from penstock.log.kafka.wire.produce import ProduceLimits, Stretch
+    from penstock.log.kafka.wire.produce import ProducedStretch, ProduceLimits
 
     MayPass = Callable[[KafkaException], bool]
 
@@ -81,7 +81,7 @@ class ThreadTransactions:
         self._has_begun = False  # the coordinator has the transaction as this producer's
         self._sequences: dict[TopicPartition, int] = {}
         self.firsts: Mapping[TopicPartition, int] = {}  # of the last write: first offsets
-        self.stretches: Callable[[], Mapping[TopicPartition, Sequence[Stretch]]] = dict  # of the last write
+        self.stretches: Callable[[], Mapping[TopicPartition, Sequence[ProducedStretch]]] = dict  # of the last write
 
     def init(self, timeout_ms: int, *, again: bool = False) -> None:
         """Take over the transactional id, and abort the open transaction of an earlier producer.
