@@ -13,7 +13,7 @@ from penstock.sql.functions.tables import table_functions
 from penstock.sql.keywords import KEYWORDS, PROPERTIES, TYPES
 from penstock.sql.parse.tokens import quoted
 
-__all__ = ["Known", "completions"]
+__all__ = ["KnownNames", "completions"]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _AFTER = re.compile(r"([A-Za-z]+)\s+$")
@@ -28,7 +28,7 @@ _STATEMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """The names that statements may use.
 
     Attributes:
@@ -42,56 +42,56 @@ class Known:
     queries: Iterable[str] = ()
 
 
-def completions(before: str, text: str, known: Known) -> Iterator[tuple[str, str, int]]:
+def completions(before: str, text: str, names: KnownNames) -> Iterator[tuple[str, str, int]]:
     """Yield words, their kinds, and how many characters before the cursor they replace.
 
     Keywords take the case of what has been typed.
 
-    >>> [word for word, kind, _ in completions("sh", "sh", Known()) if kind == "keyword"]
+    >>> [word for word, kind, _ in completions("sh", "sh", KnownNames()) if kind == "keyword"]
     ['show']
 
     Args:
         before: The text before the cursor.
         text: The whole text.
-        known: The names that there are.
+        names: The names that there are.
     """
     if before.count("'") % 2:
         return
-    found = _WORD.search(before)
-    word = found.group() if found else ""
+    match = _WORD.search(before)
+    word = match.group() if match else ""
     lead = before[: len(before) - len(word)]
     seen: set[str] = set()
-    for each, kind in _candidates(lead, text, known):
+    for each, kind in _candidates(lead, text, names):
         shown = each.lower() if word.islower() and kind in ("keyword", "function", "type", "property") else each
         if each.upper().startswith(word.upper()) and each not in seen:
             seen.add(each)
             yield shown, kind, len(word)
 
 
-def _candidates(lead: str, text: str, known: Known) -> Iterable[tuple[str, str]]:
+def _candidates(lead: str, text: str, names: KnownNames) -> Iterable[tuple[str, str]]:
     after = _AFTER.search(lead)
     last = after[1].upper() if after else ""
     if last in ("SHOW", "LIST"):
         return _as(_LISTS, "keyword")
     if last in _QUERIES:
-        return [*_as(known.queries, "query"), *_as(("ALL",), "keyword")]
+        return [*_as(names.queries, "query"), *_as(("ALL",), "keyword")]
     if last == "PRINT":
-        return _as(known.topics, "topic")
+        return _as(names.topics, "topic")
     if last in _SOURCES:
-        return [(quoted(name), kind.lower()) for name, (kind, _) in sorted(known.sources.items())]
+        return [(quoted(name), kind.lower()) for name, (kind, _) in sorted(names.sources.items())]
     if re.search(r"WITH\s*\((?:[^()]*,)?\s*$", lead, re.IGNORECASE):
         return _as(PROPERTIES, "property")
     if not lead.strip() or lead.rstrip().endswith(";"):
         return _as(_STATEMENTS, "keyword")
-    return _anywhere(known, text)
+    return _anywhere(names, text)
 
 
-def _anywhere(known: Known, text: str) -> Iterator[tuple[str, str]]:
+def _anywhere(names: KnownNames, text: str) -> Iterator[tuple[str, str]]:
     named = {word.upper() for word in re.findall(r"[A-Za-z_]\w*", text)}
-    columns = [each for name, (_, each) in known.sources.items() if name.upper() in named]
-    for each in columns or [each for _, each in known.sources.values()]:
+    columns = [each for name, (_, each) in names.sources.items() if name.upper() in named]
+    for each in columns or [each for _, each in names.sources.values()]:
         yield from ((quoted(name), kind) for name, kind in each)
-    yield from ((quoted(name), kind.lower()) for name, (kind, _) in known.sources.items())
+    yield from ((quoted(name), kind.lower()) for name, (kind, _) in names.sources.items())
     yield from _as(KEYWORDS, "keyword")
     functions: Iterable[Any] = [*scalar_functions(), *aggregate_functions(), *table_functions()]
     yield from _as(sorted(function.name for function in functions), "function")

@@ -36,8 +36,8 @@ class SqlMagic:
     def session(self) -> SqlSession:
         """The session; by default over ``PENSTOCK_BOOTSTRAP_SERVERS``, else ``penstock.db`` of the current folder."""
         if self._session is None:
-            given = os.environ.get("PENSTOCK_BOOTSTRAP_SERVERS")
-            self._session = SqlSession({"bootstrap.servers": given} if given else None, scripts=True)
+            servers = os.environ.get("PENSTOCK_BOOTSTRAP_SERVERS")
+            self._session = SqlSession({"bootstrap.servers": servers} if servers else None, scripts=True)
         return self._session
 
     def connect(self, line: str) -> None:

@@ -185,8 +185,8 @@ def polars_frame(columns: Sequence[str], types: Sequence[str], rows: Sequence[Se
     schema = {name: _dtype(kind) for name, kind in zip(columns, types, strict=True)}
     return pl.DataFrame(
         {
-            name: pl.Series(name, [row[place] for row in rows], dtype=dtype, strict=dtype is not None)
-            for place, (name, dtype) in enumerate(schema.items())
+            name: pl.Series(name, [row[index] for row in rows], dtype=dtype, strict=dtype is not None)
+            for index, (name, dtype) in enumerate(schema.items())
         }
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.masking import without_passwords
 from penstock.console.sources import SqlResult
 from penstock.errors import ConfigError, EnvironmentProblemError, SqlError
-from penstock.sql.completion import Known, completions
+from penstock.sql.completion import KnownNames, completions
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse.query_nodes import Query
@@ -53,7 +53,7 @@ class SqlServerClient:
         self._url = without_passwords(url)
         auth = (name, password) if colon else None
         self._client: httpx.Client = httpx.Client(base_url=url.rstrip("/"), auth=auth, timeout=30.0)
-        self._known = Known()
+        self._known = KnownNames()
         self._looked = float("-inf")
 
     @property
@@ -154,7 +154,7 @@ class SqlServerClient:
         """Return what may stand at a place of a text: the word, its kind, and how many characters it replaces."""
         return list(completions(text[:at], text, self._names()))[:40]
 
-    def _names(self) -> Known:
+    def _names(self) -> KnownNames:
         """Return the names that the server knows, as of the last seconds."""
         if time.monotonic() - self._looked > _KNOWN_S:
             self._looked = time.monotonic()
@@ -166,7 +166,7 @@ class SqlServerClient:
                 for document in (self._ask({"ksql": described}) if described else ())
                 if (found := document.get("sourceDescription"))
             }
-            self._known = Known(
+            self._known = KnownNames(
                 {name: (str(each.get("type", "STREAM")), columns.get(name, ())) for name, each in kinds.items()},
                 [each["name"] for document in listed for each in _rows(document, "topics")],
                 [each["id"] for document in listed for each in _rows(document, "queries")],

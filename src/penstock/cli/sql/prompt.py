@@ -26,7 +26,7 @@ from penstock.cli.output import console, print_error
 from penstock.cli.sql.render import ResultRenderer
 from penstock.errors import PenstockError
 from penstock.sql.catalog import Catalog
-from penstock.sql.completion import Known, completions
+from penstock.sql.completion import KnownNames, completions
 from penstock.sql.keywords import KEYWORDS, TYPES
 from penstock.sql.results import StatementResult, Stream
 from penstock.state.own_folder import own_folder, state_home
@@ -195,7 +195,7 @@ class SqlCompleter(Completer):
             name: (source.kind, [(column.name, f"{column.type}") for column in source.columns])
             for name, source in catalog.sources.items()
         }
-        known = Known(sources, catalog.topics, self._queries())
+        known = KnownNames(sources, catalog.topics, self._queries())
         for word, kind, replaces in completions(document.text_before_cursor, document.text, known):
             yield Completion(word, start_position=-replaces, display_meta=kind)
 

@@ -87,25 +87,25 @@ class Composite:
 
     def _names(self) -> list[str]:
         """Names for the columns of the key, the same on both sides, as they stand in its bytes."""
-        found: list[str] = []
+        names: list[str] = []
         for number, pair in enumerate(self.pairs):
             column = pair.left if isinstance(pair.left, x.Column) else pair.right
             name = column.name if isinstance(column, x.Column) else f"KEY_{number}"
-            found.append(name if name not in found else f"KEY_{number}")
-        return found
+            names.append(name if name not in names else f"KEY_{number}")
+        return names
 
     def _by_key_of_table(self) -> tuple[Pair, ...]:
         """The equalities in the order of the table's key, each column of which must be in one."""
-        found = []
+        ordered_pairs = []
         for names in self.right.key_names:
             pair = next((pair for pair in self.pairs if pair.right in names), None)
             if pair is None:
                 break
-            found.append(pair)
-        if len(found) != len(self.pairs) or len(found) != len(self.right.key_names):
+            ordered_pairs.append(pair)
+        if len(ordered_pairs) != len(self.pairs) or len(ordered_pairs) != len(self.right.key_names):
             keys = named([format_expression(names[0]) for names in self.right.key_names])
             raise self._refused(f"A join with the table {self.right.alias} compares its primary key, which is {keys}")
-        return tuple(found)
+        return tuple(ordered_pairs)
 
     def _stream_table(self, pairs: tuple[Pair, ...], prefix: str) -> Step:
         if self.join.kind not in ("INNER", "LEFT"):

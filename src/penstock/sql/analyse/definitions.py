@@ -43,17 +43,17 @@ def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Sou
             f"Cannot add {kind} '{statement.name}': A {existing.kind.lower()} with the same name already exists",
             "Choose another name, drop the other one, or write CREATE OR REPLACE.",
         )
-    given = Properties.of(statement.properties)
+    properties = Properties.of(statement.properties)
     columns = _columns(statement, catalog)
-    key_name, value_name = given.default_formats(catalog)
-    topic = given.text("KAFKA_TOPIC")
+    key_name, value_name = properties.default_formats(catalog)
+    topic = properties.text("KAFKA_TOPIC")
     if topic is None:
         raise refusal(
             statement.at, 'Missing required property "KAFKA_TOPIC" which has no default value.', "Name the topic."
         )
     has_key = any(column.is_key for column in columns)
-    key = given.format("KEY", None, key_name)
-    value = given.format("VALUE", None, value_name)
+    key = properties.format("KEY", None, key_name)
+    value = properties.format("VALUE", None, value_name)
     if value is None:
         raise refusal(
             statement.at,
@@ -61,10 +61,10 @@ def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Sou
             "Write VALUE_FORMAT or FORMAT, or set ksql.persistence.default.format.value.",
         )
     assert key is not None, "there is a default format of keys"  # noqa: S101
-    forms = (key, replace(value, wrap=given.flag("WRAP_SINGLE_VALUE")))
-    columns = _inferred(statement, given, catalog, columns, (topic, *forms))
+    forms = (key, replace(value, wrap=properties.flag("WRAP_SINGLE_VALUE")))
+    columns = _inferred(statement, properties, catalog, columns, (topic, *forms))
     has_key = any(column.is_key for column in columns)
-    if not has_key and given.format_name("KEY") is None:
+    if not has_key and properties.format_name("KEY") is None:
         key = DataFormat("NONE")
     _check_keys(statement, columns)
     values = [column for column in columns if column.role == "VALUE"]
@@ -74,15 +74,17 @@ def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Sou
             "The statement does not define any columns.",
             f"The format {value.name} cannot infer them: list the columns.",
         )
-    value = wrapping(given.flag("WRAP_SINGLE_VALUE"), value, len(values), catalog, given.at("WRAP_SINGLE_VALUE"))
+    value = wrapping(
+        properties.flag("WRAP_SINGLE_VALUE"), value, len(values), catalog, properties.at("WRAP_SINGLE_VALUE")
+    )
     check_formats(columns, key, value, statement.at)
-    window = given.window()
+    window = properties.window()
     if window is not None and not has_key:
-        raise refusal(given.at("WINDOW_TYPE"), "A windowed source needs a key column, and none is declared.")
-    timestamp = given.timestamp()
+        raise refusal(properties.at("WINDOW_TYPE"), "A windowed source needs a key column, and none is declared.")
+    timestamp = properties.timestamp()
     if timestamp is not None:
-        check_timestamp(timestamp, columns, given.at("TIMESTAMP"))
-    partitions = given.number("PARTITIONS")
+        check_timestamp(timestamp, columns, properties.at("TIMESTAMP"))
+    partitions = properties.number("PARTITIONS")
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -93,18 +95,18 @@ def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Sou
         window=window,
         timestamp=timestamp,
         partitions=partitions,
-        replicas=given.number("REPLICAS"),
+        replicas=properties.number("REPLICAS"),
         read_only=statement.read_only,
         text=text,
     )
 
 
 def _columns(statement: s.CreateSource, catalog: Catalog) -> tuple[SourceColumn, ...]:
-    found: dict[str, SourceColumn] = {}
+    columns_by_name: dict[str, SourceColumn] = {}
     for column in statement.columns:
         if column.name in RESERVED_COLUMNS:
             raise refusal(column.at, f"'{column.name}' is reserved: no column may be declared under that name.")
-        if column.name in found:
+        if column.name in columns_by_name:
             raise refusal(column.at, f"Duplicate column names: {column.name}")
         if column.role == "KEY" and statement.kind == "TABLE":
             raise refusal(
@@ -123,19 +125,19 @@ def _columns(statement: s.CreateSource, catalog: Catalog) -> tuple[SourceColumn,
             raise refusal(column.at, f"Invalid type for HEADERS column: expected {HEADERS_TYPE}, got {kind}")
         if column.role == "HEADER" and kind != BYTES:
             raise refusal(column.at, f"Invalid type for HEADER('{column.header}') column: expected BYTES, got {kind}")
-        found[column.name] = SourceColumn(column.name, kind, column.role, column.header)
-    roles = [column.role for column in found.values()]
+        columns_by_name[column.name] = SourceColumn(column.name, kind, column.role, column.header)
+    roles = [column.role for column in columns_by_name.values()]
     if roles.count("HEADERS") > 1 or ("HEADERS" in roles and "HEADER" in roles):
         raise refusal(statement.at, "Only one column can be declared as HEADERS, and then none as HEADER('name').")
-    headers = [column.header for column in found.values() if column.role == "HEADER"]
+    headers = [column.header for column in columns_by_name.values() if column.role == "HEADER"]
     if len(set(headers)) < len(headers):
         raise refusal(statement.at, "Two columns cannot read the same header.")
-    return tuple(found.values())
+    return tuple(columns_by_name.values())
 
 
 def _inferred(
     statement: s.CreateSource,
-    given: Properties,
+    properties: Properties,
     catalog: Catalog,
     columns: tuple[SourceColumn, ...],
     topic: tuple[str, DataFormat, DataFormat],
@@ -144,38 +146,38 @@ def _inferred(
     name, key, value = topic
     for part, form in (("KEY", key), ("VALUE", value)):
         setting = f"{part}_SCHEMA_ID"
-        if setting not in given.values:
+        if setting not in properties.values:
             continue
         if not format_info(form.name).infers:
             raise refusal(
-                given.at(setting),
+                properties.at(setting),
                 f"{setting} needs a {part}_FORMAT with schema inference from the registry; {form.name} has none.",
             )
         if any(column.is_key == (part == "KEY") and not column.is_header for column in columns):
             raise refusal(
-                given.at(setting),
+                properties.at(setting),
                 f"{setting} is given together with table elements (columns); a CREATE takes only one of the two.",
             )
-    found: list[SourceColumn] = []
+    all_columns: list[SourceColumn] = []
     if not any(column.is_key for column in columns) and format_info(key.name).infers:
         role: s.ColumnRole = "PRIMARY KEY" if statement.kind == "TABLE" else "KEY"
         inferred = catalog.infer(name, "key", key) if catalog.infer else None
-        if inferred is None and (given.text("KEY_SCHEMA_ID") or given.text("KEY_SCHEMA_FULL_NAME")):
-            raise _no_schema(given, "KEY_SCHEMA_ID", "keys", name)
-        found += [SourceColumn(column, kind, role) for column, kind in inferred or ()]
-    found += [column for column in columns if column.name not in {each.name for each in found}]
+        if inferred is None and (properties.text("KEY_SCHEMA_ID") or properties.text("KEY_SCHEMA_FULL_NAME")):
+            raise _no_schema(properties, "KEY_SCHEMA_ID", "keys", name)
+        all_columns += [SourceColumn(column, kind, role) for column, kind in inferred or ()]
+    all_columns += [column for column in columns if column.name not in {each.name for each in all_columns}]
     if not any(column.role == "VALUE" for column in columns) and format_info(value.name).infers:
-        wrapped = replace(value, wrap=given.flag("WRAP_SINGLE_VALUE"))
+        wrapped = replace(value, wrap=properties.flag("WRAP_SINGLE_VALUE"))
         inferred = catalog.infer(name, "value", wrapped) if catalog.infer else None
         if inferred is None:
-            raise _no_schema(given, "VALUE_SCHEMA_ID", "values", name)
-        found += [SourceColumn(column, kind) for column, kind in inferred]
-    return tuple(found)
+            raise _no_schema(properties, "VALUE_SCHEMA_ID", "values", name)
+        all_columns += [SourceColumn(column, kind) for column, kind in inferred]
+    return tuple(all_columns)
 
 
-def _no_schema(given: Properties, setting: str, what: str, topic: str) -> Exception:
+def _no_schema(properties: Properties, setting: str, what: str, topic: str) -> Exception:
     return refusal(
-        given.at(setting),
+        properties.at(setting),
         f"The Schema Registry has no schema of the {what} of topic '{topic}'.",
         "Register the schema, or list the columns.",
     )

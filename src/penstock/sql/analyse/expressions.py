@@ -62,21 +62,21 @@ def predicate(node: Any, names: ClauseScope, library: Library) -> Expression:
     if library.tables_of(node):
         raise refusal(node.at, f"{names.clause} calls a table function; these are allowed only in SELECT")
     try:
-        found = typed_expression(node, names, library)
+        condition = typed_expression(node, names, library)
     except SqlError as error:
         where = f"In {names.clause}: "
         if any(word in error.message for word in UNRESOLVED):
             raise
         line, column = getattr(error, "line", 0), getattr(error, "column", 0)
-        place = f"line {line}:{column}: "
+        prefix = f"line {line}:{column}: "
         facts = {"line": line, "column": column, "offset": getattr(error, "offset", 0)}
-        raise SqlError(place + where + error.message.removeprefix(place), hint=error.hint, **facts) from error
-    if found.type not in (BOOLEAN, NULL):
+        raise SqlError(prefix + where + error.message.removeprefix(prefix), hint=error.hint, **facts) from error
+    if condition.type not in (BOOLEAN, NULL):
         raise refusal(
             node.at,
-            f"{names.clause} takes a BOOLEAN expression; the type of {found.text} is {found.type}.",
+            f"{names.clause} takes a BOOLEAN expression; the type of {condition.text} is {condition.type}.",
         )
-    return found
+    return condition
 
 
 def constant_value(node: Node) -> Any:

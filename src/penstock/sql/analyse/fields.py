@@ -82,11 +82,11 @@ class ClauseScope:
                     f"No stream, table or alias of this query has the name '{source}'",
                     f"The sources of this query are {named(self.sources)}." if self.sources else "",
                 )
-        found = self._by_name.get(name, []) if source is None else []
-        if len(found) == 1:
-            return found[0]
-        if found:
-            among = named([str(self.fields[index]) for index in found], "or")
+        indexes = self._by_name.get(name, []) if source is None else []
+        if len(indexes) == 1:
+            return indexes[0]
+        if indexes:
+            among = named([str(self.fields[index]) for index in indexes], "or")
             raise refusal(at, f"Column '{name}' is ambiguous: it is in {among}", "Write the source before it.")
         written = f"{source}.{name}" if source else name
         if self._bounds and name in ("WINDOWSTART", "WINDOWEND"):

@@ -44,21 +44,21 @@ def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataF
             raise refusal(at, reason + error.message, hint) from None
 
 
-def wrapping(given: bool | None, form: DataFormat, count: int, catalog: Catalog, at: Position) -> DataFormat:  # noqa: FBT001
+def wrapping(wrap: bool | None, form: DataFormat, count: int, catalog: Catalog, at: Position) -> DataFormat:  # noqa: FBT001
     """The format of a value with how its single column is written: WRAP_SINGLE_VALUE, or the setting.
 
     Raises:
         SqlError: The format cannot do that, or there are several columns.
     """
     info = format_info(form.name)
-    if given is not None:
-        if not (info.wraps if given else info.unwraps):
+    if wrap is not None:
+        if not (info.wraps if wrap else info.unwraps):
             raise refusal(
-                at, f"'WRAP_SINGLE_VALUE' = '{str(given).lower()}' cannot be had from the format '{form.name}'."
+                at, f"'WRAP_SINGLE_VALUE' = '{str(wrap).lower()}' cannot be had from the format '{form.name}'."
             )
         if count != 1:
             raise refusal(at, "'WRAP_SINGLE_VALUE' needs a value schema of a single field")
-        return replace(form, wrap=given)
+        return replace(form, wrap=wrap)
     text = catalog.setting("ksql.persistence.wrap.single.values").lower()
     if count == 1 and text in ("true", "false") and (info.wraps if text == "true" else info.unwraps):
         return replace(form, wrap=text == "true")

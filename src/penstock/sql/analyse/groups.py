@@ -63,16 +63,16 @@ class Groups:
         Raises:
             SqlError: It has a column that is neither grouped nor in an aggregate.
         """
-        found = substitute(node, self.replaced)
-        known = {field.name for field in self.step.fields}
-        loose = [c for c in columns_in(found) if c.source is not None or c.name not in known | UNIT_WORDS]
+        expression = substitute(node, self.replaced)
+        field_names = {field.name for field in self.step.fields}
+        loose = [c for c in columns_in(expression) if c.source is not None or c.name not in field_names | UNIT_WORDS]
         if loose:
             raise refusal(
                 loose[0].at,
                 f"GROUP BY lacks the non-aggregate {clause} expression {format_expression(node)}",
                 f"Group by it as well, aggregate it, or take it out of {clause}.",
             )
-        return found
+        return expression
 
     def names(self, clause: str) -> ClauseScope:
         """The columns of the step's rows."""
@@ -107,12 +107,12 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
             query.group_by.at, "A query with GROUP BY needs aggregate functions in SELECT or HAVING, and has none."
         )
     grouping = tuple(typed_expression(node, names, library) for node in nodes)
-    made = tuple(_aggregate(call, names, library) for call in calls)
+    aggregate_calls = tuple(_aggregate(call, names, library) for call in calls)
     if step.is_table:
-        _check_undo(calls, made)
+        _check_undo(calls, aggregate_calls)
     fields = [Field(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
     replaced: dict[Any, Any] = {node: x.Column(field.name) for node, field in zip(nodes, fields, strict=True)}
-    for number, (call, bound) in enumerate(zip(calls, made, strict=True)):
+    for number, (call, bound) in enumerate(zip(calls, aggregate_calls, strict=True)):
         fields.append(Field(f"KSQL_AGG_VARIABLE_{number}", bound.function.type, None, "COMPUTED"))
         replaced[call] = x.Column(fields[-1].name)
     times = None if query.window is None else window_times(query.window, final=query.emit == "FINAL")
@@ -132,7 +132,7 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
         key_word="grouping expression",
         above=step,
         grouping=grouping,
-        calls=made,
+        calls=aggregate_calls,
         by_key=by_key,
         times=times,
         final=query.emit == "FINAL",
@@ -161,10 +161,10 @@ def check_states(step: Aggregate, reads: Sequence[Read], query: q.Query) -> None
 def _idle_ms(query: q.Query) -> int | None:
     if query.idle is None:
         return None
-    found = milliseconds(query.idle)
-    if found <= 0:
+    idle_ms = milliseconds(query.idle)
+    if idle_ms <= 0:
         raise refusal(query.idle.at, "EMIT FINAL AFTER ... IDLE takes a time longer than nothing")
-    return found
+    return idle_ms
 
 
 def _having(query: q.Query, step: Step) -> Any:
@@ -192,27 +192,27 @@ def _aggregate(call: x.Call, names: ClauseScope, library: Library) -> AggregateC
         if library.aggregates_of(argument):
             raise refusal(call.at, f"Aggregate functions can not be nested: {format_expression(call)}")
         arguments.append(typed_expression(argument, names, library))
-    given = [argument for argument in call.arguments if not isinstance(argument, x.Star)]
-    constants = [constant_value(argument) for argument in given]
+    argument_nodes = [argument for argument in call.arguments if not isinstance(argument, x.Star)]
+    constants = [constant_value(argument) for argument in argument_nodes]
     try:
         function = library.aggregates.resolve(call.name, [argument.type for argument in arguments], constants)
     except SqlTypeError as error:
         raise refusal(call.at, str(error)) from error
-    fixed = tuple(format_expression(argument) for argument in given[function.columns :])
+    fixed = tuple(format_expression(argument) for argument in argument_nodes[function.columns :])
     return AggregateCall(function, tuple(arguments[: function.columns]), fixed)
 
 
 def _check_names(nodes: Sequence[Any], library: Library) -> None:
     """Refuse a function that there is not: a misspelled aggregate is none."""
-    known = (*library.aggregates.names, *library.scalars.names, *library.tables.names)
+    function_names = (*library.aggregates.names, *library.scalars.names, *library.tables.names)
     for node in nodes:
-        for call in calls_in(node, lambda name: name.upper() not in known):
-            hint = OTHER_FUNCTIONS.get(call.name.upper()) or did_you_mean(call.name, known)
+        for call in calls_in(node, lambda name: name.upper() not in function_names):
+            hint = OTHER_FUNCTIONS.get(call.name.upper()) or did_you_mean(call.name, function_names)
             raise refusal(call.at, f"No function has the name '{call.name}'", hint)
 
 
-def _check_undo(calls: Sequence[x.Call], made: Sequence[AggregateCall]) -> None:
-    wrong = [call for call, bound in zip(calls, made, strict=True) if bound.function.steps.undo is None]
+def _check_undo(calls: Sequence[x.Call], aggregate_calls: Sequence[AggregateCall]) -> None:
+    wrong = [call for call, bound in zip(calls, aggregate_calls, strict=True) if bound.function.steps.undo is None]
     if wrong:
         many = "s" if len(wrong) > 1 else ""
         raise refusal(

@@ -35,9 +35,9 @@ class _Inlining:
     def __init__(self) -> None:
         self._count = 0
 
-    def query(self, query: q.Query, known: Mapping[str, q.Query]) -> q.Query:
+    def query(self, query: q.Query, queries: Mapping[str, q.Query]) -> q.Query:
         """A query with its relations written out."""
-        names = dict(known)
+        names = dict(queries)
         own: set[str] = set()
         for each in query.ctes:
             if each.name in own:
@@ -51,15 +51,15 @@ class _Inlining:
             joins=tuple(replace(join, right=self._relation(join.right, names)) for join in query.joins),
         )
 
-    def _relation(self, relation: q.Relation, known: Mapping[str, q.Query]) -> q.Relation:
+    def _relation(self, relation: q.Relation, queries: Mapping[str, q.Query]) -> q.Relation:
         if isinstance(relation, q.Subquery):
             self._counted(relation)
-            return replace(relation, query=self.query(relation.query, known))
-        found = known.get(relation.name)
-        if found is None:
+            return replace(relation, query=self.query(relation.query, queries))
+        named_query = queries.get(relation.name)
+        if named_query is None:
             return relation
         self._counted(relation)
-        return q.Subquery(found, relation.alias or relation.name, at=relation.at)
+        return q.Subquery(named_query, relation.alias or relation.name, at=relation.at)
 
     def _counted(self, relation: q.Relation) -> None:
         self._count += 1

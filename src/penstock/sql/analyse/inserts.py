@@ -76,25 +76,25 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: FunctionRe
             statement.at,
             f"Expected a value for each column. Expected columns: {list(names)}. Got {len(statement.values)} values",
         )
-    given: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     places = dict(zip(statement.columns, statement.places, strict=False))
     for name, node in zip(names, statement.values, strict=True):
         kind = PSEUDO["ROWTIME"] if name == "ROWTIME" else columns.get(name)
         if kind is None:
             hint = did_you_mean(name, columns) or f"Columns are {', '.join(columns)}."
             raise refusal(places.get(name, node.at), f"Column name {name} does not exist.", hint)
-        if name in given:
+        if name in values_by_name:
             raise refusal(places.get(name, node.at), f"Column {name} is listed twice.")
-        given[name] = constant_of(node, kind, name, scalars)
-    keys = tuple(given.get(column.name) for column in target.keys)
+        values_by_name[name] = constant_of(node, kind, name, scalars)
+    keys = tuple(values_by_name.get(column.name) for column in target.keys)
     if target.is_table and any(value is None for value in keys):
         raise refusal(statement.at, "Failed to insert values: tables need a value for each PRIMARY KEY column")
-    timestamp = given.get("ROWTIME")
+    timestamp = values_by_name.get("ROWTIME")
     if timestamp is not None and timestamp < 0:
         reason = f"ROWTIME is milliseconds since 1970, and {timestamp} is before"
         raise refusal(statement.values[names.index("ROWTIME")].at, reason)
-    values = tuple(given.get(column.name) for column in target.values)
-    absent = target.is_table and not any(column.name in given for column in target.values)
+    values = tuple(values_by_name.get(column.name) for column in target.values)
+    absent = target.is_table and not any(column.name in values_by_name for column in target.values)
     key = keys if keys and any(value is not None for value in keys) else None
     return InsertedRow(target, key, None if absent else values, timestamp)
 
@@ -120,29 +120,29 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: FunctionRegistry) 
     if not _converts(typed.type, kind):
         raise refusal(node.at, f"Expected type {kind} for field {name} but got {typed.type}")
     try:
-        made = cast_function(typed.type, kind)(value)
+        converted = cast_function(typed.type, kind)(value)
     except (ValueError, TypeError, ArithmeticError, SqlError) as error:
         shown = repr(value) if isinstance(value, str) else str(value)
         raise refusal(node.at, f"{shown} is not {with_article(str(kind))} for field {name}: {error}") from error
-    if not _kept(value, made):
+    if not _kept(value, converted):
         raise refusal(
             node.at,
-            f"Expected type {kind} for field {name} but got {typed.type}: {value} would become {made}",
+            f"Expected type {kind} for field {name} but got {typed.type}: {value} would become {converted}",
             "Round it, or CAST it, to say that this is meant.",
         )
-    return made
+    return converted
 
 
-def _kept(value: Any, made: Any) -> bool:
+def _kept(value: Any, converted: Any) -> bool:
     """Whether a value is the same number, or has the same numbers, after its conversion."""
-    if isinstance(value, bool) or isinstance(made, bool | float):
+    if isinstance(value, bool) or isinstance(converted, bool | float):
         return True  # DOUBLE is wider than all others
-    if isinstance(value, int | float | Decimal) and isinstance(made, int | Decimal):
-        return Decimal(str(value)) == made
+    if isinstance(value, int | float | Decimal) and isinstance(converted, int | Decimal):
+        return Decimal(str(value)) == converted
     if isinstance(value, list):
-        return all(map(_kept, value, made))
+        return all(map(_kept, value, converted))
     if isinstance(value, dict):
-        return all(_kept(item, made[name]) for name, item in value.items() if name in made)
+        return all(_kept(item, converted[name]) for name, item in value.items() if name in converted)
     return True
 
 

@@ -66,18 +66,18 @@ def from_clause(query: q.Query, catalog: Catalog, library: Library, read: Callab
 
 
 def _check_new(right: Read, reads: list[Read], join: q.Join) -> None:
-    for known in reads:
-        if known.source.name == right.source.name:
+    for earlier in reads:
+        if earlier.source.name == right.source.name:
             if len(reads) == 1:
                 raise refusal(
                     join.right.at,
-                    f"'{known.source.name}' is joined with itself; self joins cannot be run.",
+                    f"'{earlier.source.name}' is joined with itself; self joins cannot be run.",
                 )
             raise refusal(
                 join.right.at,
                 f"The source '{right.source.name}' is more than once in these n-way joins",
             )
-        if known.alias == right.alias:
+        if earlier.alias == right.alias:
             raise refusal(join.right.at, f"Two sources have the alias {right.alias}")
 
 
@@ -129,7 +129,7 @@ class _Joined:
 
     def _kept(self, step: Step, condition: Any) -> Step:
         names = ClauseScope(step.fields, "JOIN ON")
-        found = predicate(qualified(condition, names), names, self.library)
+        typed_condition = predicate(qualified(condition, names), names, self.library)
         return Filter(
             fields=step.fields,
             key=step.key,
@@ -139,7 +139,7 @@ class _Joined:
             key_names=step.key_names,
             key_word=step.key_word,
             above=step,
-            predicate=found,
+            predicate=typed_condition,
         )
 
 

@@ -221,8 +221,8 @@ class AggregateCall:
     @property
     def text(self) -> str:
         """The call with the types of its arguments: what a state of it is a state of."""
-        given = [f"{each.text} {each.type}" for each in self.arguments]
-        return f"{self.function.name}({', '.join((*given, *self.constants)) or '*'})"
+        arguments = [f"{each.text} {each.type}" for each in self.arguments]
+        return f"{self.function.name}({', '.join((*arguments, *self.constants)) or '*'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class Properties:
     places: Mapping[str, Position]
 
     @classmethod
-    def of(cls, given: Iterable[Property], *, of_query: bool = False) -> Properties:
+    def of(cls, clause: Iterable[Property], *, of_query: bool = False) -> Properties:
         """Read a WITH clause.
 
         Raises:
@@ -71,7 +71,7 @@ class Properties:
         values: dict[str, Any] = {}
         places: dict[str, Position] = {}
         allowed = COMMON if of_query else OF_SOURCES
-        for item in given:
+        for item in clause:
             name = item.name.upper()
             if name not in allowed:
                 raise refusal(item.at, f"WITH has an unknown property: {name}", did_you_mean(name, allowed))
@@ -79,10 +79,10 @@ class Properties:
                 raise refusal(item.at, f"WITH has a property twice: {name}")
             values[name] = _plain(item.value)
             places[name] = item.at
-        found = cls(values, places)
-        found._check_formats()
-        found._check_values()
-        return found
+        properties = cls(values, places)
+        properties._check_formats()
+        properties._check_values()
+        return properties
 
     def at(self, name: str) -> Position:
         """The place of a property."""
@@ -150,11 +150,11 @@ class Properties:
     def format_name(self, part: str) -> str | None:
         """The format of keys (KEY) or values (VALUE) that is given, in upper case."""
         name = f"{part}_FORMAT" if self.text(f"{part}_FORMAT") is not None else "FORMAT"
-        given = self.text(name)
-        if given is None:
+        format_text = self.text(name)
+        if format_text is None:
             return None
         try:
-            return format_info(given.strip()).name
+            return format_info(format_text.strip()).name
         except SqlError as error:
             raise refusal(self.at(name), error.message, error.hint) from None
 
@@ -166,13 +166,13 @@ class Properties:
             inherited: The format of the source of a query.
             otherwise: The name of the default format.
         """
-        given = self.format_name(part)
-        name = given or (inherited.name if inherited else otherwise)
+        format_name = self.format_name(part)
+        name = format_name or (inherited.name if inherited else otherwise)
         if name is None:
             return None
         own = dict(inherited.properties) if inherited and inherited.name == name else {}
         own = {key: value for key, value in own.items() if key != "SCHEMA_ID"}
-        known = format_info(name).properties
+        property_names = format_info(name).properties
         for each in OF_FORMATS:
             value = self.text(f"{part}_{each}")
             if each == "SCHEMA_FULL_NAME" and value is None and part == "VALUE":
@@ -180,7 +180,7 @@ class Properties:
             if value is None:
                 continue
             plain = each.removeprefix("PROTOBUF_")
-            if plain not in known:
+            if plain not in property_names:
                 raise refusal(self.at(f"{part}_{each}"), f"The format {name} has no property [{plain.lower()}]")
             own[plain] = self._delimiter(part, value) if plain == "DELIMITER" else value
         return DataFormat(name, tuple(sorted(own.items())))
@@ -261,8 +261,8 @@ def duration_text_ms(text: str) -> int:
     >>> duration_text_ms("30 seconds")
     30000
     """
-    found = _DURATION.fullmatch(text)
-    unit = found.group(2).upper().removesuffix("S") if found else ""
-    if not found or unit not in UNIT_MS:
+    match = _DURATION.fullmatch(text)
+    unit = match.group(2).upper().removesuffix("S") if match else ""
+    if not match or unit not in UNIT_MS:
         raise ValueError(f"{text!r} is not a duration such as '10 SECONDS'")
-    return int(found.group(1)) * UNIT_MS[unit]
+    return int(match.group(1)) * UNIT_MS[unit]

@@ -91,8 +91,8 @@ class QueryAnalysis:
     def _read(self, relation: q.Relation) -> Read:
         if isinstance(relation, q.Named):
             return read(relation, self.catalog)
-        found = QueryAnalysis(relation.query, relation.alias, self.catalog, self.library).result()
-        return derived(relation, found.step, found.columns, found.start.reads)
+        analysed = QueryAnalysis(relation.query, relation.alias, self.catalog, self.library).result()
+        return derived(relation, analysed.step, analysed.columns, analysed.start.reads)
 
     def _check_clauses(self) -> None:
         query = self.query
@@ -207,8 +207,8 @@ class QueryAnalysis:
             ),
         )
         behind = groups.behind(node, "HAVING")
-        found = predicate(behind, groups.names("HAVING"), self.library)
-        filtered: Step = _below(groups.step, Filter, predicate=found)
+        condition = predicate(behind, groups.names("HAVING"), self.library)
+        filtered: Step = _below(groups.step, Filter, predicate=condition)
         return filtered
 
     def _moved(self, step: Step) -> list[Any]:
@@ -216,35 +216,37 @@ class QueryAnalysis:
         if step.is_table:
             raise refusal(self.query.partition_by.at, "PARTITION BY takes a stream, and this source is a table.")
         names = ClauseScope(step.fields, "PARTITION BY")
-        found = []
+        nodes = []
         for expression in self.query.partition_by.expressions:
             self._no_aggregates(expression, "PARTITION BY")
             if self.library.tables_of(expression):
                 raise refusal(expression.at, "PARTITION BY holds a table function.")
-            found.append(qualified(expression, names))
-        if len(found) > 1 and any(isinstance(node, x.NullLiteral) for node in found):
+            nodes.append(qualified(expression, names))
+        if len(nodes) > 1 and any(isinstance(node, x.NullLiteral) for node in nodes):
             raise refusal(self.query.partition_by.at, "PARTITION BY has NULL among multiple columns")
-        return found
+        return nodes
 
     def _rekeyed(self, step: Step, moved: Sequence[Any]) -> Step:
         if step.window is None and [(node,) for node in moved] == list(step.key_names):
             return replace(step, key_word="partitioning expression")
         names = ClauseScope(step.fields, "PARTITION BY")
         nodes = [node for node in moved if not isinstance(node, x.NullLiteral)]
-        found = tuple(typed_expression(node, names, self.library) for node in nodes)
-        check_key_types([(each.text, each.type) for each in found], (self.query.partition_by or self.query).at)
+        key_expressions = tuple(typed_expression(node, names, self.library) for node in nodes)
+        check_key_types(
+            [(each.text, each.type) for each in key_expressions], (self.query.partition_by or self.query).at
+        )
         form = step.key_format
         if form.name == "NONE":
             form = DataFormat(self.catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper())
         return Rekey(
             fields=step.fields,
-            key=tuple(each.type for each in found),
+            key=tuple(each.type for each in key_expressions),
             key_format=form,
             is_table=False,
             key_names=tuple((node,) for node in nodes),
             key_word="partitioning expression",
             above=step,
-            expressions=found,
+            expressions=key_expressions,
         )
 
     def _flattened(self, step: Step, items: list[Item]) -> tuple[Step, list[Item], dict[Any, Any]]:
@@ -254,7 +256,7 @@ class QueryAnalysis:
         if step.is_table:
             raise refusal(calls[0].at, "Table source is not supported with table functions")
         names = ClauseScope(step.fields, "SELECT")
-        fields, made, replaced = list(step.fields), [], {}
+        fields, table_calls, replaced = list(step.fields), [], {}
         for number, call in enumerate(calls):
             if any(self.library.tables_of(argument) for argument in call.arguments):
                 raise refusal(call.at, "Table functions can not be nested")
@@ -264,9 +266,9 @@ class QueryAnalysis:
             except SqlTypeError as error:
                 raise refusal(call.at, str(error)) from error
             fields.append(Field(f"KSQL_SYNTH_{number}", bound.type, None, "COMPUTED"))
-            made.append(TableCall(bound, arguments))
+            table_calls.append(TableCall(bound, arguments))
             replaced[call] = x.Column(fields[-1].name)
-        flat = _below(step, Flatten, calls=tuple(made))
+        flat = _below(step, Flatten, calls=tuple(table_calls))
         nodes = {item.node: substitute(item.node, replaced) for item in items}
         return replace(flat, fields=tuple(fields)), items, nodes
 
@@ -278,12 +280,12 @@ class QueryAnalysis:
         role: Any = "PRIMARY KEY" if step.is_table else "KEY"
         for item, node in zip(items, nodes, strict=True):
             if any(item is key for key in keys):
-                place = next(i for i, key in enumerate(keys) if key is item)
-                columns.append(SourceColumn(item.name, step.key[place], role))
+                index = next(i for i, key in enumerate(keys) if key is item)
+                columns.append(SourceColumn(item.name, step.key[index], role))
                 continue
-            found = self._value(item, node, names)
-            values.append(found)
-            columns.append(SourceColumn(item.name, found.type))
+            expression = self._value(item, node, names)
+            values.append(expression)
+            columns.append(SourceColumn(item.name, expression.type))
         if not values:
             raise refusal(self.query.at, "No value columns are in the projection.", "Select a column besides the key.")
         named_keys = [SourceColumn(item.name, kind, role) for item, kind in zip(keys, step.key, strict=True)]
@@ -294,12 +296,12 @@ class QueryAnalysis:
         return Analysed(replace(project, fields=fields), tuple(columns), start)
 
     def _value(self, item: Item, node: Any, names: ClauseScope) -> Expression:
-        found = typed_expression(node, names, self.library)
-        if is_open(found.type):
+        expression = typed_expression(node, names, self.library)
+        if is_open(expression.type):
             raise refusal(
                 item.at, "The type of a null is open.", "Name the type by CAST, for example CAST(NULL AS VARCHAR)."
             )
-        return found
+        return expression
 
 
 def _below(step: Step, kind: Any, **more: Any) -> Any:

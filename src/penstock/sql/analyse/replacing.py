@@ -45,7 +45,7 @@ def obstacles(old: p.QueryPlan, new: p.QueryPlan) -> tuple[str, ...]:
     kinds = tuple([part.kind for part in parts] for parts in (before, after))
     if kinds[0] != kinds[1]:
         return (f"it kept the state of {_listed(kinds[0])}, and now would keep that of {_listed(kinds[1])}",)
-    found = [
+    reasons = [
         f"{clause} was {was} and now is {now}"
         for one, two in zip(before, after, strict=True)
         for (clause, was), (_, now) in zip(one.facts, two.facts, strict=True)
@@ -53,8 +53,8 @@ def obstacles(old: p.QueryPlan, new: p.QueryPlan) -> tuple[str, ...]:
     ]
     sources = tuple(_sources(plan.root) for plan in (old, new))
     if sources[0] != sources[1]:
-        found.insert(0, f"it read {_listed(sources[0])} and now reads {_listed(sources[1])}")
-    return tuple(dict.fromkeys(found))
+        reasons.insert(0, f"it read {_listed(sources[0])} and now reads {_listed(sources[1])}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def _sources(root: p.Step) -> list[str]:

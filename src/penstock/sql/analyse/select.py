@@ -26,13 +26,13 @@ class Item:
 
     Attributes:
         node: Its expression, with qualified columns.
-        given: Whether the query names it.
+        is_named: Whether the query names it.
     """
 
     name: str
     node: Any
     at: Position
-    given: bool = False
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +96,37 @@ def select_items(
     """
     sources = tuple(dict.fromkeys(field.source for field in names.fields if field.source))
     naming = _Naming({field.name for field in names.fields}, len(sources) > 1, names)
-    found: list[Item] = []
+    items: list[Item] = []
     for item in query.items:
         match item:
             case q.AllColumns():
-                found += _star(item, step, naming, moved, rules)
+                items += _star(item, step, naming, moved, rules)
             case q.AllFields():
-                found += _fields_of(item, names, library)
+                items += _fields_of(item, names, library)
             case q.Selected():
                 node = qualified(item.expression, names)
-                found.append(_selected(item, node, naming))
-    for each in found:
+                items.append(_selected(item, node, naming))
+    for each in items:
         _check_name(each, moved or (), rules.reserved)
     seen: dict[str, Item] = {}
-    for each in found:
+    for each in items:
         if each.name in seen:
             raise refusal(each.at, f"The projection contains duplicate column names: {each.name}", "Alias one of them.")
         seen[each.name] = each
-    return found
+    return items
 
 
 def _selected(item: q.Selected, node: Any, naming: _Naming) -> Item:
     if item.alias is not None:
-        return Item(item.alias, node, item.at, given=True)
+        return Item(item.alias, node, item.at, is_named=True)
     return Item(naming.of(node), node, item.at)
 
 
 def _check_name(item: Item, moved: Sequence[Any], reserved: frozenset[str]) -> None:
-    if item.name not in reserved or (item.node in moved and not item.given):
+    if item.name not in reserved or (item.node in moved and not item.is_named):
         return
     plain = isinstance(item.node, x.Column) and item.node.name == item.name
-    if item.given and not plain:
+    if item.is_named and not plain:
         raise refusal(item.at, f"`{item.name}` is reserved, and cannot be the alias of a column.")
     raise refusal(
         item.at, f"SELECT returns a column under the reserved name `{item.name}`.", "Name it with AS, or drop it."
@@ -172,7 +172,7 @@ def _star(
 def _in_order(fields: Sequence[Field], *, bounds: bool) -> list[Field]:
     """The columns of a source that a star stands for: its key, the bounds of its windows if asked for, the others."""
     roles: tuple[tuple[FieldRole, ...], ...] = (("KEY",), ("BOUND",) if bounds else (), ("VALUE", "HEADER"))
-    return [field for wanted in roles for field in fields if field.role in wanted]
+    return [field for role_group in roles for field in fields if field.role in role_group]
 
 
 def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Iterator[Item]:
@@ -190,7 +190,7 @@ def keys_of(items: Sequence[Item], step: Step, sink: str, at: Position) -> list[
     Raises:
         SqlError: A column of the key is missing from the projection, or in it more than once.
     """
-    found: list[Item] = []
+    keys: list[Item] = []
     missing: list[Sequence[Any]] = []
     for names in step.key_names:
         alternatives = _selectable(names, step)
@@ -206,10 +206,10 @@ def keys_of(items: Sequence[Item], step: Step, sink: str, at: Position) -> list[
                 f"{named(sorted(item.name for item in same))}.",
                 "AS_VALUE(column) copies a key column into the value.",
             )
-        found.append(same[0])
+        keys.append(same[0])
     if missing:
         raise _missing(step, missing, sink, at)
-    return found
+    return keys
 
 
 def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:

@@ -39,8 +39,8 @@ def located(text: str, error: SqlError, start: Position = NOWHERE) -> SqlError:
     shown = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
     begin = max(0, column - 1 - 60) if len(shown) > WIDTH else 0
     piece = "".join(c if c.isprintable() else " " for c in shown[begin : begin + WIDTH])
-    place = f"line {line}:{column}: "
-    message = f"{place}{error.message.removeprefix(place)}\n  {piece}\n  {' ' * (column - 1 - begin)}^"
+    prefix = f"line {line}:{column}: "
+    message = f"{prefix}{error.message.removeprefix(prefix)}\n  {piece}\n  {' ' * (column - 1 - begin)}^"
     facts = {**error.facts, "line": line, "column": column, "offset": getattr(error, "offset", 0)}
     return SqlError(message, hint=error.hint, **facts)
 

@@ -87,17 +87,17 @@ def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:
 
 
 def _create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Applied:
-    made = create_source(statement, catalog, text)
+    source = create_source(statement, catalog, text)
     kind = statement.kind.capitalize()
-    if made is None:
+    if source is None:
         return Applied(f"{kind} {statement.name} exists already")
-    existing = catalog.sources.get(made.name)
+    existing = catalog.sources.get(source.name)
     if existing is not None:
-        made = replaceable(existing, made, statement.at)
-    if made.partitions is not None:
-        catalog.topics.setdefault(made.topic, made.partitions)
-    catalog.sources[made.name] = made
-    return Applied(f"{kind} {made.name} created", made)
+        source = replaceable(existing, source, statement.at)
+    if source.partitions is not None:
+        catalog.topics.setdefault(source.topic, source.partitions)
+    catalog.sources[source.name] = source
+    return Applied(f"{kind} {source.name} created", source)
 
 
 def _create_as(statement: s.CreateAs, catalog: Catalog, text: str) -> Applied:
@@ -115,9 +115,9 @@ def _create_as(statement: s.CreateAs, catalog: Catalog, text: str) -> Applied:
             statement.at,
             f"Cannot add {kind} '{statement.name}': A {existing.kind.lower()} with the same name already exists",
         )
-    given = Properties.of(statement.properties, of_query=True)
-    found = analyse_query(statement.query, statement.name, catalog, library_of(catalog))
-    is_table = found.step.is_table
+    properties = Properties.of(statement.properties, of_query=True)
+    analysed = analyse_query(statement.query, statement.name, catalog, library_of(catalog))
+    is_table = analysed.step.is_table
     if is_table != (statement.kind == "TABLE"):
         result = "TABLE" if is_table else "STREAM"
         raise refusal(
@@ -125,29 +125,29 @@ def _create_as(statement: s.CreateAs, catalog: Catalog, text: str) -> Applied:
             f"Invalid result type. Your SELECT query produces a {result}. Please use CREATE {result} AS SELECT "
             "statement instead.",
         )
-    sink = sink_of(statement, given, found, catalog)
+    sink = sink_of(statement, properties, analysed, catalog)
     if existing is not None:
         replaceable(existing, sink, statement.at)
     prefix = "CTAS" if is_table else "CSAS"
     replaced = existing.query if existing is not None else None
     query_id = replaced or catalog.next_query_id(prefix, statement.name)
     sink = replace(sink, query=query_id, text=text)
-    plan = _plan(query_id, found, sink, catalog, text)
+    plan = _plan(query_id, analysed, sink, catalog, text)
     plan = replace(plan, replaces=replaced)
     catalog.sources[sink.name] = sink
-    catalog.topics.setdefault(sink.topic, sink.partitions or partitions_of(found, catalog))
+    catalog.topics.setdefault(sink.topic, sink.partitions or partitions_of(analysed, catalog))
     catalog.queries[query_id] = plan
     return Applied(f"Created query with ID {query_id}", sink, plan)
 
 
-def _plan(query_id: str, found: Analysed, sink: Source, catalog: Catalog, text: str) -> QueryPlan:
+def _plan(query_id: str, analysed: Analysed, sink: Source, catalog: Catalog, text: str) -> QueryPlan:
     return QueryPlan(
         id=query_id,
-        root=found.step,
+        root=analysed.step,
         sink=sink.name,
         target=sink,
-        reads=tuple(read.source.name for read in found.start.reads),
-        columns=found.columns,
+        reads=tuple(read.source.name for read in analysed.start.reads),
+        columns=analysed.columns,
         text=text,
         settings=tuple(sorted(catalog.settings.items())),
     )
@@ -161,60 +161,60 @@ def _insert_into(statement: s.InsertInto, catalog: Catalog, text: str) -> Applie
         raise refusal(statement.at, f"{target.name} is a read-only stream, and takes no INSERT")
     if target.headers:
         raise refusal(statement.at, f"{target.name} has header columns, and takes no INSERT")
-    given = Properties.of(()) if not statement.properties else None
+    properties = Properties.of(()) if not statement.properties else None
     query_id = None
     for item in statement.properties:
-        if item.name.upper() != "QUERY_ID" or given is not None:
+        if item.name.upper() != "QUERY_ID" or properties is not None:
             raise refusal(item.at, f"Invalid config variable(s) in the WITH clause: {item.name}")
         query_id = str(getattr(item.value, "value", "")).upper()
-    found = analyse_query(statement.query, target.name, catalog, library_of(catalog))
-    if found.step.is_table:
+    analysed = analyse_query(statement.query, target.name, catalog, library_of(catalog))
+    if analysed.step.is_table:
         raise refusal(statement.at, "INSERT INTO takes a stream, and the query produces a table.")
-    wanted_keys = [(column.name, column.type) for column in target.keys]
-    wanted = [(column.name, column.type) for column in target.values]
-    found = _converted(found, target)
-    keys = [(column.name, column.type) for column in found.columns if column.is_key]
-    values = [(column.name, column.type) for column in found.columns if not column.is_key]
-    if keys != wanted_keys or values != wanted:
-        shown = ", ".join(str(column) for column in found.columns)
+    target_keys = [(column.name, column.type) for column in target.keys]
+    target_values = [(column.name, column.type) for column in target.values]
+    analysed = _converted(analysed, target)
+    keys = [(column.name, column.type) for column in analysed.columns if column.is_key]
+    values = [(column.name, column.type) for column in analysed.columns if not column.is_key]
+    if keys != target_keys or values != target_values:
+        shown = ", ".join(str(column) for column in analysed.columns)
         raise refusal(
             statement.at,
             f"Incompatible schema between results and sink. Result schema is {shown}. Sink schema is {target.schema()}",
             "Names, types and order must be equal.",
         )
-    if (found.step.window is None) != (target.window is None):
+    if (analysed.step.window is None) != (target.window is None):
         raise refusal(statement.at, "Incompatible windows between results and sink.")
     query_id = query_id or catalog.next_query_id("INSERTQUERY", "").replace("__", "_")
-    plan = _plan(query_id, found, target, catalog, text)
+    plan = _plan(query_id, analysed, target, catalog, text)
     catalog.queries[query_id] = plan
     return Applied(f"Created query with ID {query_id}", None, plan)
 
 
-def _converted(found: Analysed, target: Source) -> Analysed:
+def _converted(analysed: Analysed, target: Source) -> Analysed:
     """The query with its numbers cast to the wider types of the target's columns."""
     ranks: dict[SqlType, int] = {INTEGER: 0, BIGINT: 1, DOUBLE: 3}
-    wanted = {column.name: column.type for column in target.values}
-    values, columns = list(found.step.values), list(found.columns)
-    place = 0
+    target_types = {column.name: column.type for column in target.values}
+    values, columns = list(analysed.step.values), list(analysed.columns)
+    value_index = 0
     for number, column in enumerate(columns):
         if column.is_key:
             continue
-        kind = wanted.get(column.name, column.type)
+        kind = target_types.get(column.name, column.type)
         widens = is_numeric(column.type) and is_numeric(kind) and ranks.get(column.type, 2) <= ranks.get(kind, 2)
         if kind != column.type and widens:
-            values[place] = replace(values[place], typed=Cast(kind, values[place].typed))
+            values[value_index] = replace(values[value_index], typed=Cast(kind, values[value_index].typed))
             columns[number] = replace(column, type=kind)
-        place += 1
-    return replace(found, step=replace(found.step, values=tuple(values)), columns=tuple(columns))
+        value_index += 1
+    return replace(analysed, step=replace(analysed.step, values=tuple(values)), columns=tuple(columns))
 
 
 def _target(name: str, at: Any, catalog: Catalog, reason: str) -> Source:
-    found = catalog.sources.get(name)
-    if found is None:
+    source = catalog.sources.get(name)
+    if source is None:
         meant = did_you_mean(name, catalog.sources)
         hint = f"{meant} Names in quotes keep their case." if meant else ""
         raise refusal(at, f"{reason} an unknown stream/table: {name}", hint)
-    return found
+    return source
 
 
 def _insert_values(statement: s.InsertValues, catalog: Catalog, text: str) -> Applied:
@@ -340,40 +340,40 @@ _HANDLERS: dict[type, Callable[[Any, Catalog, str], Applied]] = {
 }
 
 
-def partitions_of(found: Analysed, catalog: Catalog) -> int:
+def partitions_of(analysed: Analysed, catalog: Catalog) -> int:
     """The partition count of the first source of a query, which its sink has unless another is given."""
-    return catalog.topics.get(found.start.reads[0].source.topic, 1)
+    return catalog.topics.get(analysed.start.reads[0].source.topic, 1)
 
 
-def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: Catalog) -> Source:
+def sink_of(statement: s.CreateAs, properties: Properties, analysed: Analysed, catalog: Catalog) -> Source:
     """The source of a CREATE ... AS: formats are those of the first source unless others are given.
 
     Raises:
         SqlError: The formats cannot hold the columns, or a property does not fit.
     """
-    columns = found.columns
-    first = found.start.reads[0].source
+    columns = analysed.columns
+    first = analysed.start.reads[0].source
     has_key = any(column.is_key for column in columns)
     if not has_key:
-        if given.text("KEY_FORMAT") is not None and given.format_name("KEY") != "NONE":
+        if properties.text("KEY_FORMAT") is not None and properties.format_name("KEY") != "NONE":
             raise refusal(
-                given.at("KEY_FORMAT"), "KEY_FORMAT (the key format) is set, and the stream has no key columns."
+                properties.at("KEY_FORMAT"), "KEY_FORMAT (the key format) is set, and the stream has no key columns."
             )
         key: DataFormat | None = DataFormat("NONE")
     else:
-        default = given.default_formats(catalog)[0]
-        inherited = found.step.key_format
-        key = given.format("KEY", inherited if inherited.name != "NONE" else None, default)
-    value = given.format("VALUE", first.value_format, None)
+        default = properties.default_formats(catalog)[0]
+        inherited = analysed.step.key_format
+        key = properties.format("KEY", inherited if inherited.name != "NONE" else None, default)
+    value = properties.format("VALUE", first.value_format, None)
     assert key is not None and value is not None, "a source has formats"  # noqa: S101, PT018
-    _check_schema(given, columns, (key, value), given.text("KAFKA_TOPIC") or statement.name, catalog)
+    _check_schema(properties, columns, (key, value), properties.text("KAFKA_TOPIC") or statement.name, catalog)
     count = sum(not column.is_key for column in columns)
-    value = wrapping(given.flag("WRAP_SINGLE_VALUE"), value, count, catalog, given.at("WRAP_SINGLE_VALUE"))
+    value = wrapping(properties.flag("WRAP_SINGLE_VALUE"), value, count, catalog, properties.at("WRAP_SINGLE_VALUE"))
     check_formats(columns, key, value, statement.at)
-    timestamp = given.timestamp()
+    timestamp = properties.timestamp()
     if timestamp is not None:
-        check_timestamp(timestamp, columns, given.at("TIMESTAMP"))
-    topic = given.text("KAFKA_TOPIC") or _topic_of(statement, catalog)
+        check_timestamp(timestamp, columns, properties.at("TIMESTAMP"))
+    topic = properties.text("KAFKA_TOPIC") or _topic_of(statement, catalog)
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -381,10 +381,10 @@ def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: 
         topic=topic,
         key_format=key,
         value_format=value,
-        window=found.step.window,
+        window=analysed.step.window,
         timestamp=timestamp,
-        partitions=given.number("PARTITIONS") or _number(catalog, "ksql.sink.partitions"),
-        replicas=given.number("REPLICAS") or _number(catalog, "ksql.sink.replicas"),
+        partitions=properties.number("PARTITIONS") or _number(catalog, "ksql.sink.partitions"),
+        replicas=properties.number("REPLICAS") or _number(catalog, "ksql.sink.replicas"),
     )
 
 
@@ -400,7 +400,7 @@ def _topic_of(statement: s.CreateAs, catalog: Catalog) -> str:
 
 
 def _check_schema(
-    given: Properties,
+    properties: Properties,
     columns: Sequence[SourceColumn],
     forms: tuple[DataFormat, DataFormat],
     topic: str,
@@ -409,18 +409,18 @@ def _check_schema(
     """Refuse columns that the schema of KEY_SCHEMA_ID or VALUE_SCHEMA_ID has not, or in another order."""
     for part, form in zip(("KEY", "VALUE"), forms, strict=True):
         setting = f"{part}_SCHEMA_ID"
-        if given.text(setting) is None or catalog.infer is None:
+        if properties.text(setting) is None or catalog.infer is None:
             continue
         held = [(column.name, column.type) for column in columns if column.is_key == (part == "KEY")]
-        found = catalog.infer(topic, part.lower(), form)
-        if found is None:
+        inferred = catalog.infer(topic, part.lower(), form)
+        if inferred is None:
             continue  # several messages, or none of that name: the format says so when it writes
-        if list(found)[: len(held)] != held:
-            shown = ", ".join(f"{quoted(name)} {kind}" for name, kind in held if (name, kind) not in found)
-            known = ", ".join(f"{quoted(name)} {kind}" for name, kind in found)
+        if list(inferred)[: len(held)] != held:
+            shown = ", ".join(f"{quoted(name)} {kind}" for name, kind in held if (name, kind) not in inferred)
+            schema_text = ", ".join(f"{quoted(name)} {kind}" for name, kind in inferred)
             raise refusal(
-                given.at(setting),
-                f"The {part.lower()} columns [{shown}] differ from the schema of the registry, [{known}], "
+                properties.at(setting),
+                f"The {part.lower()} columns [{shown}] differ from the schema of the registry, [{schema_text}], "
                 "by type, name or order",
             )
 

@@ -50,9 +50,9 @@ class TransientAnalysis(QueryAnalysis):
             # All rows are one group.
             at = self.query.at
             self.query = replace(self.query, group_by=q.Grouping((x.IntegerLiteral(1, at=at),), at=at))
-        found = QueryAnalysis.result(self)
-        assert isinstance(found, TransientAnalysed), "made by _projected below"  # noqa: S101
-        return found
+        analysed = QueryAnalysis.result(self)
+        assert isinstance(analysed, TransientAnalysed), "made by _projected below"  # noqa: S101
+        return analysed
 
     def _aggregates(self) -> bool:
         items = [item.expression for item in self.query.items if isinstance(item, q.Selected)]
@@ -101,4 +101,4 @@ class TransientAnalysis(QueryAnalysis):
 def _origin(node: Any, key_names: Sequence[Sequence[Any]], *, windowed: bool) -> Origin:
     if windowed and isinstance(node, x.Column) and node.name in BOUNDS:
         return node.name
-    return next((place for place, names in enumerate(key_names) if node in names), None)
+    return next((index for index, names in enumerate(key_names) if node in names), None)

@@ -38,7 +38,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
     grouped = Grouped(
         compiling.name("Aggregate-GroupBy"), key_serde=step_key_serde(step, windowed=False), value_serde=value_serde
     )
-    keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
+    keys = [index for index, field in enumerate(step.above.fields) if field.role == "KEY"]
     key = KeyOf(step.grouping, errors, keys, len(step.above.fields), whole=True)
     states = _States(step.calls, errors)
     retention = step.times.retention_ms if step.times is not None else None
@@ -109,16 +109,16 @@ class _WholeRow(ColumnFunction):
 def _known(calls: Sequence[AggregateCall]) -> KnownAggregation | None:
     """The aggregates as parts that run over columns; None if one of them does not."""
     parts: list[tuple[str, KnownAggregation]] = []
-    place = 0
+    index = 0
     for call in calls:
         name, kinds = call.function.name, [argument.type for argument in call.arguments]
         if name == "COUNT" and len(kinds) < 2:
-            parts.append((str(place) if kinds else "", KnownAggregation("count", start=0)))
+            parts.append((str(index) if kinds else "", KnownAggregation("count", start=0)))
         elif name == "SUM" and kinds[0] in LIMITS and call.function.type == kinds[0]:
-            parts.append((str(place), KnownAggregation("sum", start=0, limit=LIMITS[kinds[0]])))
+            parts.append((str(index), KnownAggregation("sum", start=0, limit=LIMITS[kinds[0]])))
         else:
             return None
-        place += len(kinds)
+        index += len(kinds)
     return KnownAggregation("row", parts=tuple(parts)) if parts else None
 
 
@@ -179,25 +179,25 @@ class _States:
     def merge(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
         """The states of two sessions."""
         del key
-        found = []
+        merged_states = []
         for name, steps, one, two in zip(self._names, self._steps, left, right, strict=True):
             try:
-                found.append(steps.merge(_copy(one), _copy(two)))
+                merged_states.append(steps.merge(_copy(one), _copy(two)))
             except FunctionFailed as error:
                 self._errors.report(name, error)
-                found.append(one)
-        return found
+                merged_states.append(one)
+        return merged_states
 
     def _each(self, value: Row, states: list[Any], steps: Sequence[Any]) -> list[Any]:
-        found, place = [], 0
+        new_states, start = [], 0
         for at, (step, width, state) in enumerate(zip(steps, self._widths, states, strict=True)):
             try:
-                found.append(step(_copy(state), *value[place : place + width]))
+                new_states.append(step(_copy(state), *value[start : start + width]))
             except FunctionFailed as error:
                 self._errors.report(self._names[at], error)
-                found.append(state)
-            place += width
-        return found
+                new_states.append(state)
+            start += width
+        return new_states
 
 
 def _copy(state: Any) -> Any:

@@ -78,9 +78,9 @@ class Enrich(FixedKeyProcessor[Any, Any]):
             bounds = (key.window.start, key.window.end)
             key = key.key
         origin = self.context.record_metadata()
-        place = (-1, -1) if origin is None else (origin.partition, origin.offset)
+        position = (-1, -1) if origin is None else (origin.partition, origin.offset)
         headers = [_header(record.headers, name) for name in self._headers]
-        parts = (*(self._no_key if key is None else key), *value, *headers, record.timestamp, *place, *bounds)
+        parts = (*(self._no_key if key is None else key), *value, *headers, record.timestamp, *position, *bounds)
         self.context.forward(record.with_value(tuple([parts[index] for index in self._order])))
 
 
@@ -114,16 +114,16 @@ class _Time:
 
     Args:
         column: The column.
-        place: Whether it is a column of the key, and its place there or in the value.
+        position: Whether it is a column of the key, and its place there or in the value.
         errors: The errors of the query.
         raises: Whether a bad time raises; else it is reported.
     """
 
     def __init__(
-        self, column: TimestampColumn, place: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
+        self, column: TimestampColumn, position: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
     ) -> None:
         self._column = column
-        self._of_key, self._place = place
+        self._of_key, self._place = position
         self._errors = errors
         self._raises = raises
 
@@ -131,19 +131,19 @@ class _Time:
         """The time in milliseconds; None if there is none, which is reported."""
         row = (key.key if isinstance(key, Windowed) else key) if self._of_key else value
         try:
-            found = None if row is None else row[self._place]
-            if found is None:
+            timestamp = None if row is None else row[self._place]
+            if timestamp is None:
                 raise SqlValueError(f"{self._column.name} is null")
             if self._column.pattern is not None:
-                found = parse_timestamp(found, self._column.pattern)
-            if found < 0:
-                raise SqlValueError(f"{self._column.name} is {found}, before 1970")
+                timestamp = parse_timestamp(timestamp, self._column.pattern)
+            if timestamp < 0:
+                raise SqlValueError(f"{self._column.name} is {timestamp}, before 1970")
         except COMPUTATION_ERRORS as error:
             if self._raises:
                 raise
             self._errors.report("TIMESTAMP", error)
             return None
-        return int(found)
+        return int(timestamp)
 
 
 class SourceTime(_Time):
@@ -152,8 +152,8 @@ class SourceTime(_Time):
     def __call__(self, record: Any, partition_time: int) -> int:
         if record.value is None:
             return int(record.timestamp if record.timestamp >= 0 else partition_time)
-        found = self.of(record.key, record.value)
-        return -1 if found is None else found
+        timestamp = self.of(record.key, record.value)
+        return -1 if timestamp is None else timestamp
 
 
 class SinkTime(FixedKeyProcessor[Any, Any]):
@@ -164,15 +164,15 @@ class SinkTime(FixedKeyProcessor[Any, Any]):
 
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:  # type: ignore[override]
         if record.value is None:
-            found: int | None = max(self.context.current_stream_time_ms(), 0)
+            timestamp: int | None = max(self.context.current_stream_time_ms(), 0)
         else:
-            found = self._time.of(record.key, record.value)
-        if found is not None:
-            self.context.forward(record.with_timestamp(found))
+            timestamp = self._time.of(record.key, record.value)
+        if timestamp is not None:
+            self.context.forward(record.with_timestamp(timestamp))
 
 
 def sink_time(
-    column: TimestampColumn, place: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
+    column: TimestampColumn, position: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
 ) -> Callable[[], SinkTime]:
     """The supplier of the processor that sets the time of results."""
-    return partial(SinkTime, _Time(column, place, errors, raises=raises))
+    return partial(SinkTime, _Time(column, position, errors, raises=raises))

@@ -26,8 +26,8 @@ def _named(step: Step) -> bool:
     above = getattr(step, "above", None) or getattr(step, "left", None)
     if not isinstance(above, Step):
         return False
-    places = {place for each in expressions_in(step) for place in _places(each.typed)}
-    return any(above.fields[place].role in OF_ORIGIN for place in places if place < len(above.fields))
+    places = {index for each in expressions_in(step) for index in _places(each.typed)}
+    return any(above.fields[index].role in OF_ORIGIN for index in places if index < len(above.fields))
 
 
 def _places(node: n.Typed) -> Iterator[int]:

@@ -34,8 +34,8 @@ def compile_query(
     counted = errors if errors is not None else EvaluationErrors(plan.id)
     settings = dict(plan.settings)
     throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
-    made = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix), plan.root)
-    _write(made, plan, made.step(plan.root))
+    compiler = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix), plan.root)
+    _write(compiler, plan, compiler.step(plan.root))
 
 
 def compile_results(root: p.Step, builder: StreamsBuilder, errors: EvaluationErrors) -> Any:
@@ -117,7 +117,7 @@ class _Compiler:
 
     def _rekey(self, step: p.Rekey) -> Any:
         above = self.step(step.above)
-        keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
+        keys = [index for index, field in enumerate(step.above.fields) if field.role == "KEY"]
         moved = above.select_key(KeyOf(step.expressions, self.errors, keys, len(step.above.fields), whole=step.whole))
         if not step.is_table:
             return moved
@@ -133,18 +133,18 @@ def _place(target: Source) -> tuple[bool, int]:
     """Whether the column of TIMESTAMP is one of the key, and its place there or in the value."""
     assert target.timestamp is not None, "only with TIMESTAMP"  # noqa: S101
     for of_key, columns in ((True, target.keys), (False, target.values)):
-        for place, column in enumerate(columns):
+        for index, column in enumerate(columns):
             if column.name == target.timestamp.name:
-                return of_key, place
+                return of_key, index
     raise ValueError(f"{target.name} has no column {target.timestamp.name}")
 
 
-def _write(made: _Compiler, plan: p.QueryPlan, result: Any) -> None:
+def _write(compiler: _Compiler, plan: p.QueryPlan, result: Any) -> None:
     target = plan.target
     stream = result.to_stream() if plan.root.is_table else result
     if target.timestamp is not None:
         stream = stream.process_values(
-            sink_time(target.timestamp, _place(target), made.errors, raises=made.compiling.throws)
+            sink_time(target.timestamp, _place(target), compiler.errors, raises=compiler.compiling.throws)
         )
     key, value = source_serdes(target)
     stream.to(target.topic, Produced(key_serde=key, value_serde=value))

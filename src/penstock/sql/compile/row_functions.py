@@ -127,12 +127,12 @@ class KeyOf(_Lazy):
             return None
         if value is None:
             only_key = self._of(self._only_key(key))
-            found = tuple(item if of_key else None for item, of_key in zip(only_key, self._of_key, strict=True))
+            new_key = tuple(item if of_key else None for item, of_key in zip(only_key, self._of_key, strict=True))
         else:
-            found = self._of(value)
+            new_key = self._of(value)
         if self._whole:
-            return None if None in found else found
-        return None if found == (None,) else found
+            return None if None in new_key else new_key
+        return None if new_key == (None,) else new_key
 
     def over_columns(self, *arguments: Column) -> Column | None:
         rows = arguments[1]
@@ -149,8 +149,8 @@ class KeyOf(_Lazy):
     def _only_key(self, key: Any) -> Row:
         row: list[Any] = [None] * self._width
         plain = key.key if isinstance(key, Windowed) else key
-        for place, item in zip(self._keys, plain or (), strict=False):
-            row[place] = item
+        for index, item in zip(self._keys, plain or (), strict=False):
+            row[index] = item
         return tuple(row)
 
 

@@ -63,8 +63,8 @@ class RowsSerde(BaseSerde):
         return tuple([read(item) for read, item in zip(self._read, row, strict=True)])
 
     def decode(self, data: pa.Array) -> Column:
-        found = read_rows(data, len(self._kinds), lambda _: self._layout, self.deserialize)
-        return super().decode(data) if found is None else found
+        column = read_rows(data, len(self._kinds), lambda _: self._layout, self.deserialize)
+        return super().decode(data) if column is None else column
 
     def encode(self, column: Column) -> pa.Array:
         if not isinstance(column, RowColumn) or len(column) <= FEW:
@@ -117,10 +117,10 @@ class StateSerde(BaseSerde):
         return None if data is None else json.loads(data.decode("utf-8", "surrogatepass"))
 
     def decode(self, data: pa.Array) -> Column:
-        found = None
+        column = None
         if self._layout is not None:
-            found = read_rows(data, self._longs, lambda _: self._layout, self.deserialize)
-        return super().decode(data) if found is None else found
+            column = read_rows(data, self._longs, lambda _: self._layout, self.deserialize)
+        return super().decode(data) if column is None else column
 
     def encode(self, column: Column) -> pa.Array:
         if not isinstance(column, RowColumn) or len(column.columns) != self._longs or len(column) <= FEW:
@@ -142,18 +142,18 @@ def format_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], part:
 def format_properties(form: DataFormat, part: str) -> FormatProperties:
     """The settings of a format for keys or values."""
     info = format_info(form.name)
-    given = dict(form.properties)
+    settings = dict(form.properties)
     wrapped = info.wraps_by_default if form.wrap is None else form.wrap
     if part == "key":
         wrapped = not info.unwraps
-    schema_id = given.get("SCHEMA_ID")
+    schema_id = settings.get("SCHEMA_ID")
     return FormatProperties(
         part=part,
         wrapped=wrapped,
-        delimiter=given.get("DELIMITER", ","),
+        delimiter=settings.get("DELIMITER", ","),
         schema_id=int(schema_id) if schema_id else None,
-        schema_full_name=given.get("SCHEMA_FULL_NAME"),
-        nullable=given.get("NULLABLE_REPRESENTATION", ""),
+        schema_full_name=settings.get("SCHEMA_FULL_NAME"),
+        nullable=settings.get("NULLABLE_REPRESENTATION", ""),
     )
 
 
@@ -181,10 +181,10 @@ def step_key_serde(step: Step, *, windowed: bool = True) -> Any:
     if format_info(form.name).infers or not format_info(form.name).unwraps:
         form = DataFormat("JSON" if step.key else "NONE")
     columns: list[tuple[str, SqlType]] = []
-    for place, kind in enumerate(step.key):
-        names = step.key_names[place] if place < len(step.key_names) else ()
-        name = names[0].name if names and isinstance(names[0], x.Column) else f"KEY_{place}"
-        columns.append((name if name not in [known for known, _ in columns] else f"KEY_{place}", kind))
+    for index, kind in enumerate(step.key):
+        names = step.key_names[index] if index < len(step.key_names) else ()
+        name = names[0].name if names and isinstance(names[0], x.Column) else f"KEY_{index}"
+        columns.append((name if name not in [other for other, _ in columns] else f"KEY_{index}", kind))
     try:
         check_columns(form.name, tuple(columns), "key")
     except SqlError:

@@ -30,20 +30,20 @@ class Compiling:
     taken: set[str] = field(default_factory=set)
     stores: dict[int, str] = field(default_factory=dict)
 
-    def store(self, step: object, wanted: str) -> str:
+    def store(self, step: object, base_name: str) -> str:
         """A name for the store that has the rows of a step."""
-        found = self.stores[id(step)] = self.name(wanted)
-        return found
+        store_name = self.stores[id(step)] = self.name(base_name)
+        return store_name
 
-    def name(self, wanted: str) -> str:
+    def name(self, base_name: str) -> str:
         """A name for a store or topic that the query has not yet used."""
-        clean = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{self.prefix}{wanted}")
-        found, number = clean, 1
-        while found in self.taken:
+        clean = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{self.prefix}{base_name}")
+        free_name, number = clean, 1
+        while free_name in self.taken:
             number += 1
-            found = f"{clean}-{number}"
-        self.taken.add(found)
-        return found
+            free_name = f"{clean}-{number}"
+        self.taken.add(free_name)
+        return free_name
 
 
 def types_of(fields: Sequence[Field]) -> list[SqlType]:

@@ -68,14 +68,14 @@ def fixed(item: Typed, kind: SqlType, shown: Shown) -> Typed:
     return _fitted(item, kind, shown) if is_text else item
 
 
-def _fitted(item: Typed, wanted: SqlType, shown: Shown) -> Typed:
-    if item.type in (NULL, wanted):
+def _fitted(item: Typed, target: SqlType, shown: Shown) -> Typed:
+    if item.type in (NULL, target):
         return item
-    if isinstance(item, Constant) and STRING in (item.type, wanted):
-        made = _literal(item, wanted)
-        if made is not None:
-            return made
-    match item, wanted:
+    if isinstance(item, Constant) and STRING in (item.type, target):
+        literal = _literal(item, target)
+        if literal is not None:
+            return literal
+    match item, target:
         case MakeArray(), ArrayType(element):
             items = tuple(_fitted(part, element, shown) for part in item.items)
             kind, parts = _common(items)
@@ -87,17 +87,17 @@ def _fitted(item: Typed, wanted: SqlType, shown: Shown) -> Typed:
             return replace(item, type=MapType(key_kind, kind), entries=entries)
         case MakeStruct(StructType(fields)), StructType():
             parts = tuple(
-                _fitted(part, wanted.field(field.name) or part.type, shown)
+                _fitted(part, target.field(field.name) or part.type, shown)
                 for field, part in zip(fields, item.values, strict=True)
             )
             names = [field.name for field in fields]
             kind = StructType.of([(name, part.type) for name, part in zip(names, parts, strict=True)])
             item = replace(item, type=kind, values=parts)
     try:
-        common_type_of((wanted, item.type))
+        common_type_of((target, item.type))
     except SqlTypeError as error:
         raise refused(
-            f"= does not compare {wanted} with {item.type}, the type of {shown(item)}", item.at, HINT
+            f"= does not compare {target} with {item.type}, the type of {shown(item)}", item.at, HINT
         ) from error
     return item
 
@@ -107,27 +107,27 @@ def _common(items: Sequence[Typed]) -> tuple[SqlType, tuple[Typed, ...]]:
     return kind, tuple(converted(item, kind) for item in items)
 
 
-def _literal(item: Constant, wanted: SqlType) -> Constant | None:
+def _literal(item: Constant, target: SqlType) -> Constant | None:
     """A literal as another type; ``None`` if there is no such adaptation."""
-    if wanted == STRING:
+    if target == STRING:
         plain = is_numeric(item.type) or item.type == BOOLEAN
         return Constant(STRING, to_text(item.value, item.type), at=item.at) if plain else None
     try:
-        found = _parsed(item.value, wanted)
+        type_and_value = _parsed(item.value, target)
     except SqlValueError as error:
-        raise refused(f'the text "{item.value}" is not a value of type {wanted}.', item.at) from error
-    return found and Constant(*found, at=item.at)
+        raise refused(f'the text "{item.value}" is not a value of type {target}.', item.at) from error
+    return type_and_value and Constant(*type_and_value, at=item.at)
 
 
-def _parsed(text: str, wanted: SqlType) -> tuple[SqlType, Any] | None:
-    if wanted == BOOLEAN:
+def _parsed(text: str, target: SqlType) -> tuple[SqlType, Any] | None:
+    if target == BOOLEAN:
         if not text or not any(word.startswith(text.strip().lower()) for word in BOOLEANS):
             raise SqlValueError(f"{text!r} is not a boolean")
         return BOOLEAN, parse_boolean(text)
-    if is_numeric(wanted):
+    if is_numeric(target):
         return _number(text)
-    if wanted in (DATE, TIME, TIMESTAMP):
-        return wanted, cast(text, STRING, wanted)
+    if target in (DATE, TIME, TIMESTAMP):
+        return target, cast(text, STRING, target)
     return None
 
 

@@ -94,8 +94,8 @@ def _predicate(expression: Typed, name: str) -> Module:
 def _loaded(module: Module, errors: EvaluationErrors) -> Callable[[Row], Any]:
     space: dict[str, Any] = {**NAMES, **module.names, "report": _reporting(errors)}
     exec(compile(module.text, "<penstock sql>", "exec"), space)  # noqa: S102  (our own text, see Module)
-    found: Callable[[Row], Any] = space["main"]
-    return found
+    main: Callable[[Row], Any] = space["main"]
+    return main
 
 
 def _reporting(errors: EvaluationErrors) -> Callable[[str, Exception], None]:

@@ -53,10 +53,10 @@ def parts(node: n.Typed) -> tuple[n.Typed, ...]:
     match node:
         case n.Lambda(body=body):
             return (body,)
-        case n.Call(arguments=found) | n.Logical(operands=found) | n.MakeArray(items=found):
-            return found
-        case n.MakeStruct(values=found):
-            return found
+        case n.Call(arguments=children) | n.Logical(operands=children) | n.MakeArray(items=children):
+            return children
+        case n.MakeStruct(values=children):
+            return children
         case n.MakeMap(entries=entries):
             return tuple(part for entry in entries for part in (entry.key, entry.value))
         case n.Field(base=base):
@@ -95,12 +95,12 @@ class ModuleWriter:
 
     # Blocks ---------------------------------------------------------------------------------------------------------
 
-    def guarded(self, node: n.Typed, block: Block, place: str, target: str) -> None:
+    def guarded(self, node: n.Typed, block: Block, label: str, target: str) -> None:
         """Write the lines that put an expression's value into a variable, or null and a report of the error."""
         with block.nested("try:"):
             block.add(f"{target} = {self.value(node, block)}")
         with block.nested(f"except {self._errors} as error:"):
-            block.add(f"{self._report}({place!r}, error)")
+            block.add(f"{self._report}({label!r}, error)")
             block.add(f"{target} = None")
 
     def alone(self, node: n.Typed, block: Block) -> str:
@@ -122,7 +122,7 @@ class ModuleWriter:
     def function(self, node: n.Typed, write: Callable[[Block], None]) -> str:
         """The text of a call of a function of its own that computes an expression; ``write`` writes its lines."""
         name = self.module.fresh("part_")
-        free = sorted(f"p_{found.number}" for found in _free(node))
+        free = sorted(f"p_{parameter.number}" for parameter in _free(node))
         body = Block(self.module)
         write(body)
         arguments = ", ".join(["row", *free])
@@ -144,11 +144,11 @@ class ModuleWriter:
         return not isinstance(node, n.Lambda) and self._height(node) % HEIGHT == 0
 
     def _height(self, node: n.Typed) -> int:
-        found = self._heights.get(id(node))
-        if found is None:
-            found = 1 + max((self._height(part) for part in parts(node)), default=0)
-            self._heights[id(node)] = found
-        return found
+        height = self._heights.get(id(node))
+        if height is None:
+            height = 1 + max((self._height(part) for part in parts(node)), default=0)
+            self._heights[id(node)] = height
+        return height
 
     def condition(self, node: n.Typed, block: Block) -> str:
         """The text of a condition; a null is an error."""
@@ -319,8 +319,8 @@ def place_of(node: n.Typed) -> str:
 def _free(node: n.Typed) -> set[n.Parameter]:
     if isinstance(node, n.Parameter):
         return {node}
-    found: set[n.Parameter] = set().union(*(_free(part) for part in parts(node)))
-    return found - set(node.parameters) if isinstance(node, n.Lambda) else found
+    parameters: set[n.Parameter] = set().union(*(_free(part) for part in parts(node)))
+    return parameters - set(node.parameters) if isinstance(node, n.Lambda) else parameters
 
 
 RULES: dict[type, Callable[[ModuleWriter, Any, Block], str]] = {

@@ -54,9 +54,9 @@ def sql_type(node: t.TypeNode, custom: Mapping[str, SqlType] | None = None) -> S
     Raises:
         SqlError: There is no type of a name, or its parameters are out of range.
     """
-    known = custom or {}
+    custom_types = custom or {}
     try:
-        return _resolved(node, known)
+        return _resolved(node, custom_types)
     except SqlTypeError as error:
         raise refused(str(error), node.at) from error
 

@@ -85,11 +85,11 @@ def polars_expression(expression: n.Typed, scope: FrameScope) -> pl.Expr | None:
     """
     own = FrameScope(prepared=dict(scope.prepared))
     try:
-        found = _value(expression, own)
+        polars_form = _value(expression, own)
     except Unproved:
         return None
     scope.update(own)
-    return found
+    return polars_form
 
 
 def _value(node: n.Typed, scope: FrameScope) -> pl.Expr:
@@ -127,9 +127,9 @@ def _plain(node: n.Typed, scope: FrameScope) -> pl.Expr:
             if group is None or (isinstance(group, n.Constant) and isinstance(group.value, int)):
                 return _extract(pattern, text, 0 if group is None else group.value, scope)
         case n.Cast(type=kind, operand=operand) if operand.type == STRING and kind in WHOLE:
-            found = _plain(operand, scope)
-            scope.check(found.str.contains(WHOLE[kind]))
-            return found.cast(DTYPES[kind], strict=False)
+            column = _plain(operand, scope)
+            scope.check(column.str.contains(WHOLE[kind]))
+            return column.cast(DTYPES[kind], strict=False)
     raise Unproved
 
 
@@ -137,10 +137,10 @@ def _extract(pattern: str, text: n.Typed, group: int, scope: FrameScope) -> pl.E
     expression = rust_regex(pattern)
     if expression is None or text.type != STRING or not 0 <= group <= expression.groups:
         raise Unproved
-    found = _plain(text, scope)
+    column = _plain(text, scope)
     if expression.ends_lines:
-        scope.check(~found.str.contains("\n", literal=True))
-    name = scope.shared(f"{expression.text} of {found}", found.str.extract_groups(expression.text))
+        scope.check(~column.str.contains("\n", literal=True))
+    name = scope.shared(f"{expression.text} of {column}", column.str.extract_groups(expression.text))
     return pl.col(name).struct.field(str(group + 1))
 
 
@@ -165,8 +165,8 @@ def _case(node: n.Case, scope: FrameScope) -> pl.Expr:
         assert isinstance(result, n.Constant)  # noqa: S101
         chain = chain.when(condition).then(pl.lit(result.value, dtype))
     assert isinstance(node.otherwise, n.Constant)  # noqa: S101
-    found: pl.Expr = chain.otherwise(pl.lit(node.otherwise.value, dtype))
-    return found
+    case_form: pl.Expr = chain.otherwise(pl.lit(node.otherwise.value, dtype))
+    return case_form
 
 
 def _is_like(node: n.Typed) -> bool:
@@ -217,15 +217,15 @@ def _condition(node: n.Typed, scope: FrameScope) -> pl.Expr:
             constants = [item.value for item in items if isinstance(item, n.Constant)]
             if len(constants) < len(items):
                 raise Unproved
-            known = pl.Series("", [value for value in constants if value is not None], DTYPES[operand.type])
-            return _plain(operand, scope).is_in(known.implode()).fill_null(value=False)
+            series = pl.Series("", [value for value in constants if value is not None], DTYPES[operand.type])
+            return _plain(operand, scope).is_in(series.implode()).fill_null(value=False)
         case n.IsNull(operand=operand):
             return _plain(operand, scope).is_null()
         case n.Not(operand=operand):
             return ~_condition(operand, scope)
         case n.Logical(operator=operator, operands=operands):
-            found = [_condition(part, scope) for part in operands]
-            return pl.all_horizontal(found) if operator == "AND" else pl.any_horizontal(found)
+            conditions = [_condition(part, scope) for part in operands]
+            return pl.all_horizontal(conditions) if operator == "AND" else pl.any_horizontal(conditions)
     raise Unproved
 
 
@@ -244,10 +244,10 @@ def _compared(operator: str, left: n.Typed, right: n.Typed, scope: FrameScope) -
 def _doubles(operator: str, one: pl.Expr, two: pl.Expr) -> pl.Expr:
     """Polars holds NaN equal to itself and above all else; here nothing but ``<>`` is true of it."""
     none = one.is_nan() | two.is_nan()
-    found = OPERATORS[operator](one, two)
+    compared = OPERATORS[operator](one, two)
     if operator == "<>":
-        return (found | none) & one.is_not_null() & two.is_not_null()
-    return (found & ~none).fill_null(value=False)
+        return (compared | none) & one.is_not_null() & two.is_not_null()
+    return (compared & ~none).fill_null(value=False)
 
 
 def _like(node: n.Typed, scope: FrameScope) -> pl.Expr:
@@ -262,13 +262,13 @@ def _like(node: n.Typed, scope: FrameScope) -> pl.Expr:
         return text.str.contains(_pattern(pattern, node.escape))
     first, last = pattern.startswith("%"), pattern.endswith("%")
     if first and last:
-        found = text.str.contains(held, literal=True)
+        matches = text.str.contains(held, literal=True)
     elif first or last:
-        found = text.str.ends_with(held) if first else text.str.starts_with(held)
+        matches = text.str.ends_with(held) if first else text.str.starts_with(held)
     else:
         return text.eq(pl.lit(pattern))
     broken = scope.shared(f"line breaks in {text}", text.str.contains(f"[{''.join(map(_literal, BREAKS))}]"))
-    return found & ~pl.col(broken)  # % stands for no line break
+    return matches & ~pl.col(broken)  # % stands for no line break
 
 
 def _pattern(pattern: str, escape: str | None) -> str:

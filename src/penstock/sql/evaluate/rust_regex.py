@@ -110,10 +110,10 @@ def _repeat(argument: Any, ends: list[object]) -> str:
     inner = _sequence(body, ends, repeated=True)
     if len(body) > 1:
         inner = f"(?:{inner})"
-    known = {(0, True): "*", (1, True): "+"}.get((least, unbounded))
-    if known is None:
-        known = "?" if (least, most) == (0, 1) else f"{{{least},{'' if unbounded else most}}}"
-    return inner + known
+    quantifier = {(0, True): "*", (1, True): "+"}.get((least, unbounded))
+    if quantifier is None:
+        quantifier = "?" if (least, most) == (0, 1) else f"{{{least},{'' if unbounded else most}}}"
+    return inner + quantifier
 
 
 def _class(items: Any) -> str:

@@ -24,15 +24,15 @@ def nodes_in(expression: Node) -> Iterator[Node]:
         waiting += reversed(list(children(node)))
 
 
-def calls_in(expression: Node, wanted: Callable[[str], bool]) -> tuple[x.Call, ...]:
+def calls_in(expression: Node, accepts: Callable[[str], bool]) -> tuple[x.Call, ...]:
     """The calls of functions of certain names, in the order of the text; each once, however often it is written.
 
     >>> from penstock.sql.parse import parse_expression
     >>> [call.name for call in calls_in(parse_expression("f(g(1)) + g(1)"), lambda name: name == "G")]
     ['G']
     """
-    found = {node: None for node in nodes_in(expression) if isinstance(node, x.Call) and wanted(node.name)}
-    return tuple(found)
+    calls = {node: None for node in nodes_in(expression) if isinstance(node, x.Call) and accepts(node.name)}
+    return tuple(calls)
 
 
 def aggregates_in(
@@ -49,16 +49,16 @@ def aggregates_in(
 
 def columns_in(expression: Node) -> tuple[x.Column, ...]:
     """The columns that an expression names, parameters of lambdas left out, in the order of the text; each once."""
-    found: dict[x.Column, None] = {}
+    columns: dict[x.Column, None] = {}
     waiting: list[tuple[Node, frozenset[str]]] = [(expression, frozenset())]
     while waiting:
         node, bound = waiting.pop()
         if isinstance(node, x.Column) and (node.source or node.name not in bound):
-            found[node] = None
+            columns[node] = None
         if isinstance(node, x.Lambda):
             bound |= set(node.parameters)
         waiting += [(child, bound) for child in reversed(list(children(node)))]
-    return tuple(found)
+    return tuple(columns)
 
 
 def substitute(expression: Parsed, by: Mapping[Any, Node]) -> Parsed:
@@ -71,8 +71,8 @@ def substitute(expression: Parsed, by: Mapping[Any, Node]) -> Parsed:
     >>> format_expression(substitute(parse_expression("1 + SUM(a)"), {total: parse_expression("agg_0")}))
     '1 + AGG_0'
     """
-    found: Parsed = _substituted(expression, by)
-    return found
+    tree: Parsed = _substituted(expression, by)
+    return tree
 
 
 def _substituted(node: Any, by: Mapping[Any, Node]) -> Any:
@@ -81,8 +81,8 @@ def _substituted(node: Any, by: Mapping[Any, Node]) -> Any:
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     if not isinstance(node, Node):
         return node
-    if (found := by.get(node)) is not None:
-        return replace(found, at=node.at)
+    if (replacement := by.get(node)) is not None:
+        return replace(replacement, at=node.at)
     old = {part.name: getattr(node, part.name) for part in fields(node) if part.name != "at"}
     new = {name: _substituted(value, by) for name, value in old.items()}
     return replace(node, **new) if any(new[name] is not old[name] for name in old) else node

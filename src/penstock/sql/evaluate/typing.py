@@ -80,13 +80,13 @@ class _Typer:
 
     def typed(self, node: Any) -> n.Typed:
         try:
-            found: n.Typed = _RULES[type(node)](self, node)
+            typed: n.Typed = _RULES[type(node)](self, node)
         except SqlTypeError as error:
             raise refused(f"{error}", node.at) from error
-        if found.at == NOWHERE:
-            found = replace(found, at=node.at)
-        self._texts[found.at] = _text(node)
-        return found
+        if typed.at == NOWHERE:
+            typed = replace(typed, at=node.at)
+        self._texts[typed.at] = _text(node)
+        return typed
 
     def all(self, nodes: Sequence[Any]) -> tuple[n.Typed, ...]:
         return tuple(self.typed(node) for node in nodes)
@@ -95,10 +95,10 @@ class _Typer:
         return self._texts.get(item.at, "")
 
     def condition(self, node: Any, what: str) -> n.Typed:
-        found = self.typed(node)
-        if found.type != BOOLEAN:
-            raise refused(f"{what} must be BOOLEAN, and {_text(node)} is {found.type}", node.at)
-        return found
+        typed = self.typed(node)
+        if typed.type != BOOLEAN:
+            raise refused(f"{what} must be BOOLEAN, and {_text(node)} is {typed.type}", node.at)
+        return typed
 
     def column(self, node: x.Column) -> n.Typed:
         if node.source is None and node.name in self._parameters:
@@ -175,9 +175,9 @@ class _Typer:
 
     def like(self, node: x.Like) -> n.Typed:
         operand, pattern = self.all((node.operand, node.pattern))
-        for part, given in ((node.operand, operand), (node.pattern, pattern)):
-            if given.type != STRING:
-                raise refused(f"LIKE takes STRING, and {_text(part)} is {given.type}", part.at)
+        for part, typed_part in ((node.operand, operand), (node.pattern, pattern)):
+            if typed_part.type != STRING:
+                raise refused(f"LIKE takes STRING, and {_text(part)} is {typed_part.type}", part.at)
         return _maybe_not(n.Like(BOOLEAN, operand, pattern, node.escape, at=node.at), negated=node.negated)
 
     def is_null(self, node: x.IsNull) -> n.Typed:
@@ -194,13 +194,13 @@ class _Typer:
         branches = [(self.condition(when.condition, "WHEN"), self.typed(when.result)) for when in node.branches]
         otherwise = n.Constant(NULL, None) if node.otherwise is None else self.typed(node.otherwise)
         kinds = [result.type for _, result in branches]
-        known = list(dict.fromkeys(kind for kind in kinds if kind != NULL))
-        if not known and otherwise.type == NULL:
+        distinct_kinds = list(dict.fromkeys(kind for kind in kinds if kind != NULL))
+        if not distinct_kinds and otherwise.type == NULL:
             raise refused("Every branch of this CASE is NULL, so it has no type", node.at)
-        if len(known) > 1:
+        if len(distinct_kinds) > 1:
             message = "CASE has 'THEN' clauses of several types."
-            raise refused(f"{message} Found {', '.join(map(str, known))}", node.at, "Use CAST.")
-        kind = known[0] if known else otherwise.type
+            raise refused(f"{message} Found {', '.join(map(str, distinct_kinds))}", node.at, "Use CAST.")
+        kind = distinct_kinds[0] if distinct_kinds else otherwise.type
         if otherwise.type not in (kind, NULL):
             message = "Invalid Case expression. Type for the default clause should be the same as for 'THEN' clauses."
             raise refused(f"{message} THEN type: {kind}. DEFAULT type: {otherwise.type}.", node.at, "Use CAST.")
@@ -226,8 +226,8 @@ class _Typer:
             raise refused("The constructor of a MAP is empty and needs a pair of key and value", node.at)
         key, keys = united(self.all([entry.key for entry in node.entries]), self.shown)
         kind, values = united(self.all([entry.value for entry in node.entries]), self.shown)
-        for found, what in ((key, "keys"), (kind, "values")):
-            if found == NULL:
+        for united_type, what in ((key, "keys"), (kind, "values")):
+            if united_type == NULL:
                 raise refused(f"Cannot construct a map with all NULL {what}", node.at, "Cast one to the type meant.")
         entries = tuple(n.Entry(*pair) for pair in zip(keys, values, strict=True))
         return n.MakeMap(MapType(key, kind), entries, at=node.at)
@@ -262,11 +262,11 @@ class _Typer:
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def call(self, node: x.Call) -> n.Typed:
-        given = [part for part in node.arguments if not isinstance(part, x.Star)]
+        nodes = [part for part in node.arguments if not isinstance(part, x.Star)]
         units = self.unit_places(node.name)
         arguments: list[n.Typed | x.Lambda] = [
             part if isinstance(part, x.Lambda) else _unit(part) if at in units and _is_unit(part) else self.typed(part)
-            for at, part in enumerate(given)
+            for at, part in enumerate(nodes)
         ]
         if node.name.upper() in ADAPTING:
             first = next((part.type for part in arguments if isinstance(part, n.Typed) and part.type != NULL), NULL)
@@ -297,13 +297,13 @@ class _Typer:
         if len(set(node.parameters)) < len(node.parameters):
             raise refused("A lambda has two parameters of one name", node.at)
         outer = self._parameters
-        made = tuple(self.parameter(*pair) for pair in zip(node.parameters, kinds, strict=True))
-        self._parameters = outer | {parameter.name: parameter for parameter in made}
+        parameters = tuple(self.parameter(*pair) for pair in zip(node.parameters, kinds, strict=True))
+        self._parameters = outer | {parameter.name: parameter for parameter in parameters}
         try:
             body = self.typed(node.body)
         finally:
             self._parameters = outer
-        return n.Lambda(body.type, made, body, at=node.at)
+        return n.Lambda(body.type, parameters, body, at=node.at)
 
     def parameter(self, name: str, kind: SqlType) -> n.Parameter:
         self._numbered += 1
@@ -332,8 +332,8 @@ def _unit(node: Any) -> n.Typed:
     return n.Constant(INTERVAL_UNIT, node.name, at=node.at)
 
 
-def _maybe_not(found: n.Typed, *, negated: bool) -> n.Typed:
-    return n.Not(BOOLEAN, found, at=found.at) if negated else found
+def _maybe_not(typed: n.Typed, *, negated: bool) -> n.Typed:
+    return n.Not(BOOLEAN, typed, at=typed.at) if negated else typed
 
 
 def _as_time(item: n.Typed, other: SqlType) -> n.Typed:
@@ -351,8 +351,8 @@ def _whole(_: _Typer, node: x.IntegerLiteral) -> n.Typed:
 
 
 def _decimal(_: _Typer, node: x.DecimalLiteral) -> n.Typed:
-    made = decimal_of(node.text)
-    return n.Constant(made.type, made.value, at=node.at)
+    number = decimal_of(node.text)
+    return n.Constant(number.type, number.value, at=node.at)
 
 
 _RULES: dict[type, Callable[[_Typer, Any], n.Typed]] = {

@@ -81,27 +81,27 @@ class _Columns:
 
     def run(self, rows: RowColumn) -> list[Column]:
         """The columns of the expressions."""
-        found: dict[int, Column] = {
+        columns: dict[int, Column] = {
             at: rows.columns[each.index] for at, each in enumerate(self._expressions) if isinstance(each, n.Column)
         }
         series = self._vectorised(rows)
         if series is None:
-            found.update(self._generated(rows, sorted([*self._vectors, *self._rest])))
+            columns.update(self._generated(rows, sorted([*self._vectors, *self._rest])))
         else:
-            found.update({at: Column.of_series(one) for at, one in series.items()})
-            found.update(self._generated(rows, self._rest))
-        return [found[at] for at in range(len(self._expressions))]
+            columns.update({at: Column.of_series(one) for at, one in series.items()})
+            columns.update(self._generated(rows, self._rest))
+        return [columns[at] for at in range(len(self._expressions))]
 
     def _vectorised(self, rows: RowColumn) -> dict[int, pl.Series] | None:
         """What Polars computes; None if these rows are not for it."""
         if not self._vectors:
             return {}
         columns: list[pl.Series] = [pl.Series(ROWS, np.zeros(len(rows), np.int8))]
-        for place, kind in self._scope.kinds.items():
-            series = typed_series(rows.columns[place], kind)
+        for index, kind in self._scope.kinds.items():
+            series = typed_series(rows.columns[index], kind)
             if series is None:
                 return None
-            columns.append(series.alias(str(place)))
+            columns.append(series.alias(str(index)))
         frame = pl.DataFrame(columns)
         try:
             for name, each in self._scope.prepared.values():  # one by one: a later one may take an earlier one
@@ -111,11 +111,11 @@ class _Columns:
             table = frame.select(ROWS, *self._vectors.values())
         except pl.exceptions.PolarsError:
             return None  # an expression that its engine refuses, such as one that is too large
-        found = {at: table.get_column(str(at)).alias("") for at in self._vectors}
-        for at, one in found.items():
+        vectors = {at: table.get_column(str(at)).alias("") for at in self._vectors}
+        for at, one in vectors.items():
             if spoils(self._expressions[at]) and (count := one.null_count()):
                 self._errors.report(self._names[at], SqlValueError("an operand is null"), count)
-        return found
+        return vectors
 
     def _generated(self, rows: RowColumn, places: Sequence[int]) -> Iterable[tuple[int, Column]]:
         """What the generated code computes of the columns that it names."""
@@ -128,9 +128,9 @@ class _Columns:
             self._by_row[tuple(places)] = function
         used: set[int] = set().union(*map(places_of, chosen))
         columns = [column.items() if at in used else repeat(None, len(rows)) for at, column in enumerate(rows.columns)]
-        given = zip(*columns, strict=False) if columns else repeat((), len(rows))
-        made = list(map(function, given))
-        return [(at, Column.of_items([row[place] for row in made])) for place, at in enumerate(places)]
+        inputs = zip(*columns, strict=False) if columns else repeat((), len(rows))
+        results = list(map(function, inputs))
+        return [(at, Column.of_items([row[position] for row in results])) for position, at in enumerate(places)]
 
 
 def _all(checks: Iterable[pl.Expr]) -> list[pl.Expr]:
@@ -140,5 +140,5 @@ def _all(checks: Iterable[pl.Expr]) -> list[pl.Expr]:
 def places_of(expression: n.Typed) -> set[int]:
     if isinstance(expression, n.Column):
         return {expression.index}
-    found: set[int] = set().union(*(places_of(part) for part in parts(expression)))
-    return found
+    indexes: set[int] = set().union(*(places_of(part) for part in parts(expression)))
+    return indexes

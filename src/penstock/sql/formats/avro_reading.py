@@ -49,21 +49,21 @@ class _Change:
 
     def of(self, schema: Any, kind: SqlType | None) -> Any:
         """A schema for a column; None where there is no column for it."""
-        word, given = self._parsed.type_of(schema)
+        word, definition = self._parsed.type_of(schema)
         if word == "union":
-            return self._union(given, kind)
+            return self._union(definition, kind)
         if word == "record":
-            return self._record(given, kind)
+            return self._record(definition, kind)
         if word == "array":
-            return {"type": "array", "items": self._items(given["items"], kind)}
+            return {"type": "array", "items": self._items(definition["items"], kind)}
         if word == "map":
             return {
                 "type": "map",
-                "values": self.of(given["values"], kind.value if isinstance(kind, MapType) else None),
+                "values": self.of(definition["values"], kind.value if isinstance(kind, MapType) else None),
             }
         if word in ("enum", "fixed"):
-            return self._named(given, lambda: self._plain(given, kind))
-        return self._plain({**given, "type": word}, kind)
+            return self._named(definition, lambda: self._plain(definition, kind))
+        return self._plain({**definition, "type": word}, kind)
 
     def _items(self, items: Any, kind: SqlType | None) -> Any:
         if isinstance(kind, ArrayType):
@@ -80,31 +80,33 @@ class _Change:
         names = {id(branch): member_name(branch, self._parsed) for branch in others}
         if not any(_member(members, name) for name in names.values()):
             return [self.of(branch, kind) for branch in branches]
-        found = []
+        new_branches = []
         for branch in branches:
             name = names.get(id(branch))
-            found.append("null" if name is None else self._new([(name, self.of(branch, _member(members, name)))]))
-        return found
+            new_branches.append(
+                "null" if name is None else self._new([(name, self.of(branch, _member(members, name)))])
+            )
+        return new_branches
 
-    def _record(self, given: dict[str, Any], kind: SqlType | None) -> Any:
+    def _record(self, schema: dict[str, Any], kind: SqlType | None) -> Any:
         members = _fields(kind)
         if not members:
-            pairs = given["fields"]
+            pairs = schema["fields"]
             return self._named(
-                given, lambda: {"fields": [{**each, "type": self.of(each["type"], None)} for each in pairs]}
+                schema, lambda: {"fields": [{**each, "type": self.of(each["type"], None)} for each in pairs]}
             )
         return self._new(
-            [(each["name"], self.of(each["type"], _member(members, each["name"]))) for each in given["fields"]]
+            [(each["name"], self.of(each["type"], _member(members, each["name"]))) for each in schema["fields"]]
         )
 
-    def _named(self, given: dict[str, Any], made: Callable[[], dict[str, Any]]) -> Any:
+    def _named(self, schema: dict[str, Any], make_body: Callable[[], dict[str, Any]]) -> Any:
         """A type with the name that it has, written out where it comes first."""
-        name = given["name"]
+        name = schema["name"]
         if name in self._kept:
             return name
         self._kept.add(name)
-        kept = {key: value for key, value in given.items() if not key.startswith("__")}
-        return {**kept, **made()}
+        kept = {key: value for key, value in schema.items() if not key.startswith("__")}
+        return {**kept, **make_body()}
 
     def _new(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
         self._made += 1
@@ -112,9 +114,9 @@ class _Change:
             self._made += 1
         return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields]}
 
-    def _plain(self, given: dict[str, Any], kind: SqlType | None) -> dict[str, Any]:
-        logical = given.get("logicalType")
-        kept = {key: value for key, value in given.items() if key != "logicalType" and not key.startswith("__")}
+    def _plain(self, schema: dict[str, Any], kind: SqlType | None) -> dict[str, Any]:
+        logical = schema.get("logicalType")
+        kept = {key: value for key, value in schema.items() if key != "logicalType" and not key.startswith("__")}
         if logical == "decimal" and (kind is None or isinstance(kind, DecimalType)):
             return {**kept, "logicalType": logical}
         unit = None if kind is None else UNITS.get((kind, logical or ""))

@@ -61,9 +61,9 @@ class AvroRows(RowSerde):
         if value is None or (self.unwrapped and value[0] is None):
             return None
         try:
-            given = value[0] if self.unwrapped else dict(zip(self._names, value, strict=True))
+            datum = value[0] if self.unwrapped else dict(zip(self._names, value, strict=True))
             write = self._write or self._writer()
-            return self.writing.serialize(write(given))
+            return self.writing.serialize(write(datum))
         except (TypeError, ValueError, LookupError) as error:
             self.refuse(value, f"rows of its schema ({error})", error)
 
@@ -78,13 +78,13 @@ class AvroRows(RowSerde):
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
             return None
-        found = self.reading.deserialize(data)
+        datum = self.reading.deserialize(data)
         try:
             if self.unwrapped:
-                return (self._read[0](found),)
-            if not isinstance(found, dict):
-                raise SqlValueError(f"{type(found).__name__} instead of a record")
-            values = pick(found, self._names)
+                return (self._read[0](datum),)
+            if not isinstance(datum, dict):
+                raise SqlValueError(f"{type(datum).__name__} instead of a record")
+            values = pick(datum, self._names)
             return tuple([read(value) for read, value in zip(self._read, values, strict=True)])
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:
             if isinstance(error, SerializationError):
@@ -117,9 +117,9 @@ def _writer(kind: SqlType, schema: Any, parsed: ParsedSchema) -> Write:
                 for field in schema["fields"]
             ]
             steps = [
-                (name, known[0], avro_writer(known[1], inner, parsed), has_default)
-                for name, known, inner, has_default in fields
-                if known is not None
+                (name, column[0], avro_writer(column[1], inner, parsed), has_default)
+                for name, column, inner, has_default in fields
+                if column is not None
             ]
             return lambda row: _record(row, steps)
         case ArrayType(element) if schema["type"] == "array":
@@ -151,28 +151,31 @@ def _member_writer(kind: StructType, branches: list[Any], parsed: ParsedSchema) 
     """The function that writes the one field of a struct that is not null, as a member of a union of several types."""
     writers = {}
     for branch in branches:
-        word, given = parsed.type_of(branch)
-        known = None if word == "null" else _column(kind, member_name(branch, parsed))
-        if known is not None:
-            writers[known[0]] = (avro_writer(known[1], branch, parsed), given["name"] if word == "record" else None)
+        word, definition = parsed.type_of(branch)
+        column = None if word == "null" else _column(kind, member_name(branch, parsed))
+        if column is not None:
+            writers[column[0]] = (
+                avro_writer(column[1], branch, parsed),
+                definition["name"] if word == "record" else None,
+            )
 
     def write(row: dict[str, Any]) -> Any:
         there = [name for name, value in row.items() if value is not None and name in writers]
         if len(there) != 1:
             raise SqlValueError(f"a union has one of {', '.join(writers)}, not {len(there)} of them")
-        made, name = writers[there[0]]
-        return made(row[there[0]]) if name is None else (name, made(row[there[0]]))
+        write_member, name = writers[there[0]]
+        return write_member(row[there[0]]) if name is None else (name, write_member(row[there[0]]))
 
     return write
 
 
 def _record(row: dict[str, Any], steps: list[tuple[str, str, Write, bool]]) -> dict[str, Any]:
-    found = {}
+    record = {}
     for name, column, write, has_default in steps:
         value = row.get(column)
         if value is not None or not has_default:
-            found[name] = write(value)
-    return found
+            record[name] = write(value)
+    return record
 
 
 def _column(kind: StructType, name: str) -> tuple[str, SqlType] | None:

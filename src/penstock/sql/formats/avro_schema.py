@@ -47,11 +47,11 @@ def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns
 
 def resolved(schema: Any, parsed: ParsedSchema) -> Any:
     """The schema behind a name, and that beside null in a union of the two."""
-    word, given = parsed.type_of(schema)
+    word, definition = parsed.type_of(schema)
     if word != "union":
-        return given if word in ("record", "array", "map", "enum", "fixed") or len(given) > 1 else word
-    others = [branch for branch in given if parsed.type_of(branch)[0] != "null"]
-    return resolved(others[0], parsed) if len(others) == 1 else given
+        return definition if word in ("record", "array", "map", "enum", "fixed") or len(definition) > 1 else word
+    others = [branch for branch in definition if parsed.type_of(branch)[0] != "null"]
+    return resolved(others[0], parsed) if len(others) == 1 else definition
 
 
 def is_entries(items: Any, parsed: ParsedSchema) -> bool:

@@ -72,16 +72,18 @@ def type_schema(kind: SqlType, name: str | None = None, keys: Schema = OPTIONAL_
     match kind:
         case DecimalType(precision, scale):
             parameters = {"scale": str(scale), PRECISION: str(precision)}
-            made = Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
+            connect_schema = Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
         case ArrayType(element):
-            made = array(type_schema(element, name, keys))
+            connect_schema = array(type_schema(element, name, keys))
         case MapType(_, value):
-            made = Schema(Type.MAP, name=name, keys=keys, values=type_schema(value, _below(name, "MapValue"), keys))
+            connect_schema = Schema(
+                Type.MAP, name=name, keys=keys, values=type_schema(value, _below(name, "MapValue"), keys)
+            )
         case StructType(fields):
-            made = columns_schema(tuple((field.name, field.type) for field in fields), name, keys)
+            connect_schema = columns_schema(tuple((field.name, field.type) for field in fields), name, keys)
         case _:
-            made = PLAIN[kind]
-    return made.as_optional()
+            connect_schema = PLAIN[kind]
+    return connect_schema.as_optional()
 
 
 def _below(name: str | None, part: str) -> str | None:

@@ -146,8 +146,8 @@ class DelimitedRows(RowSerde):
             self.reject(data, f"lines of its columns ({error})", error)
 
     def decode(self, data: pa.Array) -> Column:
-        found = read_rows(data, len(self.columns), lambda _: self._layout, self.deserialize)
-        return super().decode(data) if found is None else found
+        column = read_rows(data, len(self.columns), lambda _: self._layout, self.deserialize)
+        return super().decode(data) if column is None else column
 
     def encode(self, column: Column) -> pa.Array:
         if not isinstance(column, RowColumn) or len(column) <= FEW or not self.columns:

@@ -75,8 +75,8 @@ def _entries(value: Any, kind: SqlType) -> list[tuple[Any, Any]]:
     return [(entry["key"], entry["value"]) for entry in _of(value, list, kind)]
 
 
-def _of(value: Any, wanted: type, kind: SqlType) -> Any:
-    if not isinstance(value, wanted):
+def _of(value: Any, expected: type, kind: SqlType) -> Any:
+    if not isinstance(value, expected):
         raise _wrong(value, kind)
     return value
 

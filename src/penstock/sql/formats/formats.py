@@ -65,10 +65,10 @@ def format_info(name: str) -> FormatInfo:
     >>> format_info("json").name
     'JSON'
     """
-    found = FORMATS.get(name.upper())
-    if found is None:
+    info = FORMATS.get(name.upper())
+    if info is None:
         raise SqlError(f"Unknown format: {name.upper()}", hint=f"Formats are {', '.join(FORMATS)}.")
-    return found
+    return info
 
 
 def check_columns(name: str, columns: Columns, part: str = "value") -> None:
@@ -123,8 +123,8 @@ def _later(module: str, name: str) -> Maker:
     """The maker in a module of this package that needs the libraries of schemas, imported on its first use."""
 
     def make(info: FormatInfo, columns: Columns, properties: FormatProperties) -> RowSerde:
-        made: RowSerde = getattr(import_module(f"penstock.sql.formats.{module}"), name)(info, columns, properties)
-        return made
+        serde: RowSerde = getattr(import_module(f"penstock.sql.formats.{module}"), name)(info, columns, properties)
+        return serde
 
     return make
 
@@ -150,6 +150,6 @@ def row_format(
         SqlError: there is no such format, or it cannot hold the columns.
     """
     info, held = format_info(name), tuple(columns)
-    given = properties or FormatProperties()
-    check_columns(name, held, given.part)
-    return MAKERS[info.name](info, held, given)
+    format_properties = properties or FormatProperties()
+    check_columns(name, held, format_properties.part)
+    return MAKERS[info.name](info, held, format_properties)

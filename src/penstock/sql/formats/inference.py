@@ -44,18 +44,18 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
     client = client_for(SchemaSettings.of(properties.registry))
     try:
         if properties.schema_id is not None:
-            found: SchemaText = client.schema(properties.schema_id).schema
+            schema: SchemaText = client.schema(properties.schema_id).schema
         else:
-            found = client.latest(f"{topic}-{properties.part}").schema
+            schema = client.latest(f"{topic}-{properties.part}").schema
     except (SchemaRegistryError, SerializationError) as error:
         if isinstance(error, SerializationError) or error.facts.get("status") == NOT_FOUND:
             return None
         raise
     kind = {"JSON_SR": "JSON"}.get(info.name, info.name)
-    if found.kind != kind:
-        raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' is {found.kind}, not {kind}.")
+    if schema.kind != kind:
+        raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' is {schema.kind}, not {kind}.")
     try:
-        columns = _columns(info.name, found, properties)
+        columns = _columns(info.name, schema, properties)
         return columns if properties.schema_id is not None or columns is None else _upper(columns)
     except DataError as error:
         raise SqlError(
@@ -65,20 +65,20 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
         raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
 
 
-def _columns(name: str, found: SchemaText, properties: FormatProperties) -> Columns | None:
+def _columns(name: str, schema: SchemaText, properties: FormatProperties) -> Columns | None:
     single = SINGLE_KEY if properties.part == "key" else SINGLE_VALUE
     if name == "AVRO":
         from penstock.sql.formats.avro_schema import avro_columns
 
-        return avro_columns(found, unwrapped=not properties.wrapped, single=single)
+        return avro_columns(schema, unwrapped=not properties.wrapped, single=single)
     if name == "JSON_SR":
         from penstock.sql.formats.json_schema import json_columns
 
-        return json_columns(found, unwrapped=not properties.wrapped, single=single)
+        return json_columns(schema, unwrapped=not properties.wrapped, single=single)
     from penstock.sql.formats.protobuf_schema import message_columns
 
     try:
-        return message_columns(found, properties.schema_full_name)
+        return message_columns(schema, properties.schema_full_name)
     except ValueError:
         if properties.schema_full_name is not None:
             return None

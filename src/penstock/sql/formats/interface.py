@@ -102,5 +102,5 @@ class RowSerde(BaseSerde, ABC):
 
 def writing_settings(properties: FormatProperties) -> dict[str, Any]:
     """The settings of the registry for a serde that writes: with the schema of the id that is given, if one is."""
-    given = dict(properties.registry)
-    return given if properties.schema_id is None else given | {"use.schema.id": properties.schema_id}
+    settings = dict(properties.registry)
+    return settings if properties.schema_id is None else settings | {"use.schema.id": properties.schema_id}

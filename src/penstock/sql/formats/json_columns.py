@@ -60,27 +60,27 @@ def object_layout(
         pick: Given the fields by their names, those of the columns, None for one that is not there.
     """
     try:
-        found = _DECODER.decode(text)
+        pairs = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, _Pairs):
+    if not isinstance(pairs, _Pairs):
         return None
-    names = [name for name, _ in found]
-    wanted = pick({name: name for name in names})
-    places = {name: place for place, name in enumerate(wanted) if name is not None}
-    if len(set(names)) < len(names) or len(places) < len(wanted) - wanted.count(None):
+    names = [name for name, _ in pairs]
+    picked_names = pick({name: name for name in names})
+    places = {name: index for index, name in enumerate(picked_names) if name is not None}
+    if len(set(names)) < len(names) or len(places) < len(picked_names) - picked_names.count(None):
         return None
     fields: list[str] = []
     order = [0] * len(captures)
-    for name, value in found:
+    for name, value in pairs:
         if isinstance(value, list) or not PLAIN_NAME.fullmatch(name):
             return None
-        place = places.get(name)
-        capture = None if place is None else captures[place]
-        if place is not None:
+        index = places.get(name)
+        capture = None if index is None else captures[index]
+        if index is not None:
             if capture is None:
                 return None
-            order[place] = 1 + sum(map(bool, order))
+            order[index] = 1 + sum(map(bool, order))
         pattern = SCALAR if capture is None else capture.pattern
         fields.append(rf'{SPACE}"{re.escape(name)}"{SPACE}:{SPACE}{pattern}{SPACE}')
     held = [capture if number else None for capture, number in zip(captures, order, strict=True)]

@@ -58,21 +58,21 @@ class JsonRows(RowSerde):
         if depth_of(data) > MOST_DEPTH:
             self.reject(data, f"JSON of at most {MOST_DEPTH} levels")
         try:
-            found = parse_json(data.decode())
-            if found is None:
+            document = parse_json(data.decode())
+            if document is None:
                 return None
             if self.unwrapped:
-                return (self._readers[0](found),)
-            if type(found) is not dict:
-                raise SqlValueError(f"{type(found).__name__} instead of an object")
-            values = pick(found, self._names)
+                return (self._readers[0](document),)
+            if type(document) is not dict:
+                raise SqlValueError(f"{type(document).__name__} instead of an object")
+            values = pick(document, self._names)
             return tuple([read(value) for read, value in zip(self._readers, values, strict=True)])
         except (ValueError, ArithmeticError, RecursionError) as error:
             self.reject(data, f"JSON of its columns ({error})", error)
 
     def decode(self, data: pa.Array) -> Column:
-        found = read_rows(data, len(self.columns), self._layout, self.deserialize)
-        return super().decode(data) if found is None else found
+        column = read_rows(data, len(self.columns), self._layout, self.deserialize)
+        return super().decode(data) if column is None else column
 
     def _layout(self, text: str) -> Layout | None:
         if self.unwrapped:

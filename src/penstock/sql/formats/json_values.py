@@ -85,10 +85,10 @@ def exact(number: Decimal, kind: DecimalType) -> Decimal:
     """A number as a decimal of a type; digits that the type does not have are an error."""
     if number.adjusted() > kind.precision + kind.scale:
         raise SqlValueError(f"{number} does not fit {kind}")
-    found = rescale(number, kind.scale)
-    if found != number or (found and found.adjusted() >= kind.precision - kind.scale):
+    rounded = rescale(number, kind.scale)
+    if rounded != number or (rounded and rounded.adjusted() >= kind.precision - kind.scale):
         raise SqlValueError(f"{number} does not fit {kind}")
-    return found
+    return rounded
 
 
 def _reader(kind: SqlType) -> Read:
@@ -113,8 +113,8 @@ def _reader(kind: SqlType) -> Read:
     return PLAIN[kind]
 
 
-def _of(value: Any, wanted: type, kind: SqlType) -> Any:
-    if type(value) is not wanted:
+def _of(value: Any, expected: type, kind: SqlType) -> Any:
+    if type(value) is not expected:
         raise _wrong(value, kind)
     return value
 
@@ -149,8 +149,8 @@ def _double(value: Any) -> float:
 
 
 def _boolean(value: Any) -> bool:
-    found: bool = _of(value, bool, BOOLEAN)
-    return found
+    flag: bool = _of(value, bool, BOOLEAN)
+    return flag
 
 
 def _text(value: Any) -> str:

@@ -93,8 +93,8 @@ class Layout:
             if capture is None:
                 columns.append(Column.nulls(count))
                 continue
-            found = groups.struct.field(fields[number - 1]).alias("")
-            columns.append(capture.column(found if whole else found.filter(fits)))
+            series = groups.struct.field(fields[number - 1]).alias("")
+            columns.append(capture.column(series if whole else series.filter(fits)))
         absent = columns[0].null_mask() if self._nulls else None
         return mask, RowColumn(columns, count, absent)
 

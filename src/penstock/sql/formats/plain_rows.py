@@ -85,14 +85,14 @@ class KafkaRows(RowSerde):
         if not isinstance(column, RowColumn) or len(column.columns) != 1 or len(self.columns) != 1:
             return super().encode(column)
         kind = self.columns[0][1]
-        given = column.columns[0]
+        only_column = column.columns[0]
         if kind != BYTES:
-            series = typed_series(given, kind)
+            series = typed_series(only_column, kind)
             if series is None:
                 return super().encode(column)
-            given = Column.of_series(series)
+            only_column = Column.of_series(series)
         try:
-            encoded = BY_COLUMN[kind].encode(given)
+            encoded = BY_COLUMN[kind].encode(only_column)
         except SerializationError:
             return super().encode(column)
         if column.absent is None:

@@ -37,8 +37,8 @@ def _step(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
             item = _inner(inner, change)
             return None if item is None else lambda held: _null(held, lambda: {k: item(v) for k, v in held.items()})
         case StructType(fields):
-            found = [(field.name.upper(), _step(field.type, change)) for field in fields]
-            steps = {name: step for name, step in found if step is not None}
+            field_steps = [(field.name.upper(), _step(field.type, change)) for field in fields]
+            steps = {name: step for name, step in field_steps if step is not None}
             return (lambda row: _null(row, lambda: _fields(row, steps))) if steps else None
     return None
 

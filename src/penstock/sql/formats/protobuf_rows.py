@@ -58,24 +58,24 @@ class _Messages(SchemaSerde):
         return Schema(self._schema.text, "PROTOBUF")
 
     def write(self, value: Any, registered: Registered | None) -> bytes:
-        made, _ = message_class(self._schema if registered is None else registered.schema, self._message)
-        message = made()
+        message_type, _ = message_class(self._schema if registered is None else registered.schema, self._message)
+        message = message_type()
         fill_message(message, value)
         data: bytes = message.SerializeToString(deterministic=True)
-        return data if registered is None else index_bytes(indexes_of(made.DESCRIPTOR)) + data
+        return data if registered is None else index_bytes(indexes_of(message_type.DESCRIPTOR)) + data
 
     def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
         from google.protobuf.message import DecodeError
 
         try:
-            made, _ = message_class(self._schema, self._message)
+            message_type, _ = message_class(self._schema, self._message)
             if registered is not None:
                 end = skip_indexes(data, start)
                 if end < 0:
                     self.reject(data, "the path of a message in its file")
-                made = message_class_at(registered.schema, tuple(read_indexes(data[start:end])))
+                message_type = message_class_at(registered.schema, tuple(read_indexes(data[start:end])))
                 start = end
-            return message_values(made.FromString(data[start:]), self._wanted)
+            return message_values(message_type.FromString(data[start:]), self._wanted)
         except (DecodeError, RuntimeError, ValueError, LookupError) as error:
             if isinstance(error, SerializationError):
                 raise
@@ -206,15 +206,19 @@ def _fill(message: Any, name: str, value: Any) -> None:
         fill_message(message, value)
 
 
-def message_values(message: Any, wanted: frozenset[str] | None = None) -> dict[str, Any]:
+def message_values(message: Any, field_names: frozenset[str] | None = None) -> dict[str, Any]:
     """The values of a message's fields: null for those with presence that are not set, and for empty bytes.
 
     Args:
         message: The message.
-        wanted: The names of fields in upper case; None takes all.
+        field_names: The names of fields in upper case; None takes all.
     """
     fields = message.DESCRIPTOR.fields
-    return {field.name: _value(message, field) for field in fields if wanted is None or field.name.upper() in wanted}
+    return {
+        field.name: _value(message, field)
+        for field in fields
+        if field_names is None or field.name.upper() in field_names
+    }
 
 
 def _value(message: Any, field: Any) -> Any:
@@ -231,8 +235,8 @@ def _value(message: Any, field: Any) -> Any:
 
 def _item(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return str(value) if known is None else known.name
+        enum_value = field.enum_type.values_by_number.get(value)
+        return str(value) if enum_value is None else enum_value.name
     if field.message_type is None:
         return value
     name = field.message_type.full_name

@@ -25,10 +25,10 @@ def element_key(value: Any) -> Any:
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:
-    found: dict[Any, Any] = {}
+    values_by_key: dict[Any, Any] = {}
     for value in values:
-        found.setdefault(element_key(value), value)
-    return list(found.values())
+        values_by_key.setdefault(element_key(value), value)
+    return list(values_by_key.values())
 
 
 @ARRAYS.scalar("ARRAY_LENGTH(array ARRAY<T>) INTEGER", examples=[("ARRAY_LENGTH(ARRAY[1, NULL])", "2")])
@@ -70,8 +70,8 @@ def array_except(left: list[Any], right: list[Any]) -> list[Any]:
 )
 def array_intersect(left: list[Any], right: list[Any]) -> list[Any]:
     """The distinct elements of the first array that are in the second too."""
-    wanted = {element_key(value) for value in right}
-    return _unique(value for value in left if element_key(value) in wanted)
+    right_keys = {element_key(value) for value in right}
+    return _unique(value for value in left if element_key(value) in right_keys)
 
 
 @ARRAYS.scalar(
@@ -129,10 +129,10 @@ def array_min(array: list[Any]) -> Any:
 )
 def array_sort(array: list[Any], direction: str = "ASC") -> list[Any] | None:
     """The elements of an array in order, ascending or ``'DESC'``; nulls are last."""
-    wanted = direction.strip().upper()
-    if wanted not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
+    order = direction.strip().upper()
+    if order not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
         return None
-    values = sorted((value for value in array if value is not None), reverse=wanted.startswith("DESC"))
+    values = sorted((value for value in array if value is not None), reverse=order.startswith("DESC"))
     return values + [None] * (len(array) - len(values))
 
 

@@ -113,12 +113,12 @@ def md5(text: str) -> str:
 
 
 def _ordered(data: bytes, order: str, size: int) -> bytes:
-    found = ORDERS.get(order.upper())
-    if found is None:
+    byte_order = ORDERS.get(order.upper())
+    if byte_order is None:
         raise SqlValueError(f"{order!r} is not a byte order: use BIG_ENDIAN or LITTLE_ENDIAN")
     if len(data) != size:
         raise SqlValueError(f"a number of {size} bytes is needed, not of {len(data)}")
-    return data if found == "big" else data[::-1]
+    return data if byte_order == "big" else data[::-1]
 
 
 @BYTES_FUNCTIONS.scalar(
@@ -148,5 +148,5 @@ def bigint_from_bytes(data: bytes, order: str = "BIG_ENDIAN") -> int:
 )
 def double_from_bytes(data: bytes, order: str = "BIG_ENDIAN") -> float:
     """The double in eight bytes, ``BIG_ENDIAN`` unless the order is given."""
-    found: float = struct.unpack(">d", _ordered(data, order, 8))[0]
-    return found
+    number: float = struct.unpack(">d", _ordered(data, order, 8))[0]
+    return number

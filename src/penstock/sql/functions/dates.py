@@ -146,7 +146,7 @@ def from_unixtime(millis: int) -> int:
 def convert_tz(timestamp: int, source: str, target: str) -> int:
     """A timestamp moved by the difference of two time zones, as it is at that moment."""
     moment = to_datetime(timestamp)
-    before, after = (moment.astimezone(zone(place)).utcoffset() or timedelta() for place in (source, target))
+    before, after = (moment.astimezone(zone(zone_name)).utcoffset() or timedelta() for zone_name in (source, target))
     return timestamp + (after - before) // timedelta(milliseconds=1)
 
 
@@ -172,9 +172,9 @@ def format_time(moment: time, pattern: str) -> str:
     "FORMAT_TIMESTAMP(timestamp TIMESTAMP, pattern STRING, zone STRING) STRING",
     examples=[("FORMAT_TIMESTAMP(FROM_UNIXTIME(0), 'yyyy-MM-dd HH:mm X', '+02:00')", "'1970-01-01 02:00 +02'")],
 )
-def format_timestamp(timestamp: int, pattern: str, place: str = "UTC") -> str:
+def format_timestamp(timestamp: int, pattern: str, zone_name: str = "UTC") -> str:
     """A timestamp as text by a pattern, in UTC or a time zone."""
-    return date_pattern(pattern).format(to_datetime(timestamp, zone(place)))
+    return date_pattern(pattern).format(to_datetime(timestamp, zone(zone_name)))
 
 
 @DATES.scalar(
@@ -182,9 +182,9 @@ def format_timestamp(timestamp: int, pattern: str, place: str = "UTC") -> str:
     "TIMESTAMPTOSTRING(millis BIGINT, pattern STRING, zone STRING) STRING",
     examples=[("TIMESTAMPTOSTRING(0, 'yyyy')", "'1970'")],
 )
-def timestamptostring(millis: int, pattern: str, place: str = "UTC") -> str:
+def timestamptostring(millis: int, pattern: str, zone_name: str = "UTC") -> str:
     """A number of milliseconds since 1970 as text by a pattern; FORMAT_TIMESTAMP is its successor."""
-    return format_timestamp(millis, pattern, place)
+    return format_timestamp(millis, pattern, zone_name)
 
 
 @DATES.scalar("DATETOSTRING(days INTEGER, pattern STRING) STRING", examples=[("DATETOSTRING(0, 'yyyy')", "'1970'")])
@@ -199,10 +199,10 @@ def datetostring(days: int, pattern: str) -> str:
 )
 def parse_date(text: str, pattern: str) -> date:
     """A date out of text by a pattern; further text behind it is ignored."""
-    found = date_pattern(pattern).parse(text, whole=False)
-    if found.time() != time():
+    moment = date_pattern(pattern).parse(text, whole=False)
+    if moment.time() != time():
         raise SqlValueError(f"the text {text!r} has a time of day by the pattern {pattern!r}: use PARSE_TIMESTAMP")
-    return found.date()
+    return moment.date()
 
 
 @DATES.scalar(
@@ -219,12 +219,12 @@ def stringtodate(text: str, pattern: str) -> int:
 )
 def parse_time(text: str, pattern: str) -> time:
     """A time of day out of text by a pattern."""
-    found = date_pattern(pattern).parse_time(text)
-    return time_of_day(millis_of_day(found.time()))
+    moment = date_pattern(pattern).parse_time(text)
+    return time_of_day(millis_of_day(moment.time()))
 
 
-def _timestamp(text: str, pattern: str, place: tzinfo) -> int:
-    return from_datetime(date_pattern(pattern).parse(text, place))
+def _timestamp(text: str, pattern: str, time_zone: tzinfo) -> int:
+    return from_datetime(date_pattern(pattern).parse(text, time_zone))
 
 
 @DATES.scalar(
@@ -232,9 +232,9 @@ def _timestamp(text: str, pattern: str, place: tzinfo) -> int:
     "PARSE_TIMESTAMP(text STRING, pattern STRING, zone STRING) TIMESTAMP",
     examples=[("PARSE_TIMESTAMP('1970-01-01 00:01', 'yyyy-MM-dd HH:mm')", "FROM_UNIXTIME(60000)")],
 )
-def parse_timestamp(text: str, pattern: str, place: str = "UTC") -> int:
+def parse_timestamp(text: str, pattern: str, zone_name: str = "UTC") -> int:
     """A timestamp out of text by a pattern; a text without a time zone is of UTC, or of the zone given."""
-    return _timestamp(text, pattern, zone(place))
+    return _timestamp(text, pattern, zone(zone_name))
 
 
 @DATES.scalar(
@@ -242,6 +242,6 @@ def parse_timestamp(text: str, pattern: str, place: str = "UTC") -> int:
     "STRINGTOTIMESTAMP(text STRING, pattern STRING, zone STRING) BIGINT",
     examples=[("STRINGTOTIMESTAMP('1970-01-02', 'yyyy-MM-dd')", "86400000")],
 )
-def stringtotimestamp(text: str, pattern: str, place: str = "UTC") -> int:
+def stringtotimestamp(text: str, pattern: str, zone_name: str = "UTC") -> int:
     """The milliseconds since 1970 of a timestamp in text; PARSE_TIMESTAMP is its successor."""
-    return _timestamp(text, pattern, zone(place))
+    return _timestamp(text, pattern, zone(zone_name))

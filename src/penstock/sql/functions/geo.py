@@ -27,10 +27,10 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
 def geo_distance_in(lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None) -> float | None:
     if None in (lat1, lon1, lat2, lon2):
         return None
-    wanted = (unit or "").strip().lower() or "km"
-    if wanted not in (*KILOMETRES, *MILES):
+    unit_name = (unit or "").strip().lower() or "km"
+    if unit_name not in (*KILOMETRES, *MILES):
         raise SqlValueError(f"{unit!r} is not a unit of distance: use one of {', '.join((*KILOMETRES, *MILES))}")
-    return _angle(lat1, lon1, lat2, lon2) * (RADIUS_MILES if wanted in MILES else RADIUS_KM)
+    return _angle(lat1, lon1, lat2, lon2) * (RADIUS_MILES if unit_name in MILES else RADIUS_KM)
 
 
 def _angle(lat1: float, lon1: float, lat2: float, lon2: float) -> float:

@@ -104,13 +104,13 @@ class DatePattern:
             where: the zone, if the text has none.
             whole: whether text behind what the pattern reads is an error.
         """
-        found = self.reading.fullmatch(text) if whole else self.reading.match(text)
-        if found is None:
+        match = self.reading.fullmatch(text) if whole else self.reading.match(text)
+        if match is None:
             raise SqlValueError(f"the text {text!r} does not fit the pattern {self.text!r}")
         values: dict[str, str] = {}
         for index, (letter, _, _) in enumerate(part for part in self.parts if part[0] not in ("", "[", "]")):
-            if found[index + 1] is not None:
-                values[letter] = found[index + 1]
+            if match[index + 1] is not None:
+                values[letter] = match[index + 1]
         try:
             return _moment(values, where)
         except (ValueError, OverflowError) as error:
@@ -144,19 +144,19 @@ def date_pattern(text: str) -> DatePattern:
 
 
 def _split(text: str) -> Iterator[tuple[str, int, str]]:
-    for found in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([\[\]])|([^A-Za-z'\[\]]+|')", text):
-        if found[1] is not None:
-            yield "", 0, found[1].replace("''", "'") or "'"
-        elif found[2]:
-            if found[2] not in "GyuYMLwWdDEeahHKkmsSnNAVzXxZOQq":
-                raise SqlValueError(f"the pattern {text!r} has the letter {found[2]}, which is not supported")
-            yield found[2], len(found[0]), ""
-        elif found[3]:
-            yield found[3], 0, ""
-        elif found[0] == "'":
+    for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([\[\]])|([^A-Za-z'\[\]]+|')", text):
+        if match[1] is not None:
+            yield "", 0, match[1].replace("''", "'") or "'"
+        elif match[2]:
+            if match[2] not in "GyuYMLwWdDEeahHKkmsSnNAVzXxZOQq":
+                raise SqlValueError(f"the pattern {text!r} has the letter {match[2]}, which is not supported")
+            yield match[2], len(match[0]), ""
+        elif match[3]:
+            yield match[3], 0, ""
+        elif match[0] == "'":
             raise SqlValueError(f"the pattern {text!r} ends within quotes")
         else:
-            yield "", 0, found[0]
+            yield "", 0, match[0]
 
 
 def _expression(letter: str, count: int, *, adjacent: bool) -> str:
@@ -195,12 +195,12 @@ def _moment(values: dict[str, str], where: tzinfo) -> datetime:
     micros = int(values.get("S", "0").ljust(6, "0")[:6])
     if "n" in number:
         micros = number["n"] // 1000
-    place = next((_zone(values[letter]) for letter in "XxZOVz" if letter in values), where)
+    time_zone = next((_zone(values[letter]) for letter in "XxZOVz" if letter in values), where)
     clock = (hour, number.get("m", 0), number.get("s", 0), micros)
     day = number.get("d", 1)
     if 1 <= month <= 12 and 1 <= year <= 9999 and 28 < day <= 31:  # a day that its month lacks is the month's last
         day = min(day, monthrange(year, month)[1])
-    moment = datetime(year, month, day, *clock, tzinfo=place)
+    moment = datetime(year, month, day, *clock, tzinfo=time_zone)
     if "D" in number:
         moment = moment.replace(month=1, day=1) + timedelta(days=number["D"] - 1)
     return moment + timedelta(milliseconds=number.get("A", 0), microseconds=number.get("N", 0) // 1000)

@@ -32,8 +32,8 @@ MISSING: Any = object()
 )
 def extract_json_field(text: str, path: str) -> str | None:
     """The value at a path in JSON: texts as they are, all else as JSON; null if it is not there."""
-    found = at_path(parse_json(text), path)
-    return None if found is MISSING else _shown(found)
+    element = at_path(parse_json(text), path)
+    return None if element is MISSING else _shown(element)
 
 
 def _shown(value: Any) -> str:
@@ -181,8 +181,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _exact(text: str) -> Decimal:
-    found = Decimal(text)
-    return found or abs(found)  # Java's BigDecimal has no -0
+    number = Decimal(text)
+    return number or abs(number)  # Java's BigDecimal has no -0
 
 
 DECODER = json.JSONDecoder(parse_float=_exact, parse_constant=_no_constant)

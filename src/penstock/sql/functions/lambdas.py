@@ -29,13 +29,13 @@ def transform(array: list[Any], each: Callable[[Any], Any]) -> list[Any]:
 def transform_map(
     entries: dict[Any, Any], key: Callable[[Any, Any], Any], value: Callable[[Any, Any], Any]
 ) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+    transformed: dict[Any, Any] = {}
     for old_key, old_value in entries.items():
         new_key = key(old_key, old_value)
-        if new_key in found:
+        if new_key in transformed:
             raise SqlValueError(f"TRANSFORM makes the key {new_key!r} twice")
-        found[new_key] = value(old_key, old_value)
-    return found
+        transformed[new_key] = value(old_key, old_value)
+    return transformed
 
 
 @LAMBDAS.scalar(

@@ -70,8 +70,8 @@ def _whole(value: float | Decimal, rounding: str) -> float | Decimal:
         return rescale(rescale(value, 0, rounding), max(0, -int(value.as_tuple().exponent)))
     if not math.isfinite(value):
         return value
-    found = math.ceil(value) if rounding == ROUND_CEILING else math.floor(value)
-    return math.copysign(float(found), value)
+    rounded = math.ceil(value) if rounding == ROUND_CEILING else math.floor(value)
+    return math.copysign(float(rounded), value)
 
 
 def _rounded_type(kinds: Sequence[SqlType]) -> SqlType:
@@ -181,11 +181,11 @@ def sqrt(value: float) -> float:
 @MATHS.scalar(_double("CBRT"), examples=[("CBRT(8)", "2.0E0")])
 def cbrt(value: float) -> float:
     """The cube root of a number."""
-    found = math.cbrt(value)
-    if not math.isfinite(found) or found == 0:
-        return found
+    approximate = math.cbrt(value)
+    if not math.isfinite(approximate) or approximate == 0:
+        return approximate
     exact = Fraction(value)
-    near = (found, math.nextafter(found, math.inf), math.nextafter(found, -math.inf))
+    near = (approximate, math.nextafter(approximate, math.inf), math.nextafter(approximate, -math.inf))
     return min(near, key=lambda root: abs(Fraction(root) ** 3 - exact))  # some C libraries miss by a digit
 
 

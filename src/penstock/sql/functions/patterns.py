@@ -99,10 +99,10 @@ class Signature:
             return None if extra else tuple(parameter.type for parameter in self.parameters)
         if extra < -1:
             return None
-        found: list[SqlType] = []
+        types: list[SqlType] = []
         for parameter in self.parameters:
-            found += [parameter.type] * (extra + 1 if parameter.variadic else 1)
-        return tuple(found)
+            types += [parameter.type] * (extra + 1 if parameter.variadic else 1)
+        return tuple(types)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.parameters))}) {self.result}"
@@ -214,31 +214,31 @@ def match(signature: Signature, arguments: Sequence[Argument], *, widen: bool) -
         return None
     bound: dict[str, SqlType] = {}
     pairs = list(zip(patterns, arguments, strict=True))
-    for pattern, given in pairs:
-        if isinstance(pattern, LambdaPattern) != isinstance(given, LambdaArgument):
+    for pattern, argument in pairs:
+        if isinstance(pattern, LambdaPattern) != isinstance(argument, LambdaArgument):
             return None
-        if isinstance(given, SqlType) and not _unify(pattern, given, bound, widen=widen):
+        if isinstance(argument, SqlType) and not _unify(pattern, argument, bound, widen=widen):
             return None
-    for pattern, given in pairs:
-        if isinstance(pattern, LambdaPattern) and isinstance(given, LambdaArgument):
-            if given.arity != len(pattern.parameters):
+    for pattern, argument in pairs:
+        if isinstance(pattern, LambdaPattern) and isinstance(argument, LambdaArgument):
+            if argument.arity != len(pattern.parameters):
                 return None
-            found = given.infer([_filled(kind, bound) for kind in pattern.parameters])
-            if not _unify(pattern.result, found, bound, widen=widen):
+            result_type = argument.infer([_filled(kind, bound) for kind in pattern.parameters])
+            if not _unify(pattern.result, result_type, bound, widen=widen):
                 return None
-    targets = [_target(pattern, given, bound) for pattern, given in pairs]
+    targets = [_target(pattern, argument, bound) for pattern, argument in pairs]
     return Match(tuple(targets), _filled(signature.result, bound))
 
 
-def _unify(pattern: SqlType, given: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
-    match pattern, given:
+def _unify(pattern: SqlType, argument: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
+    match pattern, argument:
         case Variable("ANY"), _:
             return True
         case Variable("DECIMAL"), _:
-            return _unify_decimal(given, bound, widen=widen)
+            return _unify_decimal(argument, bound, widen=widen)
         case Variable(name), _:
-            return _bind(name, given, bound, widen=widen)
-        case _ if given == NULL:
+            return _bind(name, argument, bound, widen=widen)
+        case _ if argument == NULL:
             return True
         case ArrayType(inner), ArrayType(element):
             return _unify(inner, element, bound, widen=widen)
@@ -247,40 +247,40 @@ def _unify(pattern: SqlType, given: SqlType, bound: dict[str, SqlType], *, widen
         case StructType(fields), StructType(given_fields) if len(fields) == len(given_fields):
             pairs = zip(fields, given_fields, strict=True)
             return all(one.name == two.name and _unify(one.type, two.type, bound, widen=widen) for one, two in pairs)
-    return pattern == given or (widen and widens(given, pattern))
+    return pattern == argument or (widen and widens(argument, pattern))
 
 
-def _unify_decimal(given: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
-    if given == NULL:
+def _unify_decimal(argument: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
+    if argument == NULL:
         return True
-    if not isinstance(given, DecimalType):
-        if not widen or str(given) not in ("INTEGER", "BIGINT"):
+    if not isinstance(argument, DecimalType):
+        if not widen or str(argument) not in ("INTEGER", "BIGINT"):
             return False
-        given = as_decimal(given)
-    bound["DECIMAL"] = common_type(bound.get("DECIMAL", NULL), given)
+        argument = as_decimal(argument)
+    bound["DECIMAL"] = common_type(bound.get("DECIMAL", NULL), argument)
     return True
 
 
-def _bind(name: str, given: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
-    known = bound.get(name, NULL)
-    if known != NULL and given not in (known, NULL):
+def _bind(name: str, argument: SqlType, bound: dict[str, SqlType], *, widen: bool) -> bool:
+    bound_type = bound.get(name, NULL)
+    if bound_type != NULL and argument not in (bound_type, NULL):
         try:
-            wider = common_type(known, given)
+            wider = common_type(bound_type, argument)
         except SqlTypeError:
             return False
-        decimals = isinstance(known, DecimalType) and isinstance(given, DecimalType)
+        decimals = isinstance(bound_type, DecimalType) and isinstance(argument, DecimalType)
         if not widen and not decimals:
             return False
-        given = wider
-    bound[name] = known if given == NULL else given
+        argument = wider
+    bound[name] = bound_type if argument == NULL else argument
     return True
 
 
-def _target(pattern: SqlType, given: Argument, bound: dict[str, SqlType]) -> Argument:
-    if isinstance(given, LambdaArgument):
-        return given
-    if pattern == Variable("ANY") or (pattern == Variable("DECIMAL") and isinstance(given, DecimalType)):
-        return given  # decimals keep their own scale
+def _target(pattern: SqlType, argument: Argument, bound: dict[str, SqlType]) -> Argument:
+    if isinstance(argument, LambdaArgument):
+        return argument
+    if pattern == Variable("ANY") or (pattern == Variable("DECIMAL") and isinstance(argument, DecimalType)):
+        return argument  # decimals keep their own scale
     return _filled(pattern, bound)
 
 

@@ -25,8 +25,8 @@ def _checked(pattern: str, group: int) -> None:
 def regexp_extract(pattern: str, text: str, group: int = 0) -> str | None:
     """The first part of a text that a regular expression matches, or one of its groups; null if none does."""
     _checked(pattern, group)
-    found = compile_java(pattern).search(text)
-    return found[group] if found else None
+    match = compile_java(pattern).search(text)
+    return match[group] if match else None
 
 
 @REGEX.scalar(
@@ -37,7 +37,7 @@ def regexp_extract(pattern: str, text: str, group: int = 0) -> str | None:
 def regexp_extract_all(pattern: str, text: str, group: int = 0) -> list[str | None]:
     """All parts of a text that a regular expression matches, or one group of each."""
     _checked(pattern, group)
-    return [found[group] for found in compile_java(pattern).finditer(text)]
+    return [match[group] for match in compile_java(pattern).finditer(text)]
 
 
 @REGEX.scalar(
@@ -49,7 +49,7 @@ def regexp_extract_all(pattern: str, text: str, group: int = 0) -> list[str | No
 )
 def regexp_replace(text: str, pattern: str, new: str) -> str:
     """A text with all parts replaced that a regular expression matches; ``$1`` stands for a group."""
-    return compile_java(pattern).sub(lambda found: replacement(new, found), text)
+    return compile_java(pattern).sub(lambda match: replacement(new, match), text)
 
 
 @REGEX.scalar(
@@ -61,10 +61,10 @@ def regexp_split_to_array(text: str, pattern: str) -> list[str]:
     expression = compile_java(pattern)
     parts: list[str] = []
     at = 0
-    for found in expression.finditer(text):
-        if found.end() > 0:  # an empty match at the beginning is before all parts
-            parts.append(text[at : found.start()])
-            at = found.end()
+    for match in expression.finditer(text):
+        if match.end() > 0:  # an empty match at the beginning is before all parts
+            parts.append(text[at : match.start()])
+            at = match.end()
     parts.append(text[at:])
     if expression.fullmatch("") and len(parts) > 1:  # it matches between all characters, so behind the last one too
         while len(parts) > 1 and not parts[-1]:

@@ -160,11 +160,11 @@ class Family:
 
         def declare(implementation: Declared) -> Declared:
             overload = Overload(signatures, implementation, *rules)
-            known = self.functions.get(name)
-            meaning = (implementation.__doc__ or "").strip() if known is None else known.meaning
-            before: tuple[Overload, ...] = () if known is None else known.overloads
-            shown = (*(known.examples if known else ()), *examples)
-            also = (*(known.aliases if known else ()), *aliases)
+            existing = self.functions.get(name)
+            meaning = (implementation.__doc__ or "").strip() if existing is None else existing.meaning
+            before: tuple[Overload, ...] = () if existing is None else existing.overloads
+            shown = (*(existing.examples if existing else ()), *examples)
+            also = (*(existing.aliases if existing else ()), *aliases)
             self.functions[name] = ScalarFunction(name, self.name, meaning, shown, also, (*before, overload))
             return implementation
 
@@ -185,9 +185,9 @@ class FunctionRegistry:
 
     def extended(self, functions: Iterable[ScalarFunction]) -> FunctionRegistry:
         """This registry and further functions."""
-        found = FunctionRegistry(())
-        found._functions = {**self._functions, **{function.name: function for function in functions}}
-        return found
+        registry = FunctionRegistry(())
+        registry._functions = {**self._functions, **{function.name: function for function in functions}}
+        return registry
 
     def __iter__(self) -> Iterator[ScalarFunction]:
         unique = {function.name: function for function in self._functions.values()}
@@ -216,21 +216,21 @@ class FunctionRegistry:
         function = self.get(name)
         if function is None:
             raise SqlTypeError(f"No function has the name '{name}'")
-        given = f"({', '.join(map(str, arguments))})"
+        types_text = f"({', '.join(map(str, arguments))})"
         for widen in (False, True):
-            found = list(_matches(function, arguments, widen=widen))
-            if not found:
+            matches = list(_matches(function, arguments, widen=widen))
+            if not matches:
                 continue
-            fixed = [item for item in found if not item[1].variadic]
-            if len(fixed or found) == 1 or (widen and fixed):
-                overload, _, matched = (fixed or found)[0]
+            fixed = [item for item in matches if not item[1].variadic]
+            if len(fixed or matches) == 1 or (widen and fixed):
+                overload, _, matched = (fixed or matches)[0]
                 return _bind(function.name, overload, arguments, matched)
             raise SqlTypeError(
-                f"Function '{name}' is ambiguous for the parameters {given}: several signatures fit. "
+                f"Function '{name}' is ambiguous for the parameters {types_text}: several signatures fit. "
                 "Use CAST to choose."
             )
         valid = "; ".join(map(str, function.signatures))
-        raise SqlTypeError(f"Function '{name}' has no signature for the parameters {given}. It takes: {valid}")
+        raise SqlTypeError(f"Function '{name}' has no signature for the parameters {types_text}. It takes: {valid}")
 
 
 def _matches(
@@ -238,12 +238,12 @@ def _matches(
 ) -> Iterator[tuple[Overload, Signature, Match]]:
     for overload in function.overloads:
         for signature in overload.signatures:
-            found = match(signature, arguments, widen=widen)
-            if found is not None:
-                yield overload, signature, found
+            matched = match(signature, arguments, widen=widen)
+            if matched is not None:
+                yield overload, signature, matched
 
 
-def _bind(name: str, overload: Overload, given: Sequence[Argument], matched: Match) -> Bound:
+def _bind(name: str, overload: Overload, arguments: Sequence[Argument], matched: Match) -> Bound:
     targets = [NULL if isinstance(kind, LambdaArgument) else kind for kind in matched.arguments]
     result = matched.result if overload.returns is None else overload.returns(targets)
     call = overload.implementation
@@ -251,7 +251,7 @@ def _bind(name: str, overload: Overload, given: Sequence[Argument], matched: Mat
         call = call(targets if overload.typed else result)
     steps = [
         None if isinstance(source, LambdaArgument) else widening(source, target)
-        for source, target in zip(given, targets, strict=True)
+        for source, target in zip(arguments, targets, strict=True)
     ]
     if any(steps):
         call = _widened(call, steps)

@@ -183,8 +183,8 @@ def split_to_map(text: str, entries: str, pairs: str) -> dict[str, str] | None:
     """A map of the entries of a text, each of which has a key and a value; entries without a value are left out."""
     if not entries or not pairs or entries == pairs:
         return None
-    found = (entry.split(pairs) for entry in text.split(entries) if pairs in entry)
-    return {pair[0]: pair[1] for pair in found}
+    split_entries = (entry.split(pairs) for entry in text.split(entries) if pairs in entry)
+    return {pair[0]: pair[1] for pair in split_entries}
 
 
 @STRINGS.scalar("CHR(code INTEGER) STRING", examples=[("CHR(75)", "'K'")])
@@ -203,8 +203,8 @@ def chr_text(escaped: str) -> str | None:
     return units.decode("utf-16-be", "replace")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    unit, octal, other = found.groups()
+def _unescaped(match: re.Match[str]) -> str:
+    unit, octal, other = match.groups()
     if unit or octal:
         return chr(int(unit, 16) if unit else int(octal, 8))
     return CONTROLS.get(other, other)

@@ -18,12 +18,12 @@ HOST = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::([0-9]{0,9}))?"
 
 
 def _parts(url: str) -> tuple[str | None, str | None, str | None, str | None, str | None]:
-    found = URL.fullmatch(url)
-    if found is None or ILLEGAL.search(url):
+    match = URL.fullmatch(url)
+    if match is None or ILLEGAL.search(url):
         raise SqlValueError(f"{url!r} is not a URL")
-    if found[1] is not None and found[2] is None and not found[3].startswith("/"):
-        return found[1], None, None, None, found[5]  # as mailto:ann@example.org, which has neither path nor query
-    return found[1], found[2], found[3], found[4], found[5]
+    if match[1] is not None and match[2] is None and not match[3].startswith("/"):
+        return match[1], None, None, None, match[5]  # as mailto:ann@example.org, which has neither path nor query
+    return match[1], match[2], match[3], match[4], match[5]
 
 
 def _decoded(part: str | None) -> str | None:
@@ -39,15 +39,15 @@ def url_extract_protocol(url: str) -> str | None:
 @URLS.scalar("URL_EXTRACT_HOST(url STRING) STRING", examples=[(f"URL_EXTRACT_HOST('{EXAMPLE}')", "'example.org'")])
 def url_extract_host(url: str) -> str | None:
     """The host of a URL."""
-    found = HOST.fullmatch(_parts(url)[1] or "")
-    return found[1] or None if found else None
+    match = HOST.fullmatch(_parts(url)[1] or "")
+    return match[1] or None if match else None
 
 
 @URLS.scalar("URL_EXTRACT_PORT(url STRING) INTEGER", examples=[(f"URL_EXTRACT_PORT('{EXAMPLE}')", "8080")])
 def url_extract_port(url: str) -> int | None:
     """The port of a URL; null if it names none."""
-    found = HOST.fullmatch(_parts(url)[1] or "")
-    return int(found[2]) if found and found[2] else None
+    match = HOST.fullmatch(_parts(url)[1] or "")
+    return int(match[2]) if match and match[2] else None
 
 
 @URLS.scalar("URL_EXTRACT_PATH(url STRING) STRING", examples=[(f"URL_EXTRACT_PATH('{EXAMPLE}')", "'/a/b'")])

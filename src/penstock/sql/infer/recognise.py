@@ -72,20 +72,20 @@ def recognise(items: Sequence[bytes | None], topic: str, part: str, registry: Ma
     Raises:
         SqlError: Values have a schema, and the registry does not have it.
     """
-    given = [item for item in items if item is not None]
-    if not given:
+    present = [item for item in items if item is not None]
+    if not present:
         return Recognised("NONE")
-    framed = _framed(given)
+    framed = _framed(present)
     if framed is not None:
         return _registered(framed, topic, part, registry)
-    texts = _texts(given)
+    texts = _texts(present)
     if texts is None:
-        return _binary(given, part)
-    found = _json(texts, part)
-    if found is None and part == "value":
-        found = _delimited(texts)
-    if found is not None:
-        return found
+        return _binary(present, part)
+    recognised = _json(texts, part)
+    if recognised is None and part == "value":
+        recognised = _delimited(texts)
+    if recognised is not None:
+        return recognised
     return Recognised("KAFKA", ((_single(part), STRING),), single=True)
 
 
@@ -95,11 +95,11 @@ def _single(part: str) -> str:
 
 def _texts(items: Sequence[bytes]) -> list[str] | None:
     try:
-        found = [item.decode() for item in items]
+        texts = [item.decode() for item in items]
     except UnicodeDecodeError:
         return None
-    printable = all(letter.isprintable() or letter in "\t\r\n" for text in found for letter in text)
-    return found if printable else None
+    printable = all(letter.isprintable() or letter in "\t\r\n" for text in texts for letter in text)
+    return texts if printable else None
 
 
 def _binary(items: Sequence[bytes], part: str) -> Recognised:
@@ -133,10 +133,10 @@ def _registered(number: int, topic: str, part: str, registry: Mapping[str, str])
     form = KINDS[client_for(SchemaSettings.of(dict(registry))).schema(number).schema.kind]
     wrapped = part == "value"
     properties = FormatProperties(part=part, wrapped=wrapped, schema_id=number, registry=dict(registry))
-    found = inferred_columns(form, topic, properties)
-    if not found:
+    inferred = inferred_columns(form, topic, properties)
+    if not inferred:
         raise SqlError(f"The schema {number} of topic '{topic}' has no columns.")
-    columns = tuple((name.upper() if name.isidentifier() else name, kind) for name, kind in found)
+    columns = tuple((name.upper() if name.isidentifier() else name, kind) for name, kind in inferred)
     return Recognised(form, columns, single=columns[0][0] in ("ROWKEY", "ROWVAL") and len(columns) == 1)
 
 
@@ -213,9 +213,9 @@ def _delimited(texts: Sequence[str]) -> Recognised | None:
 
 def _field_type(texts: Sequence[str]) -> SqlType:
     """The type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
-    given = [text for text in texts if text]
+    present = [text for text in texts if text]
     for kind, form in ((BIGINT, WHOLE), (DOUBLE, NUMBER)):
-        if given and all(form.fullmatch(text) for text in given):
+        if present and all(form.fullmatch(text) for text in present):
             return kind
     return STRING
 
@@ -238,10 +238,10 @@ def type_of(value: Any, depth: int = 0) -> SqlType:
         case float():
             return DOUBLE
         case list():
-            found: SqlType = NULL
+            element_type: SqlType = NULL
             for item in value:
-                found = merged(found, type_of(item, depth + 1))
-            return ArrayType(found)
+                element_type = merged(element_type, type_of(item, depth + 1))
+            return ArrayType(element_type)
         case dict():
             fields = [(name, type_of(item, depth + 1)) for name, item in value.items()]
             return _object(fields)
@@ -252,10 +252,10 @@ def _object(fields: list[tuple[str, SqlType]]) -> SqlType:
     """A struct; a map where the names are not names or too many."""
     if fields and len(fields) <= MAX_FIELDS and all(NAME.fullmatch(name) for name, _ in fields):
         return StructType.of(fields)
-    found: SqlType = NULL
+    value_type: SqlType = NULL
     for _, kind in fields:
-        found = merged(found, kind)
-    return MapType(STRING, found)
+        value_type = merged(value_type, kind)
+    return MapType(STRING, value_type)
 
 
 def merged(one: SqlType, two: SqlType) -> SqlType:

@@ -60,12 +60,12 @@ def infer_statement(
     >>> print(infer_statement(sample).text)
     CREATE STREAM CLICKS (ID STRING KEY, URL STRING, MS BIGINT) WITH (KAFKA_TOPIC = 'clicks', VALUE_FORMAT = 'JSON');
     """
-    found = registry or {}
-    key = recognise(sample.keys, sample.topic, "key", found)
-    value = recognise(sample.values, sample.topic, "value", found)
+    registry_settings = registry or {}
+    key = recognise(sample.keys, sample.topic, "key", registry_settings)
+    value = recognise(sample.values, sample.topic, "value", registry_settings)
     key, value = _apart(
-        read_whole(key, sample.keys, sample.topic, "key", found),
-        read_whole(value, sample.values, sample.topic, "value", found),
+        read_whole(key, sample.keys, sample.topic, "key", registry_settings),
+        read_whole(value, sample.values, sample.topic, "value", registry_settings),
     )
     role = "PRIMARY KEY" if kind == "TABLE" else "KEY"
     columns = []
@@ -107,24 +107,24 @@ def _is_free(part: Recognised) -> bool:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
+    free_name, number = name, 1
+    while free_name in taken:
         number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
-    return found
+        free_name = f"{name}_{number}"
+    taken.add(free_name)
+    return free_name
 
 
 def _properties(topic: str, key: Recognised, value: Recognised) -> dict[str, str]:
-    found = {"KAFKA_TOPIC": quoted_string(topic)}
+    properties = {"KAFKA_TOPIC": quoted_string(topic)}
     if key.form not in ("NONE", "KAFKA"):
-        found["KEY_FORMAT"] = quoted_string(key.form)
-    found["VALUE_FORMAT"] = quoted_string(value.form)
+        properties["KEY_FORMAT"] = quoted_string(key.form)
+    properties["VALUE_FORMAT"] = quoted_string(value.form)
     for part, word in ((key, "KEY"), (value, "VALUE")):
-        found.update({f"{word}_{name}": quoted_string(text) for name, text in part.properties.items()})
+        properties.update({f"{word}_{name}": quoted_string(text) for name, text in part.properties.items()})
     if value.single and value.form in ("JSON", "AVRO", "JSON_SR", "PROTOBUF"):
-        found["WRAP_SINGLE_VALUE"] = "FALSE"
-    return found
+        properties["WRAP_SINGLE_VALUE"] = "FALSE"
+    return properties
 
 
 def read_whole(
@@ -139,10 +139,10 @@ def read_whole(
         side: ``key`` or ``value``.
         registry: The settings of a schema registry.
     """
-    given = [item for item in items if item is not None]
-    if not given or not part.columns:
+    present = [item for item in items if item is not None]
+    if not present or not part.columns:
         return part
-    check = _Check(given, topic, side, registry)
+    check = _Check(present, topic, side, registry)
     unread = check.unread(part)
     while unread:
         wider = check.wider(part, len(unread))
@@ -171,11 +171,11 @@ class _Check:
 
     def wider(self, part: Recognised, unread: int) -> Recognised | None:
         """The columns with a text in the place of one that spoils records, or of all; None if all are texts already."""
-        narrow = [place for place, (_, kind) in enumerate(part.columns) if kind != STRING]
+        narrow = [index for index, (_, kind) in enumerate(part.columns) if kind != STRING]
         if not narrow or format_info(part.form).infers or part.form == "KAFKA":
             return None
-        for place in narrow:
-            tried = _with_texts(part, [place])
+        for index in narrow:
+            tried = _with_texts(part, [index])
             if len(self.unread(tried)) < unread:
                 return tried
         return _with_texts(part, narrow)
@@ -186,9 +186,9 @@ class _Check:
         note = f"Not all {self._side}s can be read as {part.form}: they are one column."
         kinds: tuple[SqlType, ...] = (STRING, BYTES)
         for kind in kinds:
-            found = Recognised("KAFKA", ((name, kind),), single=True, notes=(note,))
-            if not self.unread(found):
-                return found
+            recognised = Recognised("KAFKA", ((name, kind),), single=True, notes=(note,))
+            if not self.unread(recognised):
+                return recognised
         return replace(part, notes=(*part.notes, f"Not all {self._side}s of the sample can be read."))
 
 
@@ -213,9 +213,9 @@ def _lost(item: bytes, part: Recognised, row: Sequence[Any]) -> bool:
     """Whether a field that has a value is null in the row."""
     if depth_of(item) > MOST_LEVELS:
         return False
-    given = json.loads(item, parse_constant=float)
-    if not isinstance(given, dict):
+    document = json.loads(item, parse_constant=float)
+    if not isinstance(document, dict):
         return False
-    upper = {name.upper(): value for name, value in given.items()}
+    upper = {name.upper(): value for name, value in document.items()}
     pairs = zip(part.columns, row, strict=True)
-    return any(value is None and given.get(name, upper.get(name)) is not None for (name, _), value in pairs)
+    return any(value is None and document.get(name, upper.get(name)) is not None for (name, _), value in pairs)

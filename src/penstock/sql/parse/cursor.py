@@ -47,8 +47,8 @@ class Cursor:
 
     def following(self, count: int = 1) -> str:
         """The key of a later token."""
-        place = self.index + count
-        return self.tokens[place].key if place < len(self.tokens) else Kind.END.value
+        index = self.index + count
+        return self.tokens[index].key if index < len(self.tokens) else Kind.END.value
 
     def at(self, key: str) -> bool:
         """Whether the current token is this one."""
@@ -160,10 +160,10 @@ class _NotingCursor(Cursor):
         expected = tuple(self._tried) if self._noted_at == self.index else ()
         words = [key for key in expected if key.isupper()]
         shown = [_shown(key) for key in expected]
-        found = self.source(token)
-        reason = f"expected {listed(shown)}, found {excerpt(found) or token.kind.value}"
+        source_text = self.source(token)
+        reason = f"expected {listed(shown)}, found {excerpt(source_text) or token.kind.value}"
         hint = self._hint(token, words, frozenset(expected))
-        return syntax_error(self.text, Snag(token.at, reason, hint=hint, found=found, expected=tuple(shown)))
+        return syntax_error(self.text, Snag(token.at, reason, hint=hint, found=source_text, expected=tuple(shown)))
 
     def _hint(self, token: Token, words: list[str], expected: frozenset[str]) -> str:
         if token.kind is Kind.VARIABLE:

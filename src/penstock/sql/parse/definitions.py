@@ -44,15 +44,15 @@ def create(cursor: Cursor) -> Definition:
     missing = if_not_exists(cursor)
     name = cursor.name()
     if cursor.at("("):
-        found = columns(cursor, kind)
-        return CreateSource(kind, name, found, properties(cursor), or_replace, missing, read_only, at=at)
-    given = properties(cursor)
+        column_definitions = columns(cursor, kind)
+        return CreateSource(kind, name, column_definitions, properties(cursor), or_replace, missing, read_only, at=at)
+    with_clause = properties(cursor)
     if not read_only and cursor.accept("AS"):
-        return CreateAs(kind, name, query(cursor), given, or_replace, missing, at=at)
+        return CreateAs(kind, name, query(cursor), with_clause, or_replace, missing, at=at)
     if read_only and cursor.token.key == "AS":
         hint = f"Leave out SOURCE, or name a topic: CREATE SOURCE {kind} {name} (...) WITH (KAFKA_TOPIC = '...')."
         raise cursor.refused(cursor.token.at, "a SOURCE stream or table reads a topic and has no query", hint)
-    return CreateSource(kind, name, (), given, or_replace, missing, read_only, at=at)
+    return CreateSource(kind, name, (), with_clause, or_replace, missing, read_only, at=at)
 
 
 def source_kind(cursor: Cursor) -> SourceKind:
@@ -89,8 +89,8 @@ def insert(cursor: Cursor) -> Definition:
     if listed:
         raise cursor.unexpected()
     # A query may begin with WITH too: that of the statement has a bracket.
-    given = properties(cursor) if cursor.following() == "(" else ()
-    return InsertInto(name, query(cursor), given, at=at)
+    with_clause = properties(cursor) if cursor.following() == "(" else ()
+    return InsertInto(name, query(cursor), with_clause, at=at)
 
 
 def drop(cursor: Cursor) -> Definition:

@@ -30,11 +30,11 @@ def if_exists(cursor: Cursor) -> bool:
 def columns(cursor: Cursor, kind: SourceKind) -> tuple[ColumnDefinition, ...]:
     """Read columns in brackets."""
     cursor.expect("(")
-    found = [_column(cursor, kind)]
+    definitions = [_column(cursor, kind)]
     while cursor.accept(","):
-        found.append(_column(cursor, kind))
+        definitions.append(_column(cursor, kind))
     cursor.expect(")")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def _column(cursor: Cursor, kind: SourceKind) -> ColumnDefinition:
@@ -69,11 +69,11 @@ def properties(cursor: Cursor) -> tuple[Property, ...]:
     cursor.expect("(")
     if cursor.accept(")"):
         return ()
-    found = [_property(cursor)]
+    clause = [_property(cursor)]
     while cursor.accept(","):
-        found.append(_property(cursor))
+        clause.append(_property(cursor))
     cursor.expect(")")
-    return tuple(found)
+    return tuple(clause)
 
 
 def _property(cursor: Cursor) -> Property:
@@ -86,19 +86,19 @@ def _property(cursor: Cursor) -> Property:
 def names(cursor: Cursor) -> tuple[str, ...]:
     """Read names in brackets."""
     cursor.expect("(")
-    found = [cursor.name()]
+    name_list = [cursor.name()]
     while cursor.accept(","):
-        found.append(cursor.name())
+        name_list.append(cursor.name())
     cursor.expect(")")
-    return tuple(found)
+    return tuple(name_list)
 
 
 def values(cursor: Cursor) -> tuple[Expression, ...]:
     """Read expressions in brackets."""
     cursor.expect("(")
-    found = expressions(cursor)
+    value_list = expressions(cursor)
     cursor.expect(")")
-    return found
+    return value_list
 
 
 def topic(cursor: Cursor) -> str:

@@ -67,10 +67,10 @@ def expressions(cursor: Cursor) -> tuple[x.Expression, ...]:
 
 
 def _separated(cursor: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
-    found = [rule(cursor)]
+    parts = [rule(cursor)]
     while cursor.accept(","):
-        found.append(rule(cursor))
-    return tuple(found)
+        parts.append(rule(cursor))
+    return tuple(parts)
 
 
 def _logical(cursor: Cursor, left: x.Expression, power: int) -> x.Logical:
@@ -137,8 +137,8 @@ def _prefix(cursor: Cursor, floor: int) -> x.Expression:
     token = cursor.token
     if token.kind is Kind.WORD or token.kind is Kind.QUOTED:
         return _word(cursor, token, floor)
-    if (found := literal_or_none(cursor)) is not None:
-        return found
+    if (literal := literal_or_none(cursor)) is not None:
+        return literal
     if cursor.token.key == "(":
         return _brackets(cursor)
     if token.key == "-" and (number := negative_number(cursor, taken=cursor.following(2) in ("[", "->"))) is not None:
@@ -155,9 +155,9 @@ def _brackets(cursor: Cursor) -> x.Expression:
     cursor.expect("(")
     if cursor.token.key == "SELECT":
         raise cursor.refused(cursor.token.at, "a subquery is allowed only in FROM", "Join with the subquery instead.")
-    found = expression(cursor)
+    inner = expression(cursor)
     cursor.expect(")")
-    return found
+    return inner
 
 
 def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
@@ -239,8 +239,8 @@ def _searched(cursor: Cursor) -> str:
     """Say how ``CASE x WHEN 1 THEN ...`` is written, with the words of the statement as far as they are plain."""
     start = cursor.index
     operand, value = "x", "1"
-    ends = [place for place in range(start, len(cursor.tokens)) if cursor.tokens[place].key in {"WHEN", "THEN", "END"}]
-    if len(ends) > 1 and [cursor.tokens[place].key for place in ends[:2]] == ["WHEN", "THEN"]:
+    ends = [index for index in range(start, len(cursor.tokens)) if cursor.tokens[index].key in {"WHEN", "THEN", "END"}]
+    if len(ends) > 1 and [cursor.tokens[index].key for index in ends[:2]] == ["WHEN", "THEN"]:
         when, then = ends[:2]
         operand = cursor.text[cursor.token.at.offset : cursor.tokens[when - 1].end]
         value = cursor.text[cursor.tokens[when + 1].at.offset : cursor.tokens[then - 1].end]

@@ -30,9 +30,9 @@ WIDTH = 100  # a list that is longer has an item on each line
 def format_query(query: Query, indent: int = 0) -> str:
     """A query whose lines behind the first begin with so many blanks."""
     lines = []
-    for place, cte in enumerate(query.ctes):
-        begin = "WITH " if place == 0 else ""
-        comma = "," if place < len(query.ctes) - 1 else ""
+    for index, cte in enumerate(query.ctes):
+        begin = "WITH " if index == 0 else ""
+        comma = "," if index < len(query.ctes) - 1 else ""
         lines.append(f"{begin}{quoted(cte.name)} AS {_bracketed(cte.query, indent)}{comma}")
     lines.append(joined("SELECT ", [_item(item) for item in query.items], indent))
     lines.append(f"FROM {_relation(query.source, indent)}")

@@ -66,16 +66,16 @@ def tokenize(text: str, start: Position = START) -> Lexed:
     shift = start.column  # the column of a character is its offset + shift
     match = _TOKEN.match
     while offset < length:
-        found = match(text, offset)
-        if found is None:
+        token_match = match(text, offset)
+        if token_match is None:
             _refuse(text, Position(line, offset + shift, offset))
-        group, end = found.lastgroup, found.end()
+        group, end = token_match.lastgroup, token_match.end()
         if group != "space":
             at = Position(line, offset + shift, offset)
             if group == "comment":
-                comments.append(Comment(found.group(), at))
+                comments.append(Comment(token_match.group(), at))
             else:
-                tokens.append(_token(group or "", found.group(), at, end))
+                tokens.append(_token(group or "", token_match.group(), at, end))
                 if tokens[-1].kind in _FRACTIONS and (tail := _TAILS.match(text, end)) and tail.group():
                     _refuse_tail(text, text[offset : tail.end()], at)
         if group not in ("WORD", "SYMBOL") and (breaks := text.count("\n", offset, end)):
@@ -100,25 +100,25 @@ def _token(group: str, text: str, at: Position, end: int) -> Token:
 
 
 def _refuse(text: str, at: Position) -> NoReturn:
-    found = text[at.offset]
-    if found == "'":
+    character = text[at.offset]
+    if character == "'":
         reason, hint = "the string has no end", "Close it with '; a quote inside of a string is written twice."
-    elif found in '`"':
-        empty = text.startswith(found * 2, at.offset)
+    elif character in '`"':
+        empty = text.startswith(character * 2, at.offset)
         reason = "a quoted name is empty" if empty else "the quoted name has no end"
-        hint = "Write a name between the quotes." if empty else f"Close it with {found}."
+        hint = "Write a name between the quotes." if empty else f"Close it with {character}."
     elif text.startswith("/*", at.offset):
         reason, hint = "the comment has no end", "Close it with */."
     elif text.startswith("::", at.offset):
         reason, hint = "the character : does not belong here", "Types are changed by CAST(x AS STRING)."
-    elif found == "$":
+    elif character == "$":
         reason, hint = "a variable is written ${name}", "Quote a name that has a dollar sign: `$name`."
     else:
-        shown = found if found.isprintable() else f"U+{ord(found):04X}"
+        shown = character if character.isprintable() else f"U+{ord(character):04X}"
         reason, hint = f"the character {shown} does not belong here", "Quote a name that has such a character: `name`."
-    raise syntax_error(text, Snag(at, reason, hint=hint, found=found))
+    raise syntax_error(text, Snag(at, reason, hint=hint, found=character))
 
 
-def _refuse_tail(text: str, found: str, at: Position) -> NoReturn:
-    reason = f"a name cannot begin with a fraction: {found}"
-    raise syntax_error(text, Snag(at, reason, hint=f"Quote it: `{found}`.", found=found))
+def _refuse_tail(text: str, name: str, at: Position) -> NoReturn:
+    reason = f"a name cannot begin with a fraction: {name}"
+    raise syntax_error(text, Snag(at, reason, hint=f"Quote it: `{name}`.", found=name))

@@ -23,12 +23,12 @@ def literal(cursor: Cursor) -> Literal:
         return x.BooleanLiteral(token.key == "TRUE", at=token.at)
     if cursor.accept("NULL"):
         return x.NullLiteral(at=token.at)
-    found = negative_number(cursor) if token.key == "-" else literal_or_none(cursor)
-    if found is None:
+    constant = negative_number(cursor) if token.key == "-" else literal_or_none(cursor)
+    if constant is None:
         cursor.note(Kind.STRING.value)
         cursor.note("a number")
         raise cursor.unexpected()
-    return found
+    return constant
 
 
 def literal_or_none(cursor: Cursor) -> Number | x.StringLiteral | None:

@@ -45,7 +45,7 @@ def query(cursor: Cursor) -> Query:
     joins = []
     while (join := _join(cursor)) is not None:
         joins.append(join)
-    found = Query(
+    node = Query(
         items=tuple(items),
         source=source,
         joins=tuple(joins),
@@ -63,7 +63,7 @@ def query(cursor: Cursor) -> Query:
         at=at,
     )
     cursor.leave()
-    return found
+    return node
 
 
 def _ctes(cursor: Cursor) -> tuple[With, ...]:
@@ -78,9 +78,9 @@ def _cte(cursor: Cursor) -> With:
     name = cursor.name()
     cursor.expect("AS")
     cursor.expect("(")
-    found = query(cursor)
+    cte_query = query(cursor)
     cursor.expect(")")
-    return With(name, found, at=at)
+    return With(name, cte_query, at=at)
 
 
 def _emit(cursor: Cursor) -> Literal["CHANGES", "FINAL"] | None:
@@ -95,9 +95,9 @@ def _emit(cursor: Cursor) -> Literal["CHANGES", "FINAL"] | None:
 def _idle(cursor: Cursor) -> Duration | None:
     if not cursor.accept("AFTER"):
         return None
-    found = duration(cursor)
+    idle = duration(cursor)
     cursor.expect("IDLE")
-    return found
+    return idle
 
 
 def _item(cursor: Cursor) -> SelectItem:
@@ -110,12 +110,12 @@ def _item(cursor: Cursor) -> SelectItem:
         cursor.expect(".")
         cursor.expect("*")
         return AllColumns(name, at=at)
-    found = expression(cursor)
-    if cursor.token.key == "->" and isinstance(found, _BASES):
+    node = expression(cursor)
+    if cursor.token.key == "->" and isinstance(node, _BASES):
         cursor.expect("->")
         cursor.expect("*")
-        return AllFields(found, at=at)
-    return Selected(found, _alias(cursor), at=at)
+        return AllFields(node, at=at)
+    return Selected(node, _alias(cursor), at=at)
 
 
 def _alias(cursor: Cursor) -> str | None:
@@ -127,11 +127,11 @@ def _alias(cursor: Cursor) -> str | None:
 def _relation(cursor: Cursor) -> Relation:
     at = cursor.token.at
     if cursor.accept("("):
-        found = query(cursor)
+        subquery = query(cursor)
         cursor.expect(")")
         if (alias := _alias(cursor)) is None:
             raise cursor.refused(at, "a subquery needs a name", "Write (SELECT ...) AS name.")
-        return Subquery(found, alias, at=at)
+        return Subquery(subquery, alias, at=at)
     return Named(cursor.name(), _alias(cursor), at=at)
 
 
@@ -153,23 +153,23 @@ def _join(cursor: Cursor) -> Join | None:
 
 
 def _limit(cursor: Cursor) -> int:
-    found = cursor.whole_number()
+    limit = cursor.whole_number()
     if cursor.at("EMIT"):
         at = cursor.token.at
-        raise cursor.refused(at, "EMIT must come before LIMIT", f"Write EMIT CHANGES LIMIT {found}.")
-    return found
+        raise cursor.refused(at, "EMIT must come before LIMIT", f"Write EMIT CHANGES LIMIT {limit}.")
+    return limit
 
 
 def _grouping(cursor: Cursor) -> Grouping:
     cursor.expect("BY")
     at = cursor.token.at
     bracketed = cursor.token.key == "(" and _is_list(cursor) and cursor.accept("(")
-    found = [value_expression(cursor)]
+    nodes = [value_expression(cursor)]
     while cursor.accept(","):
-        found.append(value_expression(cursor))
+        nodes.append(value_expression(cursor))
     if bracketed:
         cursor.expect(")")
-    return Grouping(tuple(found), at=at)
+    return Grouping(tuple(nodes), at=at)
 
 
 def _is_list(cursor: Cursor) -> bool:
@@ -190,10 +190,10 @@ def _is_list(cursor: Cursor) -> bool:
 
 def _orderings(cursor: Cursor) -> tuple[Ordering, ...]:
     cursor.expect("BY")
-    found = [_ordering(cursor)]
+    orderings = [_ordering(cursor)]
     while cursor.accept(","):
-        found.append(_ordering(cursor))
-    return tuple(found)
+        orderings.append(_ordering(cursor))
+    return tuple(orderings)
 
 
 def _ordering(cursor: Cursor) -> Ordering:

@@ -67,12 +67,12 @@ def parse_statement(text: str, variables: Mapping[str, str] | None = None, *, te
     >>> parse_statement("drop stream clicks delete topic")
     DropSource(kind='STREAM', name='CLICKS', if_exists=False, delete_topic=True)
     """
-    found = parse_script(text, variables, tests=tests)
-    if len(found) == 1:
-        return found[0].statement
-    if not found:
+    statements = parse_script(text, variables, tests=tests)
+    if len(statements) == 1:
+        return statements[0].statement
+    if not statements:
         raise syntax_error(text, Snag(START, "expected a statement, found nothing"))
-    raise syntax_error(text, Snag(found[1].at, "expected one statement, found another after it"))
+    raise syntax_error(text, Snag(statements[1].at, "expected one statement, found another after it"))
 
 
 def parse_script(text: str, variables: Mapping[str, str] | None = None, *, tests: bool = False) -> tuple[Parsed, ...]:
@@ -89,23 +89,23 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, *, tests
     Raises:
         SqlSyntaxError: Any of them cannot be parsed.
     """
-    known = dict(variables or {})
-    found = []
+    defined = dict(variables or {})
+    statements = []
     for piece in _pieces(text):
         source, tokens = text, piece.tokens
         begin, end = tokens[0].at.offset, tokens[-1].at.offset
-        if known and "${" in text[begin:end]:
-            source = substitute(text[begin:end], known)
+        if defined and "${" in text[begin:end]:
+            source = substitute(text[begin:end], defined)
             begin, end = 0, len(source)
             tokens = tokenize(source, tokens[0].at).tokens
         node = parsed(source, tokens, test_statement if tests else statement)
         _check_height(source, node, len(tokens))
         if isinstance(node, Define):
-            known[node.name] = node.value
+            defined[node.name] = node.value
         elif isinstance(node, Undefine):
-            known.pop(node.name, None)
-        found.append(Parsed(node, source[begin:end].rstrip(), tokens[0].at, tuple(c.text for c in piece.comments)))
-    return tuple(found)
+            defined.pop(node.name, None)
+        statements.append(Parsed(node, source[begin:end].rstrip(), tokens[0].at, tuple(c.text for c in piece.comments)))
+    return tuple(statements)
 
 
 def parse_expression(text: str) -> Expression:
@@ -118,9 +118,9 @@ def parse_expression(text: str) -> Expression:
     FieldAccess(base=Column(name='A', source=None), name='B')
     """
     tokens = tokenize(text).tokens
-    found: Expression = parsed(text, tokens, _expression)
-    _check_height(text, found, len(tokens))
-    return found
+    node: Expression = parsed(text, tokens, _expression)
+    _check_height(text, node, len(tokens))
+    return node
 
 
 def substitute(text: str, variables: Mapping[str, str]) -> str:
@@ -130,9 +130,9 @@ def substitute(text: str, variables: Mapping[str, str]) -> str:
     "SELECT 'Oslo', '${place}' FROM ${other};"
     """
 
-    def value(found: re.Match[str]) -> str:
-        escaped, name = found.groups()
-        return found.group()[1:] if escaped else variables.get(name.upper(), found.group())
+    def value(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        return match.group()[1:] if escaped else variables.get(name.upper(), match.group())
 
     return _REFERENCE.sub(value, text)
 
@@ -147,17 +147,17 @@ def _pieces(text: str) -> Iterator[_Piece]:
     """The tokens of each statement, with its semicolon as their end; comments behind the last one are dropped."""
     tokens, comments = tokenize(text)
     first = said = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.key != ";" and token.kind is not Kind.END:
             continue
-        if place > first:
+        if index > first:
             until = said
             while until < len(comments) and comments[until].at.offset < token.at.offset:
                 until += 1
             end = Token(Kind.END.value, Kind.END, "", token.at, token.end)
-            yield _Piece([*tokens[first:place], end], comments[said:until])
+            yield _Piece([*tokens[first:index], end], comments[said:until])
             said = until
-        first = place + 1
+        first = index + 1
 
 
 def _expression(cursor: Cursor) -> Expression:
@@ -205,9 +205,9 @@ def _explain(cursor: Cursor) -> Statement:
     if cursor.following() == Kind.END.value and cursor.at_name():
         return Explain(cursor.name(), at=at)
     cursor.enter()
-    found = Explain(statement(cursor), at=at)
+    node = Explain(statement(cursor), at=at)
     cursor.leave()
-    return found
+    return node
 
 
 _RULES: dict[str, Rule] = {

@@ -12,24 +12,24 @@ def type_node(cursor: Cursor) -> TypeNode:
     """Read a type."""
     cursor.enter()
     at = cursor.token.at
-    found: TypeNode
+    node: TypeNode
     opened = cursor.following() in ("<", "<>")
     if opened and cursor.accept("ARRAY"):
         cursor.expect("<")
-        found = ArrayType(type_node(cursor), at=at)
+        node = ArrayType(type_node(cursor), at=at)
         cursor.expect(">")
     elif opened and cursor.accept("MAP"):
         cursor.expect("<")
         key = type_node(cursor)
         cursor.expect(",")
-        found = MapType(key, type_node(cursor), at=at)
+        node = MapType(key, type_node(cursor), at=at)
         cursor.expect(">")
     elif opened and cursor.accept("STRUCT"):
-        found = StructType(_fields(cursor), at=at)
+        node = StructType(_fields(cursor), at=at)
     else:
-        found = NamedType(cursor.name("a type"), _parameters(cursor), at=at)
+        node = NamedType(cursor.name("a type"), _parameters(cursor), at=at)
     cursor.leave()
-    return found
+    return node
 
 
 def _fields(cursor: Cursor) -> tuple[FieldType, ...]:

@@ -55,11 +55,11 @@ def window(cursor: Cursor) -> Window:
 
 def _expect(cursor: Cursor, key: str, kind: WindowKind) -> None:
     if not cursor.accept(key):
-        found = excerpt(cursor.source(cursor.token)) or cursor.token.kind.value
+        token_text = excerpt(cursor.source(cursor.token)) or cursor.token.kind.value
         advance = ", ADVANCE BY 1 MINUTE" if kind == "HOPPING" else ""
-        wanted = "','" if key == "," else key
+        expected = "','" if key == "," else key
         hint = f"For example WINDOW {kind} (SIZE 5 MINUTES{advance})."
-        raise cursor.refused(cursor.token.at, f"expected {wanted}, found {found}", hint)
+        raise cursor.refused(cursor.token.at, f"expected {expected}, found {token_text}", hint)
 
 
 def _kind(cursor: Cursor) -> WindowKind | None:

@@ -33,8 +33,8 @@ def entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: 
         scope: The settings and variables of its request.
         number: The number of the command.
     """
-    found = _entity(parsed, result, session, scope, number)
-    return None if found is None else {**found, "statementText": f"{parsed.text.rstrip(';')};", "warnings": []}
+    body = _entity(parsed, result, session, scope, number)
+    return None if body is None else {**body, "statementText": f"{parsed.text.rstrip(';')};", "warnings": []}
 
 
 def _entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: Scope, number: int) -> Document | None:
@@ -113,8 +113,8 @@ def _listed(source: Source) -> Document:
 
 
 def _sources(session: SqlSession, kind: str) -> list[Document]:
-    found = sorted(session.catalog.sources.values(), key=lambda source: source.name)
-    return [_listed(source) for source in found if source.kind == kind]
+    sources = sorted(session.catalog.sources.values(), key=lambda source: source.name)
+    return [_listed(source) for source in sources if source.kind == kind]
 
 
 def _topics(session: SqlSession) -> Document:
@@ -123,10 +123,10 @@ def _topics(session: SqlSession) -> Document:
 
 
 def _queries(session: SqlSession) -> Document:
-    found = []
+    entries = []
     for query_id, query in session.queries.items():
         plan, state = query.plan, query.state
-        found.append(
+        entries.append(
             {
                 "id": query_id,
                 "queryString": plan.text,
@@ -138,28 +138,33 @@ def _queries(session: SqlSession) -> Document:
                 "errorCounts": dict(query.errors),
             }
         )
-    return {"@type": "queries", "queries": found}
+    return {"@type": "queries", "queries": entries}
 
 
 def _functions(session: SqlSession) -> Document:
     library = library_of(session.catalog)
     registries = (("SCALAR", library.scalars), ("AGGREGATE", library.aggregates), ("TABLE", library.tables))
-    found = [
+    functions = [
         {"name": function.name, "type": kind, "category": getattr(function, "family", "aggregates")}
         for kind, registry in registries
         for function in registry
     ]
-    return {"@type": "function_names", "functions": sorted(found, key=lambda each: each["name"])}
+    return {"@type": "function_names", "functions": sorted(functions, key=lambda each: each["name"])}
 
 
 def _properties(session: SqlSession, scope: Scope) -> Document:
-    given: Mapping[str, Any] = {**session.settings.app, **scope.settings}
-    found = [
+    settings: Mapping[str, Any] = {**session.settings.app, **scope.settings}
+    properties = [
         {"name": name, "scope": "KSQL" if name.startswith("ksql.") else "STREAMS", "value": str(shown(name, value))}
-        for name, value in sorted(given.items())
+        for name, value in sorted(settings.items())
     ]
     overwritten = sorted(scope.settings)
-    return {"@type": "properties", "properties": found, "overwrittenProperties": overwritten, "defaultProperties": []}
+    return {
+        "@type": "properties",
+        "properties": properties,
+        "overwrittenProperties": overwritten,
+        "defaultProperties": [],
+    }
 
 
 def _types(session: SqlSession) -> Document:
@@ -167,8 +172,8 @@ def _types(session: SqlSession) -> Document:
 
 
 def _variables(scope: Scope) -> Document:
-    found = [{"name": name, "value": value} for name, value in sorted(scope.variables.items())]
-    return {"@type": "variables", "variables": found}
+    variables = [{"name": name, "value": value} for name, value in sorted(scope.variables.items())]
+    return {"@type": "variables", "variables": variables}
 
 
 _LISTED: Mapping[str, Callable[[SqlSession], Document]] = {
@@ -188,17 +193,17 @@ def described_type(kind: SqlType) -> Document:
     >>> described_type(ArrayType(INTEGER))["memberSchema"]["type"]
     'INTEGER'
     """
-    found: Document = {"type": base_name(kind), "fields": None, "memberSchema": None}
+    document: Document = {"type": base_name(kind), "fields": None, "memberSchema": None}
     match kind:
         case ArrayType(element):
-            found["memberSchema"] = described_type(element)
+            document["memberSchema"] = described_type(element)
         case MapType(_, value):
-            found["memberSchema"] = described_type(value)
+            document["memberSchema"] = described_type(value)
         case StructType(fields):
-            found["fields"] = [{"name": field.name, "schema": described_type(field.type)} for field in fields]
+            document["fields"] = [{"name": field.name, "schema": described_type(field.type)} for field in fields]
         case DecimalType(precision, scale):
-            found["parameters"] = {"precision": precision, "scale": scale}
-    return found
+            document["parameters"] = {"precision": precision, "scale": scale}
+    return document
 
 
 def _source(source: Source, session: SqlSession) -> Document:
@@ -229,26 +234,26 @@ def _source(source: Source, session: SqlSession) -> Document:
     }
 
 
-def _function(found: Described) -> Document:
-    facts = dict(found.facts)
-    functions = [{"arguments": [], "returnType": "", "signature": name} for name, _, _ in found.columns]
+def _function(described: Described) -> Document:
+    facts = dict(described.facts)
+    functions = [{"arguments": [], "returnType": "", "signature": name} for name, _, _ in described.columns]
     return {
         "@type": "describe_function",
-        "name": found.name,
+        "name": described.name,
         "description": facts.get("meaning", ""),
         "functions": functions,
     }
 
 
-def _explained(found: Explained, session: SqlSession) -> Document:
-    query = session.queries.get(found.id)
+def _explained(explained: Explained, session: SqlSession) -> Document:
+    query = session.queries.get(explained.id)
     return {
-        "id": found.id,
-        "statementText": query.plan.text if query is not None else found.statement,
-        "sources": list(found.plan.get("reads", [])),
+        "id": explained.id,
+        "statementText": query.plan.text if query is not None else explained.statement,
+        "sources": list(explained.plan.get("reads", [])),
         "sinks": [query.plan.sink] if query is not None else [],
-        "topology": found.topology,
-        "executionPlan": found.plan,
+        "topology": explained.topology,
+        "executionPlan": explained.plan,
         "queryType": "PERSISTENT",
         "state": query.state if query is not None else None,
         "queryErrors": [] if query is None or query.error is None else [{"errorMessage": query.error.message}],

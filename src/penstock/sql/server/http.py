@@ -51,8 +51,8 @@ def application(service: SqlService) -> Starlette:
             hint='Install it with: pip install "penstock[query]"',
         ) from error
 
-    def shown(found: Any, status: int = 200) -> Response:
-        return Response(json_text(found, default=plain), status, None, CONTENT_TYPE)
+    def shown(content: Any, status: int = 200) -> Response:
+        return Response(json_text(content, default=plain), status, None, CONTENT_TYPE)
 
     def endpoint(work: Callable[[Request, dict[str, Any]], Any]) -> Callable[[Request], Any]:
         """The endpoint that answers with a document."""
@@ -62,8 +62,8 @@ def application(service: SqlService) -> Starlette:
                 body = _body(await request.body())
                 return shown(await run_in_threadpool(work, request, body))
             except PenstockError as error:
-                found = document(error)
-                return shown(found, status_of(found))
+                problem = document(error)
+                return shown(problem, status_of(problem))
 
         return answered
 
@@ -72,18 +72,18 @@ def application(service: SqlService) -> Starlette:
             form = form_of(request)
             try:
                 body = _body(await request.body())
-                found = await run_in_threadpool(service.query, body, field=field, settings=settings)
-                lines = found.chunks() if isinstance(found, Printed) else chunks(found, form)
+                answer = await run_in_threadpool(service.query, body, field=field, settings=settings)
+                lines = answer.chunks() if isinstance(answer, Printed) else chunks(answer, form)
                 try:
                     first = await run_in_threadpool(next, lines)
                 except BaseException:
-                    service.ended(found)
+                    service.ended(answer)
                     raise
             except PenstockError as error:
                 problem = document(error)
                 return shown(problem, status_of(problem))
-            content_type = found.content_type if isinstance(found, Printed) else form.content_type
-            return StreamingResponse(_streamed(first, lines, found, service), 200, None, content_type)
+            content_type = answer.content_type if isinstance(answer, Printed) else form.content_type
+            return StreamingResponse(_streamed(first, lines, answer, service), 200, None, content_type)
 
         return answered
 
@@ -94,10 +94,10 @@ def application(service: SqlService) -> Starlette:
         except PenstockError as error:
             problem = document(error)
             return shown(problem, status_of(problem))
-        found = await run_in_threadpool(lambda: list(acknowledged(source, lines, service.session)))
+        acknowledgements = await run_in_threadpool(lambda: list(acknowledged(source, lines, service.session)))
         if _accepts(request, CONTENT_TYPE):
-            return shown(found)
-        text = "".join(f"{json.dumps(each)}\n" for each in found)
+            return shown(acknowledgements)
+        text = "".join(f"{json.dumps(each)}\n" for each in acknowledgements)
         return Response(text, 200, None, DelimitedForm.content_type)
 
     def form_of_stream(request: Request) -> Form:
@@ -152,7 +152,7 @@ def _accepts(request: Request, content_type: str) -> bool:
 
 
 async def _streamed(
-    first: str, lines: Iterator[str], found: Answer | Printed, service: SqlService
+    first: str, lines: Iterator[str], answer: Answer | Printed, service: SqlService
 ) -> AsyncIterator[str]:
     """The text of a result, made in threads; the query ends with its text, or when the client has gone."""
     from starlette.concurrency import run_in_threadpool
@@ -163,7 +163,7 @@ async def _streamed(
             if text:
                 yield text
     finally:
-        service.ended(found)
+        service.ended(answer)
 
 
 def server(

@@ -43,20 +43,20 @@ def target_of(name: str, session: SqlSession) -> Source:
         BadRequestError: There is none, or its rows cannot be written.
     """
     plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name.upper()
-    found = session.catalog.sources.get(plain)
-    if found is None:
+    source = session.catalog.sources.get(plain)
+    if source is None:
         meant = did_you_mean(plain, session.catalog.sources)
         raise BadRequestError(
             f"Cannot insert values into an unknown stream/table: {plain}" + (f". {meant}" if meant else "")
         )
     for wrong, why in (
-        (found.read_only, "read-only"),
-        (found.headers, "of header columns"),
-        (found.window, "windowed"),
+        (source.read_only, "read-only"),
+        (source.headers, "of header columns"),
+        (source.window, "windowed"),
     ):
         if wrong:
             raise BadRequestError(f"{plain} is {why}, and takes no rows")
-    return found
+    return source
 
 
 def acknowledged(source: Source, lines: list[bytes], session: SqlSession) -> Iterator[dict[str, Any]]:
@@ -81,18 +81,18 @@ def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]
         parse_object(line)  # within its limits
     except BadDocumentError as error:
         raise BadRequestError(f"a row is a JSON object by column, and this one is {error}") from error
-    found = {}
+    row = {}
     for name, value in parse_json(line.decode()).items():
         plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
         plain = plain if plain in readers else plain.upper()
         if plain not in readers:
             raise BadRequestError(f"{source.name} has no column {name}; its columns are {', '.join(sorted(readers))}")
         try:
-            found[plain] = readers[plain](value)
+            row[plain] = readers[plain](value)
         except (SqlValueError, ArithmeticError, RecursionError) as error:
             kind = next(column.type for column in source.columns if column.name == plain)
             raise BadRequestError(f"the value of column {plain} is not {with_article(str(kind))}: {error}") from error
-    return found
+    return row
 
 
 def _row(source: Source, row: dict[str, Any]) -> InsertedRow:

@@ -51,8 +51,8 @@ def document(error: PenstockError) -> dict[str, Any]:
     40000
     """
     if isinstance(error, RefusedStatementError):
-        found = {"statementText": error.statement, "entities": error.entities}
-        return {**_document("statement_error", error.code, error.message), **found}
+        details = {"statementText": error.statement, "entities": error.entities}
+        return {**_document("statement_error", error.code, error.message), **details}
     if isinstance(error, BadRequestError):
         return _document("generic_error", error.code, error.message)
     if isinstance(error, SqlError | ConfigError):
@@ -64,9 +64,9 @@ def _document(kind: str, code: int, message: str) -> dict[str, Any]:
     return {"@type": kind, "error_code": code, "message": message, "stackTrace": []}
 
 
-def status_of(found: dict[str, Any]) -> int:
+def status_of(problem: dict[str, Any]) -> int:
     """The HTTP status of an error's document."""
-    return int(found["error_code"]) // 100
+    return int(problem["error_code"]) // 100
 
 
 def shown_refusal(status: int, message: str) -> dict[str, Any]:

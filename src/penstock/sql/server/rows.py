@@ -109,8 +109,8 @@ def _columns(answer: Answer) -> dict[str, object]:
     }
 
 
-def _dumps(found: object) -> str:
-    return json_text(found, separators=(",", ":"))
+def _dumps(content: object) -> str:
+    return json_text(content, separators=(",", ":"))
 
 
 def chunks(answer: Answer, form: Form) -> Iterator[str]:

@@ -62,15 +62,15 @@ class SqlService:
         text = _text(body, "ksql")
         with self._lock:
             scope = self.session.scope(_settings(body, "streamsProperties"), _variables(body))
-            found: list[Document] = []
+            documents: list[Document] = []
             for parsed in _parsed(text, scope.variables):
                 try:
-                    found += self._statement(parsed, scope)
+                    documents += self._statement(parsed, scope)
                 except BadRequestError as error:
-                    raise RefusedStatementError(error, parsed.text, found, error.code) from error
+                    raise RefusedStatementError(error, parsed.text, documents, error.code) from error
                 except PenstockError as error:
-                    raise RefusedStatementError(error, parsed.text, found, BAD_STATEMENT) from error
-            return found
+                    raise RefusedStatementError(error, parsed.text, documents, BAD_STATEMENT) from error
+            return documents
 
     def _statement(self, parsed: Parsed, scope: Scope) -> list[Document]:
         statement = parsed.statement
@@ -121,20 +121,20 @@ class SqlService:
                 BAD_STATEMENT,
             )
         try:
-            found = self._started(parsed[0], _settings(body, settings))
+            running_query = self._started(parsed[0], _settings(body, settings))
         except PenstockError as error:
             raise RefusedStatementError(error, parsed[0].text, [], BAD_STATEMENT) from error
-        if found.runs_on and not self._noted(found):
-            found.stop()
+        if running_query.runs_on and not self._noted(running_query):
+            running_query.stop()
             raise BadRequestError(f"{self._most_queries} push queries run already; close one", TOO_MANY)
-        return found
+        return running_query
 
-    def _noted(self, found: Answer | Printed) -> bool:
+    def _noted(self, running_query: Answer | Printed) -> bool:
         """Keep a push query, which can be closed from now on; False if as many run as may."""
         with self._keeping:
             if len(self._running) >= self._most_queries:
                 return False
-            self._running[found.query_id] = found
+            self._running[running_query.query_id] = running_query
             return True
 
     def _started(self, parsed: Parsed, settings: Mapping[str, str]) -> Answer | Printed:
@@ -145,10 +145,10 @@ class SqlService:
         assert isinstance(stream, Stream)  # noqa: S101 - of PRINT
         return Printed(parsed.statement.topic, stream, self.session.catalog)
 
-    def ended(self, found: Answer | Printed) -> None:
+    def ended(self, running_query: Answer | Printed) -> None:
         """Stop a query whose client has gone, or that has ended."""
-        found.stop()
-        self._running.pop(found.query_id, None)
+        running_query.stop()
+        self._running.pop(running_query.query_id, None)
 
     def close_query(self, body: Mapping[str, Any]) -> Document:
         """End a push query.
@@ -157,16 +157,16 @@ class SqlService:
             BadRequestError: No query of this id runs.
         """
         query_id = _text(body, "queryId")
-        found = self._running.get(query_id)
-        if found is None:
+        running_query = self._running.get(query_id)
+        if running_query is None:
             raise BadRequestError(f"No query with id {query_id}")
-        self.ended(found)
+        self.ended(running_query)
         return {}
 
     def close(self) -> None:
         """End all push queries."""
-        for found in list(self._running.values()):
-            self.ended(found)
+        for running_query in list(self._running.values()):
+            self.ended(running_query)
 
     def info(self) -> Document:
         """The version, the log, the service id."""
@@ -237,30 +237,30 @@ def _parsed(text: str, variables: Mapping[str, str]) -> tuple[Parsed, ...]:
 
 
 def _text(body: Mapping[str, Any], field: str) -> str:
-    found = body.get(field)
-    if not isinstance(found, str) or not found.strip():
+    text = body.get(field)
+    if not isinstance(text, str) or not text.strip():
         raise BadRequestError(f'the body has no text "{field}"')
-    return found
+    return text
 
 
 def _settings(body: Mapping[str, Any], field: str) -> dict[str, str]:
-    given = body.get(field) or {}
-    if not isinstance(given, dict):
+    body_settings = body.get(field) or {}
+    if not isinstance(body_settings, dict):
         raise BadRequestError(f'"{field}" is an object of settings')
-    found = {}
-    for name, value in given.items():
+    settings = {}
+    for name, value in body_settings.items():
         plain = name.removeprefix("ksql.streams.") if name == "ksql.streams.auto.offset.reset" else name
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
             check_setting(plain, text)
         except ConfigError as error:
             raise BadRequestError(error.message) from error
-        found[plain] = text
-    return found
+        settings[plain] = text
+    return settings
 
 
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
-    given = body.get("sessionVariables") or {}
-    if not isinstance(given, dict):
+    variables = body.get("sessionVariables") or {}
+    if not isinstance(variables, dict):
         raise BadRequestError('"sessionVariables" is an object of texts')
-    return {name.upper(): str(value) for name, value in given.items()}
+    return {name.upper(): str(value) for name, value in variables.items()}

@@ -29,20 +29,20 @@ def assert_topic(parsed: Parsed, work: Workspace) -> Status:
     """
     statement = parsed.statement
     assert isinstance(statement, c.AssertTopic)  # noqa: S101 - dispatched by this type
-    wanted = {item.name.upper(): getattr(item.value, "value", None) for item in statement.properties}
+    expected = {item.name.upper(): getattr(item.value, "value", None) for item in statement.properties}
     for item in statement.properties:
         if item.name.upper() not in ("PARTITIONS", "REPLICAS"):
             raise refusal(item.at, f"Cannot assert unknown topic property: {item.name}", "PARTITIONS or REPLICAS.")
 
     def look() -> str:
         try:
-            found = work.log.topic(statement.topic)
+            topic = work.log.topic(statement.topic)
         except UnknownTopicError:
             return f"Topic {statement.topic} does not exist" if statement.exists else ""
         if not statement.exists:
             return f"Topic {statement.topic} exists"
-        if (count := wanted.get("PARTITIONS")) is not None and int(count) != found.partitions:
-            return f"Topic {statement.topic} has {counted(found.partitions, 'partition')}, not {count}"
+        if (count := expected.get("PARTITIONS")) is not None and int(count) != topic.partitions:
+            return f"Topic {statement.topic} has {counted(topic.partitions, 'partition')}, not {count}"
         return ""
 
     _wait(look, statement.timeout, statement)

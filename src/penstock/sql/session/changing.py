@@ -92,8 +92,8 @@ def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -
 def _require_its_state(runner: QueryRunner, plan: QueryPlan, parsed: Parsed) -> None:
     """Refuse to replace a query by one whose state would mean something else."""
     before = runner.queries.get(plan.id)
-    if before is not None and (found := obstacles(before.plan, plan)):
-        raise _not_replaced(plan, parsed, "; ".join(found))
+    if before is not None and (reasons := obstacles(before.plan, plan)):
+        raise _not_replaced(plan, parsed, "; ".join(reasons))
 
 
 def _not_replaced(plan: QueryPlan, parsed: Parsed, reason: str) -> SqlError:

@@ -96,18 +96,21 @@ def _extended(source: Source, work: Workspace) -> Facts:
 def _function(name: str, at: Position, work: Workspace) -> Described:
     library = library_of(work.catalog)
     for registry in (library.scalars, library.tables, library.aggregates):
-        found = registry.get(name)
-        if found is None:
+        function = registry.get(name)
+        if function is None:
             continue
-        every = (found, *getattr(found, "others", ()))
+        every = (function, *getattr(function, "others", ()))
         signatures = tuple((str(signature), "", "") for each in every for signature in each.signatures)
-        facts = [("meaning", " ".join(found.meaning.split()))]
-        examples = getattr(found, "examples", ())
+        facts = [("meaning", " ".join(function.meaning.split()))]
+        examples = getattr(function, "examples", ())
         facts += [("example", f"{example.call} is {example.result}") for example in examples]
-        if found.about is not None:
-            about = found.about
+        if function.about is not None:
+            about = function.about
             parts = (("author", about.author), ("version", about.version), ("file", about.origin))
             facts += [(word, text) for word, text in parts if text]
-        return Described(found.name, "FUNCTION", signatures, tuple(facts))
-    hint = did_you_mean(name, [known for known, _ in functions_of(work)]) or "SHOW FUNCTIONS lists the functions."
+        return Described(function.name, "FUNCTION", signatures, tuple(facts))
+    hint = (
+        did_you_mean(name, [function_name for function_name, _ in functions_of(work)])
+        or "SHOW FUNCTIONS lists the functions."
+    )
     raise refusal(at, f"Can't find any functions with the name '{name}'", hint)

@@ -39,8 +39,8 @@ def explain(parsed: Parsed, work: Workspace) -> Explained:
     subject = statement.subject
     if isinstance(subject, QueryNode):
         plan = plan_query(subject, work.catalog.copy(), parsed.text)
-        found = _pushed(plan) if isinstance(plan, PushPlan) else _pulled(plan)
-        return replace(found, statement=parsed.text)
+        explanation = _pushed(plan) if isinstance(plan, PushPlan) else _pulled(plan)
+        return replace(explanation, statement=parsed.text)
     if not isinstance(subject, str):
         return replace(explained(_plan_of(subject, work)), statement=parsed.text)
     query = work.queries.get(subject)

@@ -46,8 +46,8 @@ class JournalEntry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain data."""
-        found = {"statement": self.text, "settings": dict(self.settings), "made": self.made}
-        return {**found, "functions": dict(self.functions)} if self.functions else found
+        fields = {"statement": self.text, "settings": dict(self.settings), "made": self.made}
+        return {**fields, "functions": dict(self.functions)} if self.functions else fields
 
 
 class Journal:
@@ -136,21 +136,21 @@ class Journal:
     def _missed(self, offset: int) -> list[JournalEntry]:
         """Read the entries from an offset on; one that a lost answer has doubled counts once."""
         values: list[bytes | None] = []
-        place = TopicPartition(self.topic, 0)
-        offset, end = max(offset, self._log.beginning_offset(self.topic, 0)), self._log.settled_ends([place])[place]
+        tp = TopicPartition(self.topic, 0)
+        offset, end = max(offset, self._log.beginning_offset(self.topic, 0)), self._log.settled_ends([tp])[tp]
         while offset < end:
             fetched = self._log.read(self.topic, 0, offset)
             values += fetched.records.column("value").to_pylist()
             offset = fetched.next_offset
         if self._newest in values:  # what this session has written itself
             del values[: values.index(self._newest) + 1]
-        found: list[JournalEntry] = []
+        entries: list[JournalEntry] = []
         for value in values:
             if value is None or value != self._newest:
-                found.append(self._entry(value, len(found)))
+                entries.append(self._entry(value, len(entries)))
             self._newest = value
         self._next = offset
-        return found
+        return entries
 
     def _entry(self, value: bytes | None, number: int) -> JournalEntry:
         try:

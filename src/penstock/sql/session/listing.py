@@ -33,35 +33,35 @@ def show(parsed: Parsed, work: Workspace) -> Listing:
     assert isinstance(statement, c.Show)  # noqa: S101 - dispatched by this type
     match statement.what:
         case "STREAMS" | "TABLES" as what:
-            found = _sources(work, what.removesuffix("S"))
+            table = _sources(work, what.removesuffix("S"))
         case "TOPICS":
-            found = _topics(work, internal=statement.internal, extended=statement.extended)
+            table = _topics(work, internal=statement.internal, extended=statement.extended)
         case "QUERIES":
-            found = _queries(work, extended=statement.extended)
+            table = _queries(work, extended=statement.extended)
         case "FUNCTIONS":
-            found = ("Function", "Category"), functions_of(work)
+            table = ("Function", "Category"), functions_of(work)
         case "PROPERTIES":
-            found = _properties(work)
+            table = _properties(work)
         case "TYPES":
-            found = ("Type", "Schema"), [(name, str(kind)) for name, kind in sorted(work.catalog.types.items())]
+            table = ("Type", "Schema"), [(name, str(kind)) for name, kind in sorted(work.catalog.types.items())]
         case "VARIABLES":
-            found = ("Variable", "Value"), sorted(work.catalog.variables.items())
+            table = ("Variable", "Value"), sorted(work.catalog.variables.items())
         case _:
             raise refusal(
                 statement.at,
                 f"SHOW {statement.what}: connectors are not run by Penstock SQL",
                 "See docs/sql/from-ksqldb.md; `penstock topics produce` and Kafka Connect write topics.",
             )
-    columns, rows = found
+    columns, rows = table
     return Listing(columns, ("",) * len(columns), tuple(rows), statement.what, statement=parsed.text)
 
 
 def _sources(work: Workspace, kind: str) -> Table:
     columns = (kind.capitalize(), "Topic", "Key format", "Value format", "Windowed")
-    found = sorted((s for s in work.catalog.sources.values() if s.kind == kind), key=lambda source: source.name)
+    sources = sorted((s for s in work.catalog.sources.values() if s.kind == kind), key=lambda source: source.name)
     return columns, [
         (s.name, s.topic, s.key_format.name, s.value_format.name, "yes" if s.window is not None else "no")
-        for s in found
+        for s in sources
     ]
 
 
@@ -109,10 +109,10 @@ def errors_of(query: SessionQuery) -> str:
 def functions_of(work: Workspace) -> list[tuple[str, str]]:
     """Names and categories of all functions, by name."""
     library = library_of(work.catalog)
-    found = [(function.name, function.family) for function in library.scalars]
-    found += [(function.name, function.family) for function in library.tables]
-    found += [(function.name, "aggregates") for function in library.aggregates]
-    return sorted(found)
+    pairs = [(function.name, function.family) for function in library.scalars]
+    pairs += [(function.name, function.family) for function in library.tables]
+    pairs += [(function.name, "aggregates") for function in library.aggregates]
+    return sorted(pairs)
 
 
 def _properties(work: Workspace) -> Table:

@@ -59,7 +59,7 @@ def _rows(
     with Consumer(work.log, auto_offset_reset=reset) as consumer:
         consumer.subscribe([statement.topic])
         while not stopped.is_set() and left != 0:
-            found = False
+            has_records = False
             for record in consumer.poll(timeout_s=WAIT_S):
                 seen += 1
                 if seen % (statement.interval or 1):
@@ -67,9 +67,9 @@ def _rows(
                 if stopped.is_set() or left == 0:
                     return
                 left = None if left is None else left - 1
-                found = True
+                has_records = True
                 yield _row(record, key, value)
-            if not found:
+            if not has_records:
                 yield None
 
 

@@ -78,14 +78,14 @@ class SessionQuery:
         return dict(self._counted + self._of_app())
 
     def _of_app(self) -> Counter[str]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         app = self.app
         if app is None:
-            return found
+            return counts
         for metric in app.metrics.find("function-errors-total"):
-            found[metric.metric_name.tag("function") or ""] += int(metric.metric_value())
-        found[DROPPED] += int(app.metrics.total("dropped-records-total"))
-        return found
+            counts[metric.metric_name.tag("function") or ""] += int(metric.metric_value())
+        counts[DROPPED] += int(app.metrics.total("dropped-records-total"))
+        return counts
 
     def ended(self) -> None:
         """Forget the application, which has ended; its errors stay counted."""
@@ -118,10 +118,10 @@ class QueryRunner:
 
     def add(self, plan: QueryPlan, *, paused: bool = False) -> SessionQuery:
         """Add a query that is not started yet."""
-        found = SessionQuery(plan)
-        found.paused = paused
-        self.queries[plan.id] = found
-        return found
+        query = SessionQuery(plan)
+        query.paused = paused
+        self.queries[plan.id] = query
+        return query
 
     def application(self, query: SessionQuery) -> KafkaStreams:
         """Make the application of a query.
@@ -170,7 +170,7 @@ class QueryRunner:
         """Whether a query reads what a later one writes, so that one round in their order is not enough."""
         plans = [query.plan for query in self._waiting()]
         return any(
-            plan.target.topic in _topics(earlier) for place, plan in enumerate(plans) for earlier in plans[: place + 1]
+            plan.target.topic in _topics(earlier) for index, plan in enumerate(plans) for earlier in plans[: index + 1]
         )
 
     def _ends(self) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ class QueryRunner:
 
         topics = sorted({query.plan.target.topic for query in self._waiting()})
         with open_log(self._settings.log, self._settings.app) as log:
-            return {f"{place.topic}-{place.partition}": end for place, end in log.end_offsets(topics).items()}
+            return {f"{tp.topic}-{tp.partition}": end for tp, end in log.end_offsets(topics).items()}
 
     def _waiting(self) -> Iterator[SessionQuery]:
         return (query for query in list(self.queries.values()) if not query.paused)

@@ -177,8 +177,8 @@ class SqlSession:
         with self._lock, self._work.scoped(scope):
             if self._closed:
                 raise InvalidStateError("the session is closed", hint="Make a new SqlSession.")
-            found = parse_script(text, self._work.catalog.variables, tests=True)
-            return [result for parsed in found for result in self._located(text, parsed)]
+            statements = parse_script(text, self._work.catalog.variables, tests=True)
+            return [result for parsed in statements for result in self._located(text, parsed)]
 
     def _located(self, text: str, parsed: Parsed) -> list[StatementResult]:
         try:
@@ -231,10 +231,10 @@ class SqlSession:
         Raises:
             SqlError: There is none of this name.
         """
-        found_name = name if name in self.catalog.sources else name.upper()
-        (found,) = self.execute(f"SELECT * FROM {quoted(found_name)};")  # noqa: S608 - quoted
-        assert isinstance(found, Rows)  # noqa: S101 - a SELECT without EMIT
-        return found
+        source_name = name if name in self.catalog.sources else name.upper()
+        (rows,) = self.execute(f"SELECT * FROM {quoted(source_name)};")  # noqa: S608 - quoted
+        assert isinstance(rows, Rows)  # noqa: S101 - a SELECT without EMIT
+        return rows
 
     def catch_up(self) -> None:
         """Run the persistent queries until they have processed all records that exist now; for ``queries="wait"``.

@@ -185,19 +185,19 @@ class SessionSettings:
         >>> SessionSettings.of({"ksql.service.id": "shop_"}).application_id("CSAS_A_0")
         'shop_query_CSAS_A_0'
         """
-        given = dict(config or {})
-        log = str(given.pop("bootstrap.servers", DEFAULT_LOG))
-        given.pop("application.id", None)
-        for name in [name for name in given if name.startswith(REGISTRY)]:
-            given.setdefault(name.removeprefix("ksql."), given.pop(name))
-        statements = {name: _text(given.pop(name)) for name in list(given) if name.startswith("ksql.")}
+        settings = dict(config or {})
+        log = str(settings.pop("bootstrap.servers", DEFAULT_LOG))
+        settings.pop("application.id", None)
+        for name in [name for name in settings if name.startswith(REGISTRY)]:
+            settings.setdefault(name.removeprefix("ksql."), settings.pop(name))
+        statements = {name: _text(settings.pop(name)) for name in list(settings) if name.startswith("ksql.")}
         for name, value in statements.items():
             check_setting(name, value)
         if idle := sorted(name for name in statements if not has_effect(name)):
             _log.warning("settings of ksqlDB without effect here: %s", ", ".join(idle))
         service = statements.get("ksql.service.id", KNOWN["ksql.service.id"][0])
-        StreamsConfig({"application.id": f"{service}sql", "bootstrap.servers": log, **given})
-        return cls(log, service, statements, given)
+        StreamsConfig({"application.id": f"{service}sql", "bootstrap.servers": log, **settings})
+        return cls(log, service, statements, settings)
 
     def functions(self) -> UserFunctions:
         """Load the Python functions: of the modules that are named, and of installed packages.
@@ -208,7 +208,7 @@ class SessionSettings:
         if self.statements.get("ksql.udfs.enabled", "true").lower() == "false":
             return UserFunctions()
         named = self.statements.get("ksql.extension.modules", "").split(",")
-        return load_functions(*(place.strip() for place in named if place.strip()), installed=True)
+        return load_functions(*(module.strip() for module in named if module.strip()), installed=True)
 
     def application_id(self, query_id: str) -> str:
         """The ``application.id`` of a query, made of the service id and the query's."""

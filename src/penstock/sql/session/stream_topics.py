@@ -69,18 +69,20 @@ def ensure_sink(log: TopicLog, plan: QueryPlan, partitions: int, properties: tup
 
 
 def _retention_ms(plan: QueryPlan) -> int | None:
-    found = [step.times.retention_ms for step in steps_below(plan.root) if isinstance(step, Aggregate) and step.times]
-    return max((kept for kept in found if kept), default=None)
+    retentions = [
+        step.times.retention_ms for step in steps_below(plan.root) if isinstance(step, Aggregate) and step.times
+    ]
+    return max((kept for kept in retentions if kept), default=None)
 
 
 def _config(properties: tuple[s.Property, ...], otherwise: dict[str, str]) -> dict[str, str]:
-    given: dict[str, Any] = dict(Properties.of(properties).values)
-    found = dict(otherwise)
-    if given.get("RETENTION_MS") is not None:
-        found["retention.ms"] = str(given["RETENTION_MS"])
-    if given.get("CLEANUP_POLICY") is not None:
-        found["cleanup.policy"] = str(given["CLEANUP_POLICY"]).lower()
-    return found
+    values: dict[str, Any] = dict(Properties.of(properties).values)
+    config = dict(otherwise)
+    if values.get("RETENTION_MS") is not None:
+        config["retention.ms"] = str(values["RETENTION_MS"])
+    if values.get("CLEANUP_POLICY") is not None:
+        config["cleanup.policy"] = str(values["CLEANUP_POLICY"]).lower()
+    return config
 
 
 def delete_topic(log: TopicLog, name: str) -> None:

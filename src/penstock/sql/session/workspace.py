@@ -139,8 +139,8 @@ class Workspace:
     def _not_restored(self, entry: JournalEntry, error: SqlError) -> SqlError:
         text = " ".join(entry.text.split())[:120]
         where = f"the catalog of service {self.settings.service!r} cannot be opened: {text}"
-        known = self.catalog.functions.declared
-        missing = [f"{name} ({origin})" for name, origin in entry.functions.items() if name not in known]
+        declared = self.catalog.functions.declared
+        missing = [f"{name} ({origin})" for name, origin in entry.functions.items() if name not in declared]
         if not missing:
             return SqlError(f"{where} cannot be applied again: {error.message}", hint=error.hint)
         return SqlError(

@@ -66,11 +66,11 @@ class Assertions:
             SqlError: There is none, or a value differs.
         """
         source = self._known(statement.name, statement.at)
-        wanted = self._wanted(source, statement)
+        expected = self._wanted(source, statement)
         row = self._row(source, self._next(source, statement.at), statement.at)
         if row is None:
             raise _failed(statement.at, f"The next record of {source.name} is a tombstone, not a row.")
-        self._compare(source, wanted, row, statement.at)
+        self._compare(source, expected, row, statement.at)
 
     def tombstone(self, statement: c.AssertTombstone) -> None:
         """Compare the next record with a tombstone of a key.
@@ -79,14 +79,14 @@ class Assertions:
             SqlError: There is none, or it is another.
         """
         source = self._known(statement.name, statement.at)
-        wanted = self._wanted(source, statement)
+        expected = self._wanted(source, statement)
         record = self._next(source, statement.at)
         if record.value is not None:
             row = self._row(source, record, statement.at) or {}
             raise _failed(
                 statement.at, f"The next record of {source.name} is not a tombstone, but {_texts(source, row)}."
             )
-        self._compare(source, wanted, self._key(source, record), statement.at)
+        self._compare(source, expected, self._key(source, record), statement.at)
 
     def source(self, statement: c.AssertSource) -> None:
         """Compare a stream or table with its columns and properties.
@@ -94,44 +94,44 @@ class Assertions:
         Raises:
             SqlError: It does not exist, or differs.
         """
-        found = self._known(statement.name, statement.at)
-        if found.kind != statement.kind:
-            raise _failed(statement.at, f"{found.name} is a {found.kind}, not a {statement.kind}.")
+        source = self._known(statement.name, statement.at)
+        if source.kind != statement.kind:
+            raise _failed(statement.at, f"{source.name} is a {source.kind}, not a {statement.kind}.")
         if statement.columns:
-            wanted = [
+            expected = [
                 (each.name, str(sql_type(each.type, self.catalog.types)), each.role) for each in statement.columns
             ]
-            actual = [(each.name, str(each.type), each.role) for each in found.columns]
-            if wanted != actual:
-                raise _failed(statement.at, f"{found.name} has the columns {found.schema()}.")
+            actual = [(each.name, str(each.type), each.role) for each in source.columns]
+            if expected != actual:
+                raise _failed(statement.at, f"{source.name} has the columns {source.schema()}.")
         if statement.properties:
-            self._properties(statement, found)
+            self._properties(statement, source)
 
-    def _properties(self, statement: c.AssertSource, found: Source) -> None:
+    def _properties(self, statement: c.AssertSource, source: Source) -> None:
         """Compare properties with those of a source that is made with them."""
-        columns = statement.columns or _columns_of(found)
+        columns = statement.columns or _columns_of(source)
         names = {item.name.upper() for item in statement.properties}
-        made = s.CreateSource(statement.kind, found.name, columns, statement.properties, at=statement.at)
+        definition = s.CreateSource(statement.kind, source.name, columns, statement.properties, at=statement.at)
         aside = self.catalog.copy()
-        aside.sources.pop(found.name, None)
+        aside.sources.pop(source.name, None)
         if not names & {"KAFKA_TOPIC"}:
             raise refusal(statement.at, "ASSERT with properties needs KAFKA_TOPIC among them.")
-        wanted = create_source(made, aside, "")
-        if wanted is None:
+        expected_source = create_source(definition, aside, "")
+        if expected_source is None:
             return
         pairs = {
-            "KAFKA_TOPIC": (found.topic, wanted.topic),
-            "VALUE_FORMAT": (found.value_format.name, wanted.value_format.name),
-            "KEY_FORMAT": (found.key_format.name, wanted.key_format.name),
-            "FORMAT": (found.value_format.name, wanted.value_format.name),
-            "TIMESTAMP": (found.timestamp, wanted.timestamp),
-            "WINDOW_TYPE": (found.window, wanted.window),
-            "PARTITIONS": (self.catalog.topics.get(found.topic), wanted.partitions),
+            "KAFKA_TOPIC": (source.topic, expected_source.topic),
+            "VALUE_FORMAT": (source.value_format.name, expected_source.value_format.name),
+            "KEY_FORMAT": (source.key_format.name, expected_source.key_format.name),
+            "FORMAT": (source.value_format.name, expected_source.value_format.name),
+            "TIMESTAMP": (source.timestamp, expected_source.timestamp),
+            "WINDOW_TYPE": (source.window, expected_source.window),
+            "PARTITIONS": (self.catalog.topics.get(source.topic), expected_source.partitions),
         }
         for name in sorted(names & set(pairs)):
             actual, expected = pairs[name]
             if actual != expected:
-                raise _failed(statement.at, f"{found.name} has {name} {actual}, not {expected}.")
+                raise _failed(statement.at, f"{source.name} has {name} {actual}, not {expected}.")
 
     def topic(self, statement: c.AssertTopic) -> None:
         """Check that a topic exists, or does not."""
@@ -151,11 +151,11 @@ class Assertions:
 
     def _next(self, source: Source, at: Position) -> CaseRecord:
         records = self.queries.topics.get(source.topic, [])
-        place = self._taken.get(source.topic, 0)
-        if place >= len(records):
-            raise _failed(at, f"{source.name} has no further record: {place} were taken of {len(records)}.")
-        self._taken[source.topic] = place + 1
-        return records[place]
+        position = self._taken.get(source.topic, 0)
+        if position >= len(records):
+            raise _failed(at, f"{source.name} has no further record: {position} were taken of {len(records)}.")
+        self._taken[source.topic] = position + 1
+        return records[position]
 
     def _wanted(self, source: Source, statement: c.AssertValues | c.AssertTombstone) -> dict[str, Any]:
         kinds = _kinds(source)
@@ -165,12 +165,12 @@ class Assertions:
         if len(names) != len(statement.values):
             raise refusal(statement.at, f"There are {len(names)} columns and {len(statement.values)} values.")
         library: Library = library_of(self.catalog)
-        found = {}
+        values = {}
         for name, node in zip(names, statement.values, strict=True):
             if name not in kinds:
                 raise refusal(node.at, f"{source.name} has no column {name}.", f"Columns are {', '.join(kinds)}.")
-            found[name] = constant_of(node, kinds[name], name, library.scalars)
-        return found
+            values[name] = constant_of(node, kinds[name], name, library.scalars)
+        return values
 
     def _serdes(self, source: Source) -> Sequence[Any]:
         return [
@@ -198,10 +198,10 @@ class Assertions:
         return self._key(source, record) | dict(zip((column.name for column in source.values), value, strict=True))
 
     @staticmethod
-    def _compare(source: Source, wanted: dict[str, Any], row: dict[str, Any], at: Position) -> None:
-        different = [name for name, value in wanted.items() if not _same(value, row.get(name))]
+    def _compare(source: Source, expected_values: dict[str, Any], row: dict[str, Any], at: Position) -> None:
+        different = [name for name, value in expected_values.items() if not _same(value, row.get(name))]
         if different:
-            expected = _texts(source, {name: wanted[name] for name in different})
+            expected = _texts(source, {name: expected_values[name] for name in different})
             actual = _texts(source, {name: row.get(name) for name in different})
             raise _failed(at, f"The next record of {source.name} has {actual}, not {expected}.")
 
@@ -212,20 +212,20 @@ def _kinds(source: Source) -> dict[str, SqlType]:
 
 
 def _columns_of(source: Source) -> tuple[s.ColumnDefinition, ...]:
-    made = parse_statement(f"CREATE {source.kind} X ({source.schema()}) WITH (KAFKA_TOPIC='x')")
-    return made.columns if isinstance(made, s.CreateSource) else ()
+    statement = parse_statement(f"CREATE {source.kind} X ({source.schema()}) WITH (KAFKA_TOPIC='x')")
+    return statement.columns if isinstance(statement, s.CreateSource) else ()
 
 
-def _same(wanted: Any, actual: Any) -> bool:
-    if isinstance(wanted, float) and isinstance(actual, float):
-        return wanted == actual or abs(wanted - actual) < 1e-9 * max(abs(wanted), 1.0)
-    if isinstance(wanted, Decimal) and isinstance(actual, Decimal):
-        return wanted == actual
-    if isinstance(wanted, list) and isinstance(actual, list):
-        return len(wanted) == len(actual) and all(map(_same, wanted, actual))
-    if isinstance(wanted, dict) and isinstance(actual, dict):
-        return wanted.keys() == actual.keys() and all(_same(value, actual[key]) for key, value in wanted.items())
-    return bool(wanted == actual)
+def _same(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, float) and isinstance(actual, float):
+        return expected == actual or abs(expected - actual) < 1e-9 * max(abs(expected), 1.0)
+    if isinstance(expected, Decimal) and isinstance(actual, Decimal):
+        return expected == actual
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(_same, expected, actual))
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return expected.keys() == actual.keys() and all(_same(value, actual[key]) for key, value in expected.items())
+    return bool(expected == actual)
 
 
 def _texts(source: Source, row: dict[str, Any]) -> str:

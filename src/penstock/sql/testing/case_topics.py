@@ -88,9 +88,9 @@ class TestTopic:
             (header["KEY"], None if header["VALUE"] is None else base64.b64decode(header["VALUE"]))
             for header in record.get("headers") or ()
         )
-        made = CaseRecord(key, value, int(record.get("timestamp", 0)), headers)
-        self.records.append(made)
-        return made
+        case_record = CaseRecord(key, value, int(record.get("timestamp", 0)), headers)
+        self.records.append(case_record)
+        return case_record
 
     def key_of(self, record: CaseRecord) -> tuple[Any, Window | None]:
         """The key of a record as cases compare it, and its window."""
@@ -122,8 +122,8 @@ class TestTopic:
         if value is None or self.schemas is None or not format_info(form.name).infers:
             return encoded(value, form, columns, part)
         serde = self.schemas.writer(form, columns, self.name, part)
-        found: bytes | None = serde.serialize(_row(value, serde.columns, unwrapped=serde.unwrapped))
-        return found
+        value_bytes: bytes | None = serde.serialize(_row(value, serde.columns, unwrapped=serde.unwrapped))
+        return value_bytes
 
     def _decoded(self, data: bytes | None, part: str) -> Any:
         form, columns = self._form(part)
@@ -152,8 +152,8 @@ def encoded(value: Any, form: DataFormat, columns: Sequence[tuple[str, SqlType]]
         return _kafka(value, kind)
     serde = format_serde(form, columns, part)
     row = _row(value, columns, unwrapped=getattr(serde, "unwrapped", False))
-    found: bytes | None = serde.serialize(row)
-    return found
+    value_bytes: bytes | None = serde.serialize(row)
+    return value_bytes
 
 
 def decoded(data: bytes | None, form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:

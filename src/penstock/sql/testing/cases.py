@@ -75,10 +75,10 @@ def _text(file: Path) -> str:
 
 def _listed(file: Path, key: str) -> list[Any]:
     try:
-        found = json.loads(_text(file), parse_float=Decimal)
+        document = json.loads(_text(file), parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise SqlError(f"{file} is not JSON: {error}") from error
-    listed = found.get(key) if isinstance(found, dict) else None
+    listed = document.get(key) if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise SqlError(f"{file} has no list '{key}'.", hint=f'It begins with {{"{key}": [')
     return listed
@@ -100,12 +100,14 @@ def _check(entry: Any, where: str) -> None:
 def _expanded(area: str, entry: dict[str, Any]) -> Iterator[Case]:
     for form in entry.get("format") or [None]:
         for config in entry.get("config") or [None]:
-            made, name = dict(entry), entry["name"]
+            expanded, name = dict(entry), entry["name"]
             if form is not None:
                 name = f"{name} - {form}"
-                made["statements"] = [text.replace("{FORMAT}", form) for text in entry["statements"]]
+                expanded["statements"] = [text.replace("{FORMAT}", form) for text in entry["statements"]]
             if config is not None:
                 name = f"{name} - {config}"
-                given = entry.get("properties", {})
-                made["properties"] = {key: config if value == "{CONFIG}" else value for key, value in given.items()}
-            yield Case(area, name, made)
+                properties = entry.get("properties", {})
+                expanded["properties"] = {
+                    key: config if value == "{CONFIG}" else value for key, value in properties.items()
+                }
+            yield Case(area, name, expanded)

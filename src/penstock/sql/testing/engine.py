@@ -144,12 +144,12 @@ class CaseRun:
     ) -> list[tuple[str, CaseRecord]]:
         """The records that a query of these topics reads: inputs in their order, and what is in the other topics."""
         topics = list(dict.fromkeys(topics))
-        given = [(topic, record) for topic, record in inputs if topic in topics]
-        piped = {topic for topic, _ in given}
+        read_records = [(topic, record) for topic, record in inputs if topic in topics]
+        piped = {topic for topic, _ in read_records}
         for topic in topics:
             if topic not in piped:
-                given += [(topic, record) for record in self.topic(topic).records]
-        return given
+                read_records += [(topic, record) for record in self.topic(topic).records]
+        return read_records
 
     def feed(self, driver: TopologyTestDriver, plan: QueryPlan, inputs: Iterable[tuple[str, CaseRecord]]) -> None:
         """Write the records of a query's sources to its driver, and its results to its topic."""
@@ -179,23 +179,24 @@ class CaseRun:
     def check(self) -> list[str]:
         """The differences from what the case expects."""
         entry = self.case.entry
-        found: list[str] = []
-        wanted: dict[str, list[Mapping[str, Any]]] = {}
+        problems: list[str] = []
+        expected_outputs: dict[str, list[Mapping[str, Any]]] = {}
         for record in entry.get("outputs", ()):
-            wanted.setdefault(record["topic"], []).append(record)
+            expected_outputs.setdefault(record["topic"], []).append(record)
         timed = bool(entry.get("inputs"))
-        for name, records in wanted.items():
-            found += self._check_topic(self.topic(name), records, timed=timed)
-        return found + list(post_differences(entry.get("post", {}), self.catalog, self.produced))
+        for name, records in expected_outputs.items():
+            problems += self._check_topic(self.topic(name), records, timed=timed)
+        return problems + list(post_differences(entry.get("post", {}), self.catalog, self.produced))
 
-    def _check_topic(self, topic: TestTopic, wanted: list[Mapping[str, Any]], *, timed: bool) -> list[str]:
+    def _check_topic(self, topic: TestTopic, expected_records: list[Mapping[str, Any]], *, timed: bool) -> list[str]:
         shown = [self._shown(topic, record) for record in topic.records]
-        if len(shown) != len(wanted):
-            return [f"{topic.name} has {len(shown)} records, not {len(wanted)}: {'; '.join(map(str, shown))[:600]}"]
-        for number, (record, expected) in enumerate(zip(shown, wanted, strict=True)):
-            found = list(self._check_record(record, expected, timed=timed))
-            if found:
-                return [f"{topic.name}, record {number}: {'; '.join(found)}"]
+        if len(shown) != len(expected_records):
+            records = "; ".join(map(str, shown))[:600]
+            return [f"{topic.name} has {len(shown)} records, not {len(expected_records)}: {records}"]
+        for number, (record, expected) in enumerate(zip(shown, expected_records, strict=True)):
+            problems = list(self._check_record(record, expected, timed=timed))
+            if problems:
+                return [f"{topic.name}, record {number}: {'; '.join(problems)}"]
         return []
 
     @staticmethod
@@ -213,9 +214,12 @@ class CaseRun:
             yield f"timestamp is {record['timestamp']}, not {stamp}"
         window = expected.get("window")
         if window is not None:
-            found = record["window"]
-            if found is None or (found.start, found.end) != (int(window["start"]), int(window["end"])):
-                yield f"window is {found}, not {window}"
+            actual_window = record["window"]
+            if actual_window is None or (actual_window.start, actual_window.end) != (
+                int(window["start"]),
+                int(window["end"]),
+            ):
+                yield f"window is {actual_window}, not {window}"
         elif record["window"] is not None:
             yield f"window is {record['window']}, not none"
         headers = [{"KEY": key, "VALUE": value} for key, value in record["headers"]]
@@ -231,14 +235,14 @@ def run_case(case: Case, functions: UserFunctions | None = None) -> CaseOutcome:
 def run(case: Case, started: CaseRun) -> CaseOutcome:
     """Take a case from its statements to its outcome."""
     try:
-        found = started.differences()
+        problems = started.differences()
     except PenstockError as error:
         return _refused(case, error)
     except Exception as error:  # noqa: BLE001 - a case that breaks the engine must not end the others
         return CaseOutcome(case, passed=False, reason=f"{type(error).__name__}: {error}", crashed=True)
     if case.refused is not None:
         return CaseOutcome(case, passed=False, reason=f"not refused: {case.refused.get('message', '')}"[:300])
-    return CaseOutcome(case, passed=not found, reason="; ".join(found)[:900])
+    return CaseOutcome(case, passed=not problems, reason="; ".join(problems)[:900])
 
 
 def _refused(case: Case, error: PenstockError) -> CaseOutcome:
@@ -270,12 +274,12 @@ def same_cause(expected: str, message: str) -> bool:
 
 def post_differences(post: Mapping[str, Any], catalog: Catalog, produced: set[str]) -> Iterator[str]:
     """The differences of a catalog and of the topics that were written from the post conditions."""
-    for wanted in post.get("sources", ()):
-        source = catalog.sources.get(wanted["name"]) or catalog.sources.get(wanted["name"].upper())
+    for expected in post.get("sources", ()):
+        source = catalog.sources.get(expected["name"]) or catalog.sources.get(expected["name"].upper())
         if source is None:
-            yield f"there is no source {wanted['name']}"
+            yield f"there is no source {expected['name']}"
             continue
-        yield from _source(wanted, source, catalog)
+        yield from _source(expected, source, catalog)
     topics = post.get("topics", {})
     pattern = topics.get("blacklist")
     if pattern is not None:
@@ -284,15 +288,15 @@ def post_differences(post: Mapping[str, Any], catalog: Catalog, produced: set[st
             yield f"topics {hit} were written"
 
 
-def _source(wanted: Mapping[str, Any], source: Source, catalog: Catalog) -> Iterator[str]:
+def _source(expected: Mapping[str, Any], source: Source, catalog: Catalog) -> Iterator[str]:
     name = source.name
-    if wanted["type"].upper() != source.kind:
+    if expected["type"].upper() != source.kind:
         yield f"{name} is a {source.kind}"
-    if "isSource" in wanted and bool(wanted["isSource"]) != source.read_only:
+    if "isSource" in expected and bool(expected["isSource"]) != source.read_only:
         yield f"{name}: read only is {source.read_only}"
-    if "schema" in wanted:
-        yield from _schema(str(wanted["schema"]), source, catalog)
-    key = wanted.get("keyFormat")
+    if "schema" in expected:
+        yield from _schema(str(expected["schema"]), source, catalog)
+    key = expected.get("keyFormat")
     if key is not None:
         if "format" in key and key["format"].upper() != source.key_format.name:
             yield f"{name} has the key format {source.key_format.name}, not {key['format']}"
@@ -302,11 +306,11 @@ def _source(wanted: Mapping[str, Any], source: Source, catalog: Catalog) -> Iter
         size = key.get("windowSize")
         if size is not None and (source.window is None or source.window.size_ms != int(size)):
             yield f"{name} has windows {source.window}, not of {size} ms"
-    value = wanted.get("valueFormat")
+    value = expected.get("valueFormat")
     value = value.get("format") if isinstance(value, Mapping) else value
     if value is not None and value.upper() != source.value_format.name:
         yield f"{name} has the value format {source.value_format.name}, not {value}"
-    features = wanted.get("valueFeatures")
+    features = expected.get("valueFeatures")
     if features is not None and set(features) != _features(source):
         yield f"{name} has the value features {_features(source)}, not {features}"
 
@@ -321,11 +325,11 @@ def _features(source: Source) -> set[str]:
 def _schema(text: str, source: Source, catalog: Catalog) -> Iterator[str]:
     columns = re.sub(r"\bPRIMARY\s+KEY\b", "KEY", text)
     statement = parse_statement(f"CREATE STREAM X ({columns}) WITH (kafka_topic='x')") if columns.strip() else None
-    wanted = statement.columns if isinstance(statement, CreateSource) else ()
+    definitions = statement.columns if isinstance(statement, CreateSource) else ()
     split: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
-    for column in wanted:
+    for column in definitions:
         split[column.role == "KEY"].append((column.name, str(sql_type(column.type, catalog.types))))
     for is_key, part in ((True, "key"), (False, "value")):
-        found = [(c.name, str(c.type)) for c in source.columns if c.is_key == is_key]
-        if found != split[is_key]:
-            yield f"{source.name} has the {part} columns {found}, not {split[is_key]}"
+        actual_columns = [(c.name, str(c.type)) for c in source.columns if c.is_key == is_key]
+        if actual_columns != split[is_key]:
+            yield f"{source.name} has the {part} columns {actual_columns}, not {split[is_key]}"

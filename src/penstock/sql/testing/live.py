@@ -60,11 +60,11 @@ class LiveQueries:
     def _start(self, query_id: str, plan: QueryPlan) -> None:
         builder = StreamsBuilder()
         compile_query(plan, builder)
-        given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
+        query_settings = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
         settings = {**DRIVER_SETTINGS, **self.schemas.settings, **emit_intervals(plan.settings)}
         driver = TopologyTestDriver(builder.build(), settings)
         self._running[query_id] = (plan, driver)
-        if given.get("auto.offset.reset", "earliest") == "latest":
+        if query_settings.get("auto.offset.reset", "earliest") == "latest":
             return
         topics = dict.fromkeys(self._topics_of(plan))
         before = [(record, name) for name in topics for record in self.topics.get(name, ())]
@@ -108,8 +108,8 @@ class LiveQueries:
     def _fed(self, query_id: str, topic: str, record: CaseRecord) -> list[tuple[str, CaseRecord]]:
         plan, driver = self._running[query_id]
         driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
-        found: list[tuple[str, CaseRecord]] = []
+        outputs: list[tuple[str, CaseRecord]] = []
         while (written := driver.read_raw(plan.target.topic)) is not None:
             headers: Any = tuple(written.headers or ())
-            found.append((plan.target.topic, CaseRecord(written.key, written.value, written.timestamp, headers)))
-        return found
+            outputs.append((plan.target.topic, CaseRecord(written.key, written.value, written.timestamp, headers)))
+        return outputs

@@ -39,8 +39,8 @@ def _of_objects(expected: Mapping[str, Any], actual: Any, path: str) -> Iterator
         return
     texts = {str(key): value for key, value in actual.items()}
     for name, value in expected.items():
-        found = texts.get(name, texts.get(name.upper()))
-        yield from differences(value, found, f"{path}.{name}")
+        actual_value = texts.get(name, texts.get(name.upper()))
+        yield from differences(value, actual_value, f"{path}.{name}")
 
 
 def _equal(expected: Any, actual: Any) -> bool:
@@ -66,10 +66,10 @@ def _equal_text(expected: str, actual: Any) -> bool:
         return base64.b64encode(actual).decode() == expected
     if isinstance(actual, Decimal):
         try:
-            given = Decimal(expected)
+            number = Decimal(expected)
         except ArithmeticError:
             return False
-        return given == actual and _scale(given) == _scale(actual)
+        return number == actual and _scale(number) == _scale(actual)
     return bool(expected == actual)
 
 

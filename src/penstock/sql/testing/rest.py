@@ -64,12 +64,12 @@ class RestRun(CaseRun):
             driver = self.drivers[plan.id] = self.driver(plan)
             self.feed(driver, plan, inputs)
         responses = self.case.entry.get("responses") or ()
-        wanted = [response["query"] for response in responses if "query" in response]
-        found = []
-        for number, (plan, expected) in enumerate(zip(plans, wanted, strict=False)):
+        expected_results = [response["query"] for response in responses if "query" in response]
+        problems = []
+        for number, (plan, expected) in enumerate(zip(plans, expected_results, strict=False)):
             shown = list(_shown(self._results(plan, inputs)))
-            found += [f"query {number + 1}: {text}" for text in _compared(expected, shown)]
-        return found + self.check()
+            problems += [f"query {number + 1}: {text}" for text in _compared(expected, shown)]
+        return problems + self.check()
 
     def close(self) -> None:
         """End all queries."""
@@ -147,34 +147,34 @@ def _shown(results: Results) -> Iterator[Mapping[str, Any]]:
         yield {"finalMessage": results.ended}
 
 
-def _compared(expected: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _compared(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The differences of two results; rows may come in any order."""
     for kind in ("header", "row", "finalMessage"):
-        wanted, known = ([line[kind] for line in lines if kind in line] for lines in (expected, found))
-        if len(wanted) != len(known):
-            yield f"{len(known)} {kind}s, not {len(wanted)}: {known}, not {wanted}"
+        expected_lines, actual_lines = ([line[kind] for line in lines if kind in line] for lines in (expected, actual))
+        if len(expected_lines) != len(actual_lines):
+            yield f"{len(actual_lines)} {kind}s, not {len(expected_lines)}: {actual_lines}, not {expected_lines}"
             continue
-        for one in wanted:
-            problems = [list(_line(one, other)) for other in known]
-            match = next((place for place, problem in enumerate(problems) if not problem), None)
+        for one in expected_lines:
+            problems = [list(_line(one, other)) for other in actual_lines]
+            match = next((index for index, problem in enumerate(problems) if not problem), None)
             if match is None:
                 yield f"no {kind} {one}: {problems[0] if problems else ''}"
             else:
-                del known[match]
+                del actual_lines[match]
 
 
-def _line(expected: Any, found: Any) -> Iterator[str]:
+def _line(expected: Any, actual: Any) -> Iterator[str]:
     if not isinstance(expected, Mapping):
-        if expected != found:
-            yield f"{found!r} is not {expected!r}"
+        if expected != actual:
+            yield f"{actual!r} is not {expected!r}"
         return
     for name, value in expected.items():
         plain, _, how = name.partition("|")
-        known = found.get(plain)
+        actual_value = actual.get(plain)
         if how == "starts_with":
-            if not str(known).startswith(value):
-                yield f"{plain} is {known!r}, which does not begin with {value!r}"
+            if not str(actual_value).startswith(value):
+                yield f"{plain} is {actual_value!r}, which does not begin with {value!r}"
         else:
-            yield from differences(value, known, plain)
-    if bool(found.get("tombstone")) != bool(expected.get("tombstone")):
+            yield from differences(value, actual_value, plain)
+    if bool(actual.get("tombstone")) != bool(expected.get("tombstone")):
         yield "one of them is a tombstone"

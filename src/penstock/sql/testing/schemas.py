@@ -51,8 +51,8 @@ class CaseSchemas:
 
         Statements name schemas by their numbers, which follow from this order unless the case says them.
         """
-        given = [(topic, part) for topic in topics for part in ("key", "value") if topic.get(f"{part}Schema")]
-        said = {f"{topic['name']}-{part}" for topic, part in given}
+        topic_parts = [(topic, part) for topic in topics for part in ("key", "value") if topic.get(f"{part}Schema")]
+        said = {f"{topic['name']}-{part}" for topic, part in topic_parts}
         for source in declared:
             forms = (source.key_format, source.keys, "key"), (source.value_format, source.values, "value")
             for form, columns, part in forms:
@@ -61,25 +61,25 @@ class CaseSchemas:
                     serde = self.serde(form, pairs, source.topic, part).schema_serde
                     assert serde is not None, "its format has schemas"  # noqa: S101
                     serde.target()
-        for topic, part in given:
+        for topic, part in topic_parts:
             schema, kind = topic[f"{part}Schema"], _form(topic.get(f"{part}Format"))
             references = tuple(self._reference(each) for each in topic.get(f"{part}SchemaReferences") or ())
-            made = StoredSchema(schema if kind == "PROTOBUF" else json.dumps(schema), KINDS[kind], references)
+            stored_schema = StoredSchema(schema if kind == "PROTOBUF" else json.dumps(schema), KINDS[kind], references)
             subject = f"{topic['name']}-{part}"
-            self._ids[subject] = self._add(subject, made, topic.get(f"{part}SchemaId"))
+            self._ids[subject] = self._add(subject, stored_schema, topic.get(f"{part}SchemaId"))
 
-    def _reference(self, given: Mapping[str, Any]) -> Reference:
-        form, schema = _form(given.get("format")), given["schema"]
+    def _reference(self, reference: Mapping[str, Any]) -> Reference:
+        form, schema = _form(reference.get("format")), reference["schema"]
         text = schema if form == "PROTOBUF" else json.dumps(schema)
         self._references += 1
-        self._add(given["name"], StoredSchema(text, KINDS[form]), REFERENCES + self._references)
-        return Reference(given["name"], given["name"], 1)
+        self._add(reference["name"], StoredSchema(text, KINDS[form]), REFERENCES + self._references)
+        return Reference(reference["name"], reference["name"], 1)
 
     def _add(self, subject: str, schema: StoredSchema, number: int | None) -> int:
         registry = self._embedded.registry
         if number is None:
             numbers = [version.schema_id for version in registry.all_versions()]
-            number = max((found for found in numbers if found < REFERENCES), default=0) + 1
+            number = max((schema_id for schema_id in numbers if schema_id < REFERENCES), default=0) + 1
         registry.set_mode("", "IMPORT")
         try:
             return registry.register(subject, schema, int(number)).schema_id
@@ -92,9 +92,9 @@ class CaseSchemas:
 
     def serde(self, form: DataFormat, columns: Sequence[tuple[str, SqlType]], topic: str, part: str) -> RowSerde:
         """The serde of a topic's keys or values."""
-        made = row_format(form.name, columns, self._properties(form, part))
-        found: RowSerde = bound(made, topic, part)
-        return found
+        row_serde = row_format(form.name, columns, self._properties(form, part))
+        bound_serde: RowSerde = bound(row_serde, topic, part)
+        return bound_serde
 
     def writer(self, form: DataFormat, columns: Sequence[tuple[str, SqlType]], topic: str, part: str) -> RowSerde:
         """The serde that writes inputs: with the schema that the case gives the subject, else with that of columns."""
@@ -110,15 +110,15 @@ class CaseSchemas:
         columns = inferred_columns(form.name, topic, properties) or ()
         single = inferred_columns(form.name, topic, replace(properties, wrapped=False)) == columns
         single = single and form.name != "PROTOBUF"
-        made = row_format(form.name, columns, replace(properties, wrapped=not single))
-        found: RowSerde = bound(made, topic, part)
-        return found
+        row_serde = row_format(form.name, columns, replace(properties, wrapped=not single))
+        bound_serde: RowSerde = bound(row_serde, topic, part)
+        return bound_serde
 
     def _properties(self, form: DataFormat, part: str) -> FormatProperties:
         registry = self.settings if format_info(form.name).infers else {}
         return replace(format_properties(form, part), registry=registry)
 
 
-def _form(given: Any) -> str:
-    name = given.get("format") if isinstance(given, Mapping) else given
+def _form(format_entry: Any) -> str:
+    name = format_entry.get("format") if isinstance(format_entry, Mapping) else format_entry
     return str(name or "AVRO").upper()

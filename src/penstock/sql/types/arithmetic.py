@@ -104,8 +104,8 @@ def negation(kind: SqlType) -> Callable[[Any], Any]:
 def _quotient(left: int, right: int) -> int:
     if right == 0:
         raise SqlValueError("/ by zero")
-    found = abs(left) // abs(right)
-    return found if (left < 0) == (right < 0) else -found
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _remainder(left: int, right: int) -> int:
@@ -161,10 +161,10 @@ def _exact(operator_: str, result: DecimalType) -> Binary:
 
     def apply(left: int | Decimal, right: int | Decimal) -> Decimal:
         try:
-            found = step(context, Decimal(left), Decimal(right))
+            exact = step(context, Decimal(left), Decimal(right))
         except DecimalException as error:
             raise SqlValueError(f"{left} {operator_} {right} has no exact result of type {result}") from error
-        return rescale(found, scale)
+        return rescale(exact, scale)
 
     return apply
 

@@ -104,8 +104,8 @@ def cast(value: Any, source: SqlType, target: SqlType) -> Any:
 def _convert(source: SqlType, target: SqlType) -> Convert:
     if source in (target, NULL):
         return lambda value: value
-    if (found := SIMPLE.get((source, target))) is not None:
-        return found
+    if (convert := SIMPLE.get((source, target))) is not None:
+        return convert
     if target == STRING and source != BYTES:
         return text_function(source)
     match source, target:
@@ -122,9 +122,9 @@ def _convert(source: SqlType, target: SqlType) -> Convert:
             left, right = cast_function(key, other_key), cast_function(value, other_value)
             return lambda values: {left(k): right(v) for k, v in values.items()}
         case StructType(), StructType(fields):
-            known = [(f.name, source.field(f.name), f.type) for f in fields]
-            steps = [(name, cast_function(old or NULL, new)) for name, old, new in known]
-            held = {name for name, old, _ in known if old is not None}
+            members = [(f.name, source.field(f.name), f.type) for f in fields]
+            steps = [(name, cast_function(old or NULL, new)) for name, old, new in members]
+            held = {name for name, old, _ in members if old is not None}
             return lambda row: {name: step(row.get(name)) if name in held else None for name, step in steps}
     raise SqlTypeError(f"No CAST turns {source} into {target}")
 

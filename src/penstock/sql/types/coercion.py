@@ -56,8 +56,8 @@ def widens(source: SqlType, target: SqlType) -> bool:
         case MapType(key, value), MapType(other_key, other_value):
             return widens(key, other_key) and widens(value, other_value)
         case StructType(fields), StructType():
-            wanted = [target.field(field.name) for field in fields]
-            return all(kind and widens(field.type, kind) for field, kind in zip(fields, wanted, strict=True))
+            target_types = [target.field(field.name) for field in fields]
+            return all(kind and widens(field.type, kind) for field, kind in zip(fields, target_types, strict=True))
     if not (is_numeric(source) and is_numeric(target)):
         return False
     if isinstance(target, DecimalType):
@@ -120,9 +120,9 @@ def widening(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
         case MapType(key, value), MapType(other_key, other_value):
             left, right = widening(key, other_key) or _same, widening(value, other_value) or _same
             convert = lambda values: {left(k): right(v) for k, v in values.items()}  # noqa: E731
-        case StructType(fields), StructType(wanted):
+        case StructType(fields), StructType(target_fields):
             steps = {f.name: widening(f.type, target.field(f.name) or f.type) or _same for f in fields}
-            names = [f.name for f in wanted]
+            names = [f.name for f in target_fields]
             convert = lambda row: {n: steps[n](row.get(n)) if n in steps else None for n in names}  # noqa: E731
         case _, DecimalType():
             convert = lambda value: fit(value, target)  # noqa: E731
@@ -130,8 +130,8 @@ def widening(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
             convert = _double
     if convert is None:
         return None
-    known = convert
-    return lambda value: None if value is None else known(value)
+    convert_value = convert
+    return lambda value: None if value is None else convert_value(value)
 
 
 def _united(left: StructType, right: StructType) -> StructType:

@@ -102,13 +102,13 @@ def fit(value: float | Decimal, kind: DecimalType) -> Decimal:
     ...
     penstock.sql.types.type_errors.SqlValueError: 12.5 does not fit DECIMAL(2, 1)
     """
-    given = to_decimal(value)
+    number = to_decimal(value)
     try:
-        rounded = rescale(given, kind.scale)
+        rounded = rescale(number, kind.scale)
     except InvalidOperation as error:
-        raise SqlValueError(f"{given} is not a {kind}") from error
+        raise SqlValueError(f"{number} is not a {kind}") from error
     if rounded and rounded.adjusted() >= kind.precision - kind.scale:
-        raise SqlValueError(f"{decimal_text(given)} does not fit {kind}")
+        raise SqlValueError(f"{decimal_text(number)} does not fit {kind}")
     return rounded
 
 
@@ -134,10 +134,10 @@ def parse_whole(text: str, low: int, high: int) -> int:
 
 def parse_double(text: str) -> float:
     """A double from text, as Java's ``Double.parseDouble`` reads it."""
-    found = FLOATING.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
-    if found is None:
+    match = FLOATING.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
+    if match is None:
         raise SqlValueError(f"{_short(text)} is not a number")
-    return float(found[1] + found[2])
+    return float(match[1] + match[2])
 
 
 def parse_decimal(text: str) -> Decimal:

@@ -113,11 +113,11 @@ def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
     >>> parse_timestamp("1970-01-01T24"), parse_timestamp("1970-01-01T01:00:00+01:00")
     (86400000, 0)
     """
-    found = PARTIAL.fullmatch(text.strip())
-    if found is None:
+    match = PARTIAL.fullmatch(text.strip())
+    if match is None:
         raise SqlValueError(f"{text!r} is not a timestamp of the form yyyy-MM-dd'T'HH:mm:ss.SSS")
-    year, month, day, hour, minute, second, fraction, suffix = found.groups()
-    place = zone(suffix.strip()) if suffix.strip() else where
+    year, month, day, hour, minute, second, fraction, suffix = match.groups()
+    time_zone = zone(suffix.strip()) if suffix.strip() else where
     micros = int((fraction or "0").ljust(6, "0")[:6])
     midnight = hour == "24" and not int(minute or 0) and not int(second or 0) and not micros
     try:
@@ -129,7 +129,7 @@ def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
             int(minute or 0),
             int(second or 0),
             micros,
-            place,
+            time_zone,
         )
         return from_datetime(moment + timedelta(days=1) if midnight else moment)
     except (ValueError, OverflowError) as error:
@@ -142,23 +142,23 @@ def parse_date(text: str) -> date:
     >>> parse_date("2020-02")
     datetime.date(2020, 2, 1)
     """
-    found = PARTIAL.fullmatch(text.strip())
-    if found is None or found[8] or (found[3] and found[4]):
+    match = PARTIAL.fullmatch(text.strip())
+    if match is None or match[8] or (match[3] and match[4]):
         raise SqlValueError(f"{text!r} is not a date of the form yyyy-MM-dd")
     try:
-        return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+        return date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
     except ValueError as error:
         raise SqlValueError(f"{text!r} is not a date: {error}") from error
 
 
 def parse_time(text: str) -> time:
     """A time of day from ISO text; seconds and fraction may be missing."""
-    found = CLOCK.fullmatch(text.strip())
-    if found is None:
+    match = CLOCK.fullmatch(text.strip())
+    if match is None:
         raise SqlValueError(f"{text!r} is not a time of the form HH:mm:ss.SSS")
-    millis = int((found[4] or "0").ljust(3, "0")[:3])
+    millis = int((match[4] or "0").ljust(3, "0")[:3])
     try:
-        return time(int(found[1]), int(found[2]), int(found[3] or 0), millis * 1000)
+        return time(int(match[1]), int(match[2]), int(match[3] or 0), millis * 1000)
     except ValueError as error:
         raise SqlValueError(f"{text!r} is not a time: {error}") from error
 
@@ -172,12 +172,12 @@ def zone(name: str) -> tzinfo:
     if name in ("Z", "UTC", "GMT", "UT"):
         return UTC
     plain = re.sub(r"^(UTC|GMT|UT)(?=[+-])", "", name)
-    found = OFFSET.fullmatch(plain)
-    if found is not None:
-        offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0), seconds=int(found[4] or 0))
+    match = OFFSET.fullmatch(plain)
+    if match is not None:
+        offset = timedelta(hours=int(match[2]), minutes=int(match[3] or 0), seconds=int(match[4] or 0))
         if offset > timedelta(hours=18):
             raise SqlValueError(f"the offset {name!r} is not within 18 hours")
-        return timezone(-offset if found[1] == "-" else offset)
+        return timezone(-offset if match[1] == "-" else offset)
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

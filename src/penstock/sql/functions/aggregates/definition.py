@@ -120,24 +120,26 @@ class AggregateRegistry:
         function = self.get(name)
         if function is None:
             raise SqlTypeError(f"No function has the name '{name}'")
-        given = f"({', '.join(map(str, kinds))})"
+        types_text = f"({', '.join(map(str, kinds))})"
         for widen in (False, True):
             for each in (function, *function.others):
-                for signature, wanted in zip(each.signatures, each.constants, strict=True):
-                    found = match(signature, kinds, widen=widen)
-                    if found is not None:
-                        targets = [kind for kind in found.arguments if isinstance(kind, SqlType)]
-                        columns = len(kinds) - _literals(signature, wanted, len(kinds))
+                for signature, literal_count in zip(each.signatures, each.constants, strict=True):
+                    matched = match(signature, kinds, widen=widen)
+                    if matched is not None:
+                        targets = [kind for kind in matched.arguments if isinstance(kind, SqlType)]
+                        columns = len(kinds) - _literals(signature, literal_count, len(kinds))
                         return _bound(each, columns, (kinds, targets), constants)
-        valid = "; ".join(str(known) for each in (function, *function.others) for known in each.signatures)
-        raise SqlTypeError(f"Function '{name}' has no signature for the parameters {given}. It takes: {valid}")
+        valid = "; ".join(
+            str(valid_signature) for each in (function, *function.others) for valid_signature in each.signatures
+        )
+        raise SqlTypeError(f"Function '{name}' has no signature for the parameters {types_text}. It takes: {valid}")
 
 
-def _literals(signature: Signature, wanted: int, given: int) -> int:
+def _literals(signature: Signature, literal_count: int, argument_count: int) -> int:
     """The number of trailing arguments that must be literals."""
-    fixed = len(signature.parameters) - wanted
+    fixed = len(signature.parameters) - literal_count
     variadic = any(parameter.variadic for parameter in signature.parameters[fixed:])
-    return given - fixed if variadic else wanted
+    return argument_count - fixed if variadic else literal_count
 
 
 def _bound(
@@ -147,9 +149,9 @@ def _bound(
     constants: Sequence[Any],
 ) -> BoundAggregate:
     kinds, targets = types
-    wanted = len(kinds) - columns
-    values = list(constants[len(constants) - wanted :]) if wanted else []
-    if len(values) < wanted or None in values:
+    literal_count = len(kinds) - columns
+    values = list(constants[len(constants) - literal_count :]) if literal_count else []
+    if len(values) < literal_count or None in values:
         raise SqlTypeError(f"Parameter {len(kinds)} of function '{function.name}' must be a literal")
     steps = function.factory(targets[:columns], values)
     return BoundAggregate(function.name, columns, _widened(steps, kinds[:columns], targets[:columns]))

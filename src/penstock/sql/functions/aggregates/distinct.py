@@ -42,11 +42,11 @@ def _count_distinct(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
     def add(state: dict[str, int], value: Any) -> dict[str, int]:
         if value is None:
             return state
-        place, rank = _place(keep(value))
-        return {**state, place: rank} if rank > state.get(place, 0) else state
+        register, rank = _place(keep(value))
+        return {**state, register: rank} if rank > state.get(register, 0) else state
 
     def merge(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
-        return {place: max(one.get(place, 0), two.get(place, 0)) for place in one | two}
+        return {register: max(one.get(register, 0), two.get(register, 0)) for register in one | two}
 
     return Aggregate(dict, add, merge, _estimate, BIGINT)
 

@@ -35,10 +35,10 @@ def _extreme(choose: Choose) -> Callable[..., Aggregate]:
 
 
 def _count_of(function: str, constants: Sequence[Any]) -> int:
-    found = constants[0]
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise SqlTypeError(f"the K of {function} must be a positive whole number, not {found}")
-    return found
+    count = constants[0]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise SqlTypeError(f"the K of {function} must be a positive whole number, not {count}")
+    return count
 
 
 def _top(*, distinct: bool) -> Callable[..., Aggregate]:
@@ -83,8 +83,8 @@ def collections(list_limit: int | None = None, set_limit: int | None = None) -> 
             return state if list_limit is not None and len(state) >= list_limit else [*state, keep(value)]
 
         def undo(state: list[Any], value: Any) -> list[Any]:
-            wanted = keep(value)
-            at = next((at for at in reversed(range(len(state))) if state[at] == wanted), None)
+            stored = keep(value)
+            at = next((at for at in reversed(range(len(state))) if state[at] == stored), None)
             return state if at is None else state[:at] + state[at + 1 :]
 
         def merge(one: list[Any], two: list[Any]) -> list[Any]:
@@ -132,11 +132,11 @@ def collections(list_limit: int | None = None, set_limit: int | None = None) -> 
 
 def _histogram(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
     def counted(state: dict[str, int], value: str, by: int) -> dict[str, int]:
-        found = state.get(value, 0) + by
+        count = state.get(value, 0) + by
         if value not in state and len(state) >= HISTOGRAM_LIMIT:
             return state
-        rest = {**state, value: found}
-        if found <= 0:
+        rest = {**state, value: count}
+        if count <= 0:
             del rest[value]
         return rest
 

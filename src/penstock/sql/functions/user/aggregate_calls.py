@@ -40,36 +40,38 @@ class AggregateFactory:
         declared = self.declaration
         options = {"settings": self.settings} if declared.settings else {}
         try:
-            made = declared.target(*constants, **options)
+            instance = declared.target(*constants, **options)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise SqlTypeError(f"{declared.name} does not take ({shown(constants)}): {reason}") from error
         taken = declared.annotated[: declared.rows]
-        call = FunctionCall(declared.name, made.add, taken, declared.nulls, None, self.shows)
+        call = FunctionCall(declared.name, instance.add, taken, declared.nulls, None, self.shows)
         kind = self._filled(kinds, None)
-        keep, read = self._state(made, kinds)
+        keep, read = self._state(instance, kinds)
         add = _Step(call, keep, read)
         undo = None
-        if callable(getattr(made, "undo", None)):
-            undo = _Step(replace(call, target=made.undo, name=f"{declared.name} undo"), keep, read)
-        plain = FunctionCall(declared.name, made.merge, shows=self.shows, nulls=True)
-        result = _Result(replace(plain, target=made.result) if hasattr(made, "result") else None, read, outgoing(kind))
-        initial = _Initial(replace(plain, target=made.initialise), keep)
+        if callable(getattr(instance, "undo", None)):
+            undo = _Step(replace(call, target=instance.undo, name=f"{declared.name} undo"), keep, read)
+        plain = FunctionCall(declared.name, instance.merge, shows=self.shows, nulls=True)
+        result = _Result(
+            replace(plain, target=instance.result) if hasattr(instance, "result") else None, read, outgoing(kind)
+        )
+        initial = _Initial(replace(plain, target=instance.initialise), keep)
         return Aggregate(initial, add, _Merge(plain, keep, read), result, kind, undo)
 
     def _filled(self, kinds: Sequence[SqlType], pattern: SqlType | None) -> SqlType:
         """A pattern, by default the result's, with the types that the arguments decide."""
         for signature in self.declaration.signatures:
-            wanted = signature.result if pattern is None else pattern
-            rows = Signature(signature.name, signature.parameters[: self.declaration.rows], wanted)
-            found = match(rows, kinds, widen=True)
-            if found is not None:
-                return found.result
+            result_type = signature.result if pattern is None else pattern
+            rows = Signature(signature.name, signature.parameters[: self.declaration.rows], result_type)
+            matched = match(rows, kinds, widen=True)
+            if matched is not None:
+                return matched.result
         return NULL
 
-    def _state(self, made: Any, kinds: Sequence[SqlType]) -> tuple[Convert | None, Convert | None]:
+    def _state(self, instance: Any, kinds: Sequence[SqlType]) -> tuple[Convert | None, Convert | None]:
         """The functions that make states plain JSON and back; None where they are that already."""
-        annotation = typing.get_type_hints(made.initialise, include_extras=True).get("return")
+        annotation = typing.get_type_hints(instance.initialise, include_extras=True).get("return")
         try:
             kind = self._filled(kinds, pattern_of(annotation))
         except UnknownType:
@@ -82,8 +84,8 @@ class AggregateFactory:
             return keep(out(state))
 
         def back(state: Any) -> Any:
-            found = read(state)
-            return into(found) if into else found
+            sql_value = read(state)
+            return into(sql_value) if into else sql_value
 
         return written, back
 
@@ -100,8 +102,8 @@ class _Step:
         if self.call.refuses(values):
             return state
         before = self.read(state) if self.read else state
-        found = self.call.run(values, (before,))
-        return _kept(self.call.name, self.keep, found)
+        new_state = self.call.run(values, (before,))
+        return _kept(self.call.name, self.keep, new_state)
 
 
 @dataclass(slots=True)
@@ -131,9 +133,9 @@ class _Result:
     check: Convert
 
     def __call__(self, state: Any) -> Any:
-        found = self.read(state) if self.read else state
+        own_state = self.read(state) if self.read else state
         try:
-            return self.check(found if self.call is None else self.call.run((found,)))
+            return self.check(own_state if self.call is None else self.call.run((own_state,)))
         except FunctionFailed:
             raise
         except SqlValueError as error:

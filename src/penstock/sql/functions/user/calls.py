@@ -21,11 +21,11 @@ Convert = Callable[[Any], Any]
 
 def arguments_of(taken: Sequence[Taken], count: int) -> list[Taken]:
     """The parameter of each argument: a variadic one takes all that the others leave."""
-    found: list[Taken] = []
+    parameters: list[Taken] = []
     extra = count - len(taken)
     for each in taken:
-        found += [each] * (extra + 1) if each.variadic else [each]
-    return found[:count]
+        parameters += [each] * (extra + 1) if each.variadic else [each]
+    return parameters[:count]
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class FunctionCall:
         """
         if self.refuses(values):
             return None
-        found = self.run(values)
+        result = self.run(values)
         if self._check is None and self.result is not None:
             self._check = outgoing(self.result)
         try:
-            return found if self._check is None else self._check(found)
+            return result if self._check is None else self._check(result)
         except SqlValueError as error:
             raise FunctionFailed(f"{self.name}({self.arguments(values)}): {error}") from error
 
@@ -102,8 +102,8 @@ class FunctionCall:
         if self._steps is None:
             self._steps = {}
         if count not in self._steps:
-            found = [incoming(each.annotation) for each in arguments_of(self.taken, count)]
-            self._steps[count] = found if any(found) else None
+            steps = [incoming(each.annotation) for each in arguments_of(self.taken, count)]
+            self._steps[count] = steps if any(steps) else None
         return self._steps[count]
 
     def __reduce__(self) -> Any:
@@ -122,9 +122,9 @@ class CallRows:
             return []
         check = outgoing(self.row)
         try:
-            found = list(islice(self.call.run(values) or (), MAX_ROWS + 1))
-            if len(found) <= MAX_ROWS:
-                return [check(row) for row in found]
+            rows = list(islice(self.call.run(values) or (), MAX_ROWS + 1))
+            if len(rows) <= MAX_ROWS:
+                return [check(row) for row in rows]
         except FunctionFailed:
             raise
         except SqlValueError as error:

@@ -95,7 +95,7 @@ def taken_by(function: Any, skipped: int = 0) -> tuple[tuple[Taken, ...], bool]:
     Raises:
         SqlFunctionError: A parameter has no annotation, or can only be given by name.
     """
-    found: list[Taken] = []
+    taken: list[Taken] = []
     settings = False
     parameters = list(inspect.signature(function).parameters.values())[skipped:]
     hints = _hints(function)
@@ -115,8 +115,8 @@ def taken_by(function: Any, skipped: int = 0) -> tuple[tuple[Taken, ...], bool]:
                 f"the parameter {parameter.name} has no annotation",
                 "Annotate it, or write the signature: @udf('NAME(parameter TYPE) RESULT').",
             )
-        found.append(Taken(parameter.name, annotation, variadic, parameter.default is not EMPTY))
-    return tuple(found), settings
+        taken.append(Taken(parameter.name, annotation, variadic, parameter.default is not EMPTY))
+    return tuple(taken), settings
 
 
 def _hints(function: Any) -> dict[str, Any]:
@@ -137,16 +137,16 @@ def signatures_of(target: Any, name: str, taken: Sequence[Taken], result: Any) -
         raise wrong(target, str(error), "Write the signature: @udf('NAME(parameter TYPE) RESULT').") from error
     first = next((at for at, each in enumerate(taken) if each.optional), len(parameters))
     ends = range(first, len(parameters) + 1) if first < len(parameters) else [len(parameters)]
-    made = tuple(Signature(name, tuple(parameters[:end]), kind) for end in ends)
-    for signature in made:
-        loose = _variables(kind) - {found for each in signature.parameters for found in _variables(each.type)}
+    signatures = tuple(Signature(name, tuple(parameters[:end]), kind) for end in ends)
+    for signature in signatures:
+        loose = _variables(kind) - {variable for each in signature.parameters for variable in _variables(each.type)}
         if loose:
             raise wrong(
                 target,
                 f"nothing decides {', '.join(sorted(loose))} of its result {kind}",
                 "Name the type: Annotated[Decimal, 'DECIMAL(10, 2)'].",
             )
-    return made
+    return signatures
 
 
 def _variables(kind: SqlType) -> set[str]:

@@ -134,16 +134,16 @@ def _noted(target: Any, declaration: Declaration) -> Any:
 
 
 def _parsed(target: Any, texts: Sequence[str]) -> tuple[Signature, ...]:
-    found = []
+    signatures = []
     for text in texts:
         try:
-            found.append(Signature.parse(text))
+            signatures.append(Signature.parse(text))
         except ValueError as error:
             raise wrong(target, f"the signature {text!r} cannot be read: {error}") from error
-    names = {signature.name.upper() for signature in found}
+    names = {signature.name.upper() for signature in signatures}
     if len(names) > 1:
         raise wrong(target, f"its signatures have several names: {', '.join(sorted(names))}")
-    return tuple(found)
+    return tuple(signatures)
 
 
 def _function(
@@ -157,7 +157,7 @@ def _function(
         raise wrong(function, "it is not a function", "Classes are aggregates: @udaf.")
     signatures = _parsed(function, texts)
     takes_settings = "settings" in inspect.signature(function).parameters
-    known = (signatures[0].name if signatures else name or function.__name__).upper()
+    function_name = (signatures[0].name if signatures else name or function.__name__).upper()
     taken: tuple[Any, ...] = ()
     if not signatures:
         taken, takes_settings = taken_by(function)
@@ -166,12 +166,13 @@ def _function(
             raise wrong(function, "its result has no annotation", "Annotate it: -> str")
         if kind == "table":
             result = _row_of(function, result)
-        signatures = signatures_of(function, known, taken, Any if returns is not None else result)
+        signatures = signatures_of(function, function_name, taken, Any if returns is not None else result)
         if returns is None and any(str(signature.result) == "ANY" for signature in signatures):
             raise wrong(function, "the type of its result is open", "Annotate it, or give returns=.")
     _, described = described_by(function, *about)
     return _noted(
-        function, Declaration(kind, known, function, signatures, taken, described, nulls, takes_settings, 0, returns)
+        function,
+        Declaration(kind, function_name, function, signatures, taken, described, nulls, takes_settings, 0, returns),
     )
 
 
@@ -194,7 +195,7 @@ def _aggregate(target: Any, texts: Sequence[str], rest: tuple[str, tuple[str, st
     fixed, settings = taken_by(target.__init__, 1) if has_init else ((), False)
     count = len(inspect.signature(target.add).parameters) - 2
     signatures = _parsed(target, texts)
-    known = (signatures[0].name if signatures else name or target.__name__).upper()
+    function_name = (signatures[0].name if signatures else name or target.__name__).upper()
     taken: tuple[Any, ...] = ()
     if not signatures:
         rows, _ = taken_by(target.add, 2)
@@ -203,9 +204,9 @@ def _aggregate(target: Any, texts: Sequence[str], rest: tuple[str, tuple[str, st
         result = typing.get_type_hints(last, include_extras=True).get("return")
         if result is None:
             raise wrong(target, "its result has no annotation", "Annotate result(), or initialise() without it.")
-        signatures = signatures_of(target, known, taken, result)
+        signatures = signatures_of(target, function_name, taken, result)
     _, described = described_by(target, *about)
     return _noted(
         target,
-        Declaration("aggregate", known, target, signatures, taken, described, nulls, settings, count),
+        Declaration("aggregate", function_name, target, signatures, taken, described, nulls, settings, count),
     )

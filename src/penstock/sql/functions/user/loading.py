@@ -25,13 +25,13 @@ def load_functions(*places: str, installed: bool = False) -> UserFunctions:
     Raises:
         PenstockError: A module cannot be loaded, or a function in it is none of SQL.
     """
-    found = UserFunctions()
-    for place in places:
-        found.add(load_module(place))
+    functions = UserFunctions()
+    for module_or_file in places:
+        functions.add(load_module(module_or_file))
     if installed:
         for point in entry_points(group=ENTRY_POINTS):
-            found.add(_loaded(point))
-    return found
+            functions.add(_loaded(point))
+    return functions
 
 
 def _loaded(point: Any) -> Any:

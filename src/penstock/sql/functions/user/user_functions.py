@@ -55,7 +55,7 @@ class UserFunctions:
         Raises:
             SqlFunctionError: An object has no declaration, or a name is that of a function of another kind.
         """
-        found: list[Declaration] = []
+        declarations: list[Declaration] = []
         for each in objects:
             notes = _notes(each)
             if not notes:
@@ -63,16 +63,16 @@ class UserFunctions:
                 raise SqlFunctionError(
                     f"{what} declares no function of SQL", hint="Decorate functions with @udf, @udaf or @udtf."
                 )
-            found += notes
+            declarations += notes
         changed = dict(self.declared)
-        fresh = {(note.name, _identity(note)) for note in found}
-        for name in {note.name for note in found}:
+        fresh = {(note.name, _identity(note)) for note in declarations}
+        for name in {note.name for note in declarations}:
             changed[name] = tuple(old for old in changed.get(name, ()) if (name, _identity(old)) not in fresh)
-        for note in found:
+        for note in declarations:
             _check(note, changed[note.name])
             changed[note.name] = (*changed[note.name], note)
         self.declared = changed
-        return tuple(sorted({note.name for note in found}))
+        return tuple(sorted({note.name for note in declarations}))
 
     def scalars(self, settings: Mapping[str, str]) -> list[ScalarFunction]:
         """The scalar functions with their settings."""
@@ -84,11 +84,11 @@ class UserFunctions:
 
     def aggregates(self, settings: Mapping[str, str]) -> list[AggregateFunction]:
         """The aggregate functions with their settings."""
-        found = []
+        functions = []
         for name, notes in self._of("aggregate"):
-            made = [_aggregate(note, _settings(name, settings), _shows(settings)) for note in notes]
-            found.append(replace(made[0], others=tuple(made[1:])))
-        return found
+            overloads = [_aggregate(note, _settings(name, settings), _shows(settings)) for note in notes]
+            functions.append(replace(overloads[0], others=tuple(overloads[1:])))
+        return functions
 
     def _of(self, kind: str) -> Iterable[tuple[str, tuple[Declaration, ...]]]:
         return ((name, notes) for name, notes in sorted(self.declared.items()) if notes and notes[0].kind == kind)
@@ -105,38 +105,40 @@ def _identity(note: Declaration) -> tuple[str, str, tuple[str, ...]]:
     return target.__module__, target.__qualname__, tuple(map(str, note.signatures))
 
 
-def _notes(given: Any) -> list[Declaration]:
-    if isinstance(given, ModuleType):
-        found = [note for each in vars(given).values() if not isinstance(each, ModuleType) for note in _notes(each)]
-        return list({id(note): note for note in found}.values())
+def _notes(target: Any) -> list[Declaration]:
+    if isinstance(target, ModuleType):
+        notes = [note for each in vars(target).values() if not isinstance(each, ModuleType) for note in _notes(each)]
+        return list({id(note): note for note in notes}.values())
     try:
-        own = object.__getattribute__(given, "__dict__")
+        own = object.__getattribute__(target, "__dict__")
     except AttributeError:
         return []
     return list(own.get(NOTE, ()))
 
 
-def _check(note: Declaration, known: Sequence[Declaration]) -> None:
+def _check(note: Declaration, others: Sequence[Declaration]) -> None:
     builtin = scalar_functions().get(note.name) or table_functions().get(note.name)
     if builtin is not None or aggregate_functions().get(note.name) is not None:
         raise SqlFunctionError(
             f"{note.name} ({note.about.origin}) has the name of a built-in function",
             hint="Give it another one: @udf(name='...').",
         )
-    if known and known[0].kind != note.kind:
+    if others and others[0].kind != note.kind:
         raise SqlFunctionError(
-            f"{note.name} ({note.about.origin}) is declared as {note.kind} function, and as {known[0].kind} function "
-            f"at {known[0].about.origin}"
+            f"{note.name} ({note.about.origin}) is declared as {note.kind} function, and as {others[0].kind} function "
+            f"at {others[0].about.origin}"
         )
 
 
 def _settings(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of a function: those of all functions, then its own, without their prefixes."""
-    found = {}
+    own_settings = {}
     for scope in ("_global_", name.lower()):
         before = f"{PREFIX}{scope}."
-        found.update({key[len(before) :]: value for key, value in settings.items() if key.lower().startswith(before)})
-    return found
+        own_settings.update(
+            {key[len(before) :]: value for key, value in settings.items() if key.lower().startswith(before)}
+        )
+    return own_settings
 
 
 def _shows(settings: Mapping[str, str]) -> bool:
@@ -144,8 +146,8 @@ def _shows(settings: Mapping[str, str]) -> bool:
 
 
 def _overload(note: Declaration, signature: Signature, settings: Mapping[str, str], shows: bool) -> Overload:  # noqa: FBT001
-    given = settings if note.settings else None
-    call = FunctionCall(note.name, note.target, note.annotated, note.nulls, given, shows)
+    own_settings = settings if note.settings else None
+    call = FunctionCall(note.name, note.target, note.annotated, note.nulls, own_settings, shows)
     return Overload((signature,), _Checked(note, call), nulls=True, returns=_returned(note, signature), by_result=True)
 
 
@@ -155,8 +157,12 @@ def _returned(note: Declaration, signature: Signature) -> Callable[[Sequence[Sql
         return None
 
     def returned(kinds: Sequence[SqlType]) -> SqlType:
-        found = rule(kinds)
-        return found if isinstance(found, SqlType) else Signature.parse(f"{signature.name}() {found}").result
+        returned_type = rule(kinds)
+        return (
+            returned_type
+            if isinstance(returned_type, SqlType)
+            else Signature.parse(f"{signature.name}() {returned_type}").result
+        )
 
     return returned
 

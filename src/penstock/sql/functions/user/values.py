@@ -66,11 +66,11 @@ def _incoming(annotation: Any) -> Convert | None:
         hints = typing.get_type_hints(annotation)
         steps = [(name, incoming(hint)) for name, hint in hints.items()]
 
-        def made(row: Mapping[str, Any]) -> Any:
-            found = {name: row.get(name.upper()) for name, _ in steps}
-            return annotation(**{name: step(found[name]) if step else found[name] for name, step in steps})
+        def instance(row: Mapping[str, Any]) -> Any:
+            values = {name: row.get(name.upper()) for name, _ in steps}
+            return annotation(**{name: step(values[name]) if step else values[name] for name, step in steps})
 
-        return made
+        return instance
     return None
 
 
@@ -116,10 +116,10 @@ def _of(value: Any, types: Any, kind: SqlType, wrong: Any = ()) -> Any:
 
 
 def _whole(value: Any, kind: SqlType, least: int, most: int) -> int:
-    found: int = _of(value, int, kind, wrong=bool)
-    if not least <= found <= most:
-        raise SqlValueError(f"the result {found} is outside of {kind}")
-    return found
+    number: int = _of(value, int, kind, wrong=bool)
+    if not least <= number <= most:
+        raise SqlValueError(f"the result {number} is outside of {kind}")
+    return number
 
 
 def _decimal(kind: DecimalType) -> Convert:
