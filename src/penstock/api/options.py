@@ -592,13 +592,13 @@ class Materialized(_Typed):
                 object.__setattr__(self, what, _at_least_zero(value, what))
 
     @classmethod
-    def of(cls, options: Materialized | str | None) -> Materialized | None:
+    def of(cls, given: Materialized | str | None) -> Materialized | None:
         """Return the options; a text is the name of the store."""
-        if options is None or isinstance(options, cls):
-            return options
-        if isinstance(options, str):
-            return cls(options)
-        raise TopologyError(f"{options!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
+        if given is None or isinstance(given, cls):
+            return given
+        if isinstance(given, str):
+            return cls(given)
+        raise TopologyError(f"{given!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
 
     def with_name(self, name: str) -> Materialized:
         """Return the options with another store name."""
