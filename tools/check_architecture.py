@@ -14,7 +14,8 @@
 9. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
    tells users. Only what GENERATES names calls ``eval`` or ``exec``.
 10. Loggers of the package come from ``penstock.base.log_lines.own_logger``, which escapes what their lines hold.
-11. Only the engines and what defines or describes the setting (ASKS_FOR_THE_MODE) ask for ``processing.mode``.
+11. Only tools for tests (packages of the name ``testing``) import ``penstock.testing``.
+12. Only the engines and what defines or describes the setting (ASKS_FOR_THE_MODE) ask for ``processing.mode``.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -186,6 +187,8 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         allowed = RANK[target] < RANK[package] or target in ALSO.get(package, ())
         if not allowed:
             yield line, f"penstock.{package} must not import penstock.{target}"
+        elif target == "testing" and "testing" not in module.split("."):
+            yield line, "penstock.testing is for tests: what both need belongs into penstock.runtime"
 
 
 def check_products(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -41,6 +41,7 @@ def findings(script, tmp_path, text, module):
             "must not import penstock.engines",
         ),
         ("penstock.serde.x", "from penstock.log.base import TopicLog", "must not import penstock.log"),
+        ("penstock.sql.queries.x", "from penstock.testing import TopologyTestDriver", "penstock.testing is for tests"),
         ("penstock.serde.x", "from penstock import log", "must not import penstock.log"),
         ("penstock.topology.x", "def f():\n    import penstock.api.builder", "must not import penstock.api"),
         ("penstock.connect.generators.x", "from penstock.sql import Session", "must not import penstock.sql"),
@@ -76,6 +77,11 @@ def test_the_engines_alone_ask_for_the_mode(script, tmp_path, line):
     assert not findings(script, tmp_path, text, "penstock.engines.x")
     setting = '"""Doc."""\n__all__ = []\nx = {"processing.mode": "continuous"}\nx["processing.mode"] = "micro_batch"\n'
     assert not findings(script, tmp_path, setting, "penstock.console.x")
+
+
+def test_tools_for_tests_build_on_the_test_driver(script, tmp_path):
+    text = '"""Doc."""\n__all__ = []\nfrom penstock.testing import TopologyTestDriver\n'
+    assert not findings(script, tmp_path, text, "penstock.sql.testing.x")
 
 
 def test_right_imports_are_not(script, tmp_path):

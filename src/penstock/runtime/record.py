@@ -7,9 +7,21 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["ExtractorRecord", "Headers", "RecordContext", "TopicBatch", "headers_of", "record_context"]
+__all__ = ["ExtractorRecord", "Headers", "RawRecord", "RecordContext", "TopicBatch", "headers_of", "record_context"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class RawRecord(NamedTuple):
+    """A record as bytes; those of a test have partition 0."""
+
+    topic: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +43,6 @@ class SourceReader:
         self._serdes = serdes
         self._context = context
         self._by_column = by_column
-        self._pattern = re.compile(node.pattern) if node.pattern else None
-
-    def reads(self, topic: str) -> bool:
-        return topic in self.node.topics or (self._pattern is not None and self._pattern.fullmatch(topic) is not None)
 
     def read(self, batch: TopicBatch) -> DecodedRecords:
         """Decode a batch; records that do not decode, or have no valid time, are left out as the handlers say."""
@@ -223,7 +218,7 @@ def reader_for(readers: Sequence[SourceReader], topic: str) -> SourceReader:
         if topic in reader.node.topics:
             return reader
     for reader in readers:
-        if reader.reads(topic):
+        if reader.node.reads(topic):
             return reader
     known = sorted({t for r in readers for t in r.node.topics} | {r.node.pattern for r in readers if r.node.pattern})
     raise TopologyError(

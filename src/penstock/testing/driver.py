@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -21,19 +19,14 @@ from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.query.position import Position
 from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, unknown_store
-from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
-from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
-from penstock.runtime.record import headers_of
-from penstock.runtime.row_order import Place
+from penstock.runtime.global_stores import GLOBAL_TASK
+from penstock.runtime.local_task import LocalTask
+from penstock.runtime.record import RawRecord
 from penstock.runtime.sensor import Sensor, SensorGroup
-from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
-from penstock.state.memory import MemoryTaskState
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
-from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
-from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
@@ -47,19 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["DriverMetrics", "DriverState", "TopologyTestDriver"]
 
 _APPLICATION = "topology-test-driver"
-
-
-class _OnePartition(Mapping[str, int]):
-    """The partition counts of topics in a test: always one."""
-
-    def __getitem__(self, topic: str) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 @with_java_names
@@ -93,44 +73,27 @@ class TopologyTestDriver:
         check_whole(batch_size, "TopologyTestDriver(): batch_size", 1, InvalidStateError)
         require_topology(topology, "TopologyTestDriver")
         self.config = _config(config)
-        self.topology = topology = with_settings(topology, self.config)
-        self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
+        self._counting = CountingSensor(lambda: self.wall_clock_ms)
+        self._task = LocalTask(
+            topology,
+            self.config,
+            self._keep,
+            sensor=self._counting if sensor is None else SensorGroup((self._counting, sensor)),
+            wall_clock_ms=timestamp_ms(initial_wall_clock_ms),
+            by_column=by_column,
+        )
+        self.topology = self._task.topology
+        self._metrics = DriverMetrics(self.topology, self.config, lambda: self.wall_clock_ms)
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
-        globally = {name: topology.stores[name] for name in topology.global_stores}
-        state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
-        copies = MemoryTaskState(globally.values())
-        everywhere = topology.global_nodes
-        self._counting = CountingSensor(lambda: self.wall_clock_ms)
-        watching = self._counting if sensor is None else SensorGroup((self._counting, sensor))
-        self._global_task = self._task(everywhere, GLOBAL_TASK, copies, watching) if everywhere else None
-        stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
-        self._main = self._task(set(topology.nodes) - everywhere, "0_0", state, watching, stores)
-        self._metrics = DriverMetrics(topology, self.config, everywhere, lambda: self.wall_clock_ms)
-        self._globals = [n for n in topology.sources if n.global_store]
-        self._sources = [n for n in topology.sources if not n.global_store]
-        self._depth_first = not by_column and int(self.config["statestore.cache.max.bytes"]) == 0
-        self._queues = PartitionQueues()
         self._collected: list[RawRecord] = []
-        self._offsets: dict[str, int] = {}
         self._written: dict[str, deque[RawRecord]] = {}
         self._closed = False
 
-    def _task(
-        self,
-        nodes: AbstractSet[str],
-        task_id: str,
-        state: MemoryTaskState,
-        sensor: Sensor,
-        stores: GlobalViews | None = None,
-    ) -> StreamTask:
-        return StreamTask(
-            self.topology,
-            self.config,
-            TaskPart(task_id, _OnePartition(), nodes),
-            state,
-            Surroundings(sensor, self.wall_clock_ms, stores),
-        )
+    @property
+    def wall_clock_ms(self) -> int:
+        """The time of the wall clock."""
+        return self._task.wall_clock_ms
 
     def input_topic(
         self,
@@ -161,67 +124,29 @@ class TopologyTestDriver:
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
         """Write a record of bytes to a source topic."""
         self._open()
-        self.pipe_record(RawRecord(topic, self._next_offset(topic), timestamp, key, value, headers))
+        self.pipe_record(RawRecord(topic, self._task.next_offset(topic), timestamp, key, value, headers))
 
     def pipe_record(self, record: RawRecord) -> None:
         """Write a record of bytes with the partition and offset that it has in a log."""
         self._open()
-        topic = record.topic
-        if self._reads(self._sources, topic):
-            self._collected.append(record)
-            if len(self._collected) >= self._batch_size:
-                self.flush()
-        if self._reads(self._globals, topic):
+        self._collected.append(record)
+        if len(self._collected) >= self._batch_size or self._task.fills_global_store(record.topic):
             self.flush()
-            self._apply_globally(record)
 
     def flush(self) -> None:
         """Process the records collected so far, and the records that they write to internal topics."""
         self._open()
         records, self._collected = self._collected, []
-        if len(records) <= 1:
-            for record in records:
-                self._queues.add(record)
-        else:
-            self._process(records)
-        self._drain(one_by_one=len(records) <= 1)
+        self._task.process(records)
 
     def advance_wall_clock_time(self, duration: DurationLike) -> None:
         """Advance the wall clock, and run the punctuations that have become due."""
         self.flush()
         self._metrics.record(self._counting.take())  # at the time at which it was done
-        self.wall_clock_ms += duration_ms(duration)
-        self._process([])
-        self._drain(one_by_one=True)
+        self._task.pass_time(duration_ms(duration))
 
-    def _drain(self, *, one_by_one: bool) -> None:
-        while self._queues:
-            records = [self._queues.take()]
-            while not one_by_one and self._queues:
-                records.append(self._queues.take())
-            self._process(records)
-
-    def _process(self, records: list[RawRecord]) -> None:
-        # Depth first for single records: then even the user's functions are called in Kafka's order. With caching a
-        # record is a batch, whose updates of one key become one.
-        depth_first = len(records) <= 1 and self._depth_first
-        output = self._main.process(batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
-        self._capture(output)
-
-    def _apply_globally(self, record: RawRecord) -> None:
-        assert self._global_task is not None, "a global source has a task"  # noqa: S101
-        self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
-
-    def _capture(self, output: TaskOutput) -> None:
-        """Store the records that were written, and queue those of source topics."""
-        for record in _in_order(output):
-            topic = record.topic
-            self._written.setdefault(topic, deque()).append(record)
-            if self._reads(self._sources, topic):
-                offset = self._next_offset(topic)
-                self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
-            if self._reads(self._globals, topic):
-                self._apply_globally(record)
+    def _keep(self, record: RawRecord) -> None:
+        self._written.setdefault(record.topic, deque()).append(record)
 
     def read_raw(self, topic: str) -> RawRecord | None:
         """Return the next unread record of an output topic, as bytes; None if there is none."""
@@ -250,7 +175,7 @@ class TopologyTestDriver:
                 hint=f"Its stores are {', '.join(sorted(self.topology.stores)) or 'none'}.",
                 store=name,
             )
-        return self._main.store(name)
+        return self._task.store(name)
 
     store = get_state_store
 
@@ -274,12 +199,12 @@ class TopologyTestDriver:
     def positions(self) -> dict[str, dict[int, int]]:
         """Return the offset of the last processed record by topic and partition."""
         self.flush()
-        return {topic: {0: following - 1} for topic, following in self._offsets.items() if following}
+        return self._task.positions()
 
     @property
     def dropped_records(self) -> int:
         """The number of dropped records: Kafka's ``dropped-records-total``."""
-        return sum(t.dropped_records for t in (self._main, self._global_task) if t is not None)
+        return self._task.dropped_records
 
     @property
     def metrics(self) -> MetricRegistry:
@@ -301,7 +226,7 @@ class TopologyTestDriver:
 
     def explain(self) -> str:
         """Describe for each operator whether it runs by column, or the reason if not."""
-        reason = self._main.sliced_reason
+        reason = self._task.sliced_reason
         return "whole batches by column" if reason is None else f"record by record: {reason}"
 
     def close(self) -> None:
@@ -309,7 +234,7 @@ class TopologyTestDriver:
         if self._closed:
             return
         try:
-            self._main.close()
+            self._task.close()
         finally:
             self._closed = True
 
@@ -327,11 +252,6 @@ class TopologyTestDriver:
         if self._closed:
             raise InvalidStateError("the test driver is closed", hint="Make a new one for each test.")
 
-    def _next_offset(self, topic: str) -> int:
-        offset = self._offsets.get(topic, 0)
-        self._offsets[topic] = offset + 1
-        return offset
-
     def _physical_name(self, topic: str) -> str:
         return self.topology.physical_name(topic, self.config["application.id"])
 
@@ -341,13 +261,9 @@ class TopologyTestDriver:
         plain = topic.removeprefix(self._prefix)
         return plain if plain in self.topology.internal_topics else topic
 
-    @staticmethod
-    def _reads(sources: list[SourceNode], topic: str) -> bool:
-        return any(topic in n.topics or (n.pattern and re.fullmatch(n.pattern, topic)) for n in sources)
-
     def _source(self, topic: str) -> SourceNode | None:
         topic = self._logical(topic)
-        return next((n for n in self.topology.sources if self._reads([n], topic)), None)
+        return next((n for n in self.topology.sources if n.reads(topic)), None)
 
     def _serdes(
         self,
@@ -379,40 +295,25 @@ def _serde(serde: Any, what: str) -> Serde[Any]:
     return Serdes.of(serde)
 
 
-def _in_order(output: TaskOutput) -> list[RawRecord]:
-    """Return the records of all sinks in the order in which Kafka Streams would have written them."""
-    records: list[RawRecord] = []
-    for topic, batch in output.records.items():
-        headers = headers_of(batch.column("headers"))
-        columns = (batch.column(name).to_pylist() for name in ("timestamp", "key", "value"))
-        for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
-            records.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
-    if len(output.records) <= 1:
-        return records
-    return [records[i] for i in Place.concat(list(output.places.values())).order().tolist()]
-
-
 class DriverMetrics:
     """The registry of a test driver, and its tasks' metrics.
 
     Args:
         topology: The topology.
         config: The settings.
-        everywhere: The nodes that fill the global stores.
         clock: The driver's clock.
     """
 
-    def __init__(
-        self, topology: Topology, config: StreamsConfig, everywhere: Collection[str], clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, topology: Topology, config: StreamsConfig, clock: Callable[[], int]) -> None:
         self.registry = MetricRegistry.of(config, clock)
         physical_name = partial(topology.physical_name, application_id=config["application.id"])
         thread = threading.current_thread()
         thread_id = "main" if thread is threading.main_thread() else thread.name  # as Java names it
-        others = [name for name in topology.nodes if name not in everywhere]
+        global_nodes = topology.global_nodes
+        others = [name for name in topology.nodes if name not in global_nodes]
         tasks = [TaskOf(thread_id, "0_0", others, physical_name)]
-        if everywhere:
-            tasks.append(TaskOf(thread_id, GLOBAL_TASK, everywhere, physical_name, is_global=True))
+        if global_nodes:
+            tasks.append(TaskOf(thread_id, GLOBAL_TASK, global_nodes, physical_name, is_global=True))
         self._tasks = {task.task_id: TaskMetrics(self.registry, topology, task) for task in tasks}
 
     def record(self, counts: Mapping[str, TaskCounts]) -> None:

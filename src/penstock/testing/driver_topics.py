@@ -19,9 +19,9 @@ from penstock.serde.binding import header_frame, joined, schema_at_front, split
 from penstock.state.views.notebook import shown
 
 if TYPE_CHECKING:
+    from penstock.runtime.record import RawRecord
     from penstock.serde.base import Serde
     from penstock.testing.ports import RecordPort
-    from penstock.testing.queues import RawRecord
 
 __all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ class SourceNode:
     offset_reset: str | None = None
     internal: bool = False
     global_store: bool = False
+
+    def reads(self, topic: str) -> bool:
+        """Return whether it reads a topic, by its name or by the pattern."""
+        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
 
 
 @dataclass(frozen=True, slots=True)

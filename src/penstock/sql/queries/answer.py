@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.runtime.record import headers_of
+from penstock.runtime.record import RawRecord, headers_of
 from penstock.sql.analyse import QueryPlan, refusal
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query
@@ -24,7 +24,6 @@ from penstock.sql.queries.push import SETTINGS, rows_of_records
 from penstock.sql.queries.sources import source_rows
 from penstock.sql.queries.stores import MaterializedRow, SqlStoreAccess
 from penstock.sql.queries.tables import TableRows
-from penstock.testing.queues import RawRecord
 
 __all__ = ["Answer", "LogRecords", "answer"]
 

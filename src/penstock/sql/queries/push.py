@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from penstock.api.builder import StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.runtime.local_task import LocalTask
+from penstock.runtime.record import RawRecord
 from penstock.serde.windowed import Windowed
 from penstock.sql.compile.queries import compile_results
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.queries.ordering import ordered
 from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, ResultRow, Results
-from penstock.testing import TopologyTestDriver
-from penstock.testing.queues import RawRecord
 
 __all__ = ["TransientTask", "results_of_records", "rows_of_records"]
 
@@ -26,8 +27,7 @@ SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler"
 class TransientTask:
     """The topology of a push query as one task with its state in memory. Close it, or use it in ``with``.
 
-    It is Penstock's production task, driven as the test driver drives it: record by record, in the order in which
-    they are fed, with internal topics as queues.
+    It processes record by record, in the order in which they are fed.
 
     Args:
         plan: The query.
@@ -43,9 +43,10 @@ class TransientTask:
         result = compile_results(plan.root, builder, self.errors)
         stream = result.to_stream() if plan.root.is_table else result
         stream.foreach(self._collect)
-        topology = builder.build()
-        self._internal = tuple(topology.internal_topics)
-        self._driver = TopologyTestDriver(topology, {**settings, **SETTINGS, **emit_intervals(plan.settings)})
+        config = StreamsConfig(
+            {"application.id": "transient-query", **settings, **SETTINGS, **emit_intervals(plan.settings)}
+        )
+        self._task = LocalTask(builder.build(), config, _forget)
 
     def _collect(self, key: Any, value: Any) -> None:
         if value is not None:
@@ -65,28 +66,29 @@ class TransientTask:
 
     def feed(self, record: RawRecord) -> Iterator[ResultRow]:
         """Process a record, and return the rows that it causes."""
-        self._driver.pipe_record(record)
-        for topic in self._internal:
-            while self._driver.read_raw(topic) is not None:
-                pass  # processed; kept for tests alone
+        self._task.process([record])
         while self._found:
             yield self._found.popleft()
 
     def pass_time(self, milliseconds: int) -> Iterator[ResultRow]:
         """Advance the wall clock, and return the rows that this causes."""
-        self._driver.advance_wall_clock_time(milliseconds)
+        self._task.pass_time(milliseconds)
         while self._found:
             yield self._found.popleft()
 
     def close(self) -> None:
         """Forget the state."""
-        self._driver.close()
+        self._task.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _forget(record: RawRecord) -> None:
+    """Leave a record of an internal topic, which has been processed."""
 
 
 def results_of_records(plan: PushPlan, records: Iterable[RawRecord], settings: Mapping[str, Any]) -> Results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from penstock.runtime.record import RawRecord
 from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse.reads import read
@@ -14,7 +15,6 @@ from penstock.sql.parse.query_nodes import Named
 from penstock.sql.queries.plans import PushPlan, ResultRow
 from penstock.sql.queries.push import TransientTask
 from penstock.sql.queries.stores import MaterializedRow
-from penstock.testing.queues import RawRecord
 
 __all__ = ["source_rows"]
 

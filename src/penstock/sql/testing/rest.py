@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError, SqlSyntaxError
+from penstock.runtime.record import RawRecord
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import QueryPlan, located
@@ -37,7 +38,6 @@ from penstock.sql.testing.engine import CaseOutcome, CaseRun, run
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.schemas import CaseSchemas
 from penstock.testing import TopologyTestDriver
-from penstock.testing.queues import RawRecord
 
 __all__ = ["RestRun", "run_rest_case"]
 

@@ -1,0 +1,253 @@
+"""A topology as one task in this process: what the test driver and SQL's transient queries run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.log.base import RECORD_SCHEMA
+from penstock.runtime.context import Surroundings
+from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
+from penstock.runtime.priority_queue import PriorityQueue
+from penstock.runtime.record import RawRecord, TopicBatch, headers_of
+from penstock.runtime.row_order import Place
+from penstock.runtime.sensor import Sensor
+from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
+from penstock.state.memory import MemoryTaskState
+from penstock.topology.configured.apply import with_settings
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.topology.nodes import SourceNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["LocalTask"]
+
+
+class LocalTask:
+    """The production task over a whole topology, with its stores in memory, fed with records of bytes.
+
+    All sub-topologies run as one task with one partition for each topic. Records of topics that the topology both
+    writes and reads, as internal ones, are processed before the next input.
+
+    Args:
+        topology: The topology.
+        config: The settings.
+        write: Called with each record that the task writes, in order.
+        sensor: A sensor that is called for the events of each batch.
+        wall_clock_ms: The start of the wall clock, which only `pass_time` advances.
+        by_column: Whether even single records are processed as batches, not depth first.
+
+    Attributes:
+        topology: The topology, with what the settings add to it.
+        wall_clock_ms: The wall clock.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        write: Callable[[RawRecord], None],
+        *,
+        sensor: Sensor | None = None,
+        wall_clock_ms: int = 0,
+        by_column: bool = False,
+    ) -> None:
+        self.topology = topology = with_settings(topology, config)
+        self.wall_clock_ms = wall_clock_ms
+        self._config = config
+        self._write = write
+        self._sensor = sensor or Sensor()
+        # Depth first even the user's functions are called in Kafka's order. With caching a record is a batch, whose
+        # updates of one key become one.
+        self._depth_first = not by_column and int(config["statestore.cache.max.bytes"]) == 0
+        global_nodes = topology.global_nodes
+        globally = {name: topology.stores[name] for name in topology.global_stores}
+        copies = MemoryTaskState(globally.values())
+        self._global_task = self._task(global_nodes, GLOBAL_TASK, copies) if global_nodes else None
+        state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
+        stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
+        self._main = self._task(set(topology.nodes) - global_nodes, "0_0", state, stores)
+        self._sources = _Readers([node for node in topology.sources if not node.global_store])
+        self._global_sources = _Readers([node for node in topology.sources if node.global_store])
+        self._queues = _PartitionQueues()
+        self._next_offsets: dict[str, int] = {}
+
+    def _task(
+        self, nodes: AbstractSet[str], task_id: str, state: MemoryTaskState, stores: GlobalViews | None = None
+    ) -> StreamTask:
+        part = TaskPart(task_id, _OnePartition(), nodes)
+        surroundings = Surroundings(self._sensor, self.wall_clock_ms, stores)
+        return StreamTask(self.topology, self._config, part, state, surroundings)
+
+    def next_offset(self, topic: str) -> int:
+        """Return the offset of the next record of a topic, and count it."""
+        offset = self._next_offsets.get(topic, 0)
+        self._next_offsets[topic] = offset + 1
+        return offset
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Return by topic and partition the last offset that `next_offset` has given."""
+        return {topic: {0: following - 1} for topic, following in self._next_offsets.items()}
+
+    def fills_global_store(self, topic: str) -> bool:
+        """Return whether a global store is filled from a topic."""
+        return self._global_sources.read(topic)
+
+    def process(self, records: Sequence[RawRecord]) -> None:
+        """Process records, together if there are several, and those that they write to topics that the task reads.
+
+        Those of global stores are applied behind all others. Records of topics that nothing reads change nothing.
+        """
+        inputs = [record for record in records if self._sources.read(record.topic)]
+        if len(inputs) == 1:
+            self._queues.add(inputs[0])
+        elif inputs:
+            self._run(inputs)
+        self._drain(one_by_one=len(inputs) <= 1)
+        for record in records:
+            if self._global_sources.read(record.topic):
+                self._fill_global_store(record)
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Advance the wall clock, and run the punctuations that have become due."""
+        self.wall_clock_ms += duration_ms
+        self._run([])
+        self._drain(one_by_one=True)
+
+    def store(self, name: str) -> Any:
+        """Return the typed view of a store."""
+        return self._main.store(name)
+
+    @property
+    def dropped_records(self) -> int:
+        """The number of dropped records: Kafka's ``dropped-records-total``."""
+        return sum(task.dropped_records for task in (self._main, self._global_task) if task is not None)
+
+    @property
+    def sliced_reason(self) -> str | None:
+        """The reason why batches are processed record by record; None if they need not."""
+        return self._main.sliced_reason
+
+    def close(self) -> None:
+        """Close the processors."""
+        self._main.close()
+
+    def _drain(self, *, one_by_one: bool) -> None:
+        while self._queues:
+            records = [self._queues.take()]
+            while not one_by_one and self._queues:
+                records.append(self._queues.take())
+            self._run(records)
+
+    def _run(self, records: list[RawRecord]) -> None:
+        depth_first = len(records) <= 1 and self._depth_first
+        output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
+        for record in _in_order(output):
+            topic = record.topic
+            self._write(record)
+            if self._sources.read(topic):
+                offset = self.next_offset(topic)
+                self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
+            if self._global_sources.read(topic):
+                self._fill_global_store(record)
+
+    def _fill_global_store(self, record: RawRecord) -> None:
+        assert self._global_task is not None, "a global source has a task"  # noqa: S101
+        batches = _batches_of([record])
+        self._global_task.process(batches, self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
+
+
+class _OnePartition(Mapping[str, int]):
+    """The partition counts of topics: always one."""
+
+    def __getitem__(self, topic: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _Readers:
+    """The topics that some sources read."""
+
+    def __init__(self, sources: Sequence[SourceNode]) -> None:
+        self._sources = sources
+        self._known: dict[str, bool] = {}
+
+    def read(self, topic: str) -> bool:
+        """Return whether a source reads a topic, by its name or by a pattern."""
+        known = self._known.get(topic)
+        if known is None:
+            known = self._known[topic] = any(node.reads(topic) for node in self._sources)
+        return known
+
+
+class _PartitionQueues:
+    """Records in the order of Kafka Streams: the queue with the smallest head timestamp first."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[RawRecord]] = {}
+        self._waiting: PriorityQueue[deque[RawRecord]] = PriorityQueue(lambda queue: queue[0].timestamp)
+
+    def __bool__(self) -> bool:
+        return len(self._waiting) > 0
+
+    def add(self, record: RawRecord) -> None:
+        queue = self._queues.setdefault(record.topic, deque())
+        queue.append(record)
+        if len(queue) == 1:
+            self._waiting.add(queue)
+
+    def take(self) -> RawRecord:
+        """Remove and return the next record; there must be one."""
+        queue = self._waiting.poll()
+        assert queue is not None, "the queues are empty"  # noqa: S101
+        record = queue.popleft()
+        if queue:
+            self._waiting.add(queue)
+        return record
+
+
+def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
+    """Return the records as batches of one topic and partition each, in the same order."""
+    runs: list[list[RawRecord]] = []
+    for record in records:
+        if runs and (runs[-1][0].topic, runs[-1][0].partition) == (record.topic, record.partition):
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return [TopicBatch(run[0].topic, run[0].partition, _arrow(run)) for run in runs]
+
+
+def _arrow(records: list[RawRecord]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in r.headers] or None for r in records]
+    columns = [
+        [r.offset for r in records],
+        [r.timestamp for r in records],
+        [r.key for r in records],
+        [r.value for r in records],
+        headers,
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
+def _in_order(output: TaskOutput) -> list[RawRecord]:
+    """Return the records of all sinks in the order in which Kafka Streams would have written them."""
+    records: list[RawRecord] = []
+    for topic, batch in output.records.items():
+        headers = headers_of(batch.column("headers"))
+        columns = (batch.column(name).to_pylist() for name in ("timestamp", "key", "value"))
+        for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
+            records.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
+    if len(output.records) <= 1:
+        return records
+    return [records[i] for i in Place.concat(list(output.places.values())).order().tolist()]
