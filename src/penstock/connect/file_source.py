@@ -77,10 +77,10 @@ class FilePositions:
 
     def _read_former(self) -> FilePosition | None:
         """Read the position as earlier versions have stored it, under the connector's bare name."""
-        place = TopicPartition(self._offsets.topic, 0)
-        first, end = self._log.beginning_offset(place.topic, 0), self._log.settled_ends([place])[place]
+        tp = TopicPartition(self._offsets.topic, 0)
+        first, end = self._log.beginning_offset(tp.topic, 0), self._log.settled_ends([tp])[tp]
         value: bytes | None = None
-        for records in self._log.iterate(place.topic, 0, first, end):
+        for records in self._log.iterate(tp.topic, 0, first, end):
             keys = records.column("key").to_pylist()
             row = max((row for row, key in enumerate(keys) if key == self._former_key), default=None)
             if row is not None:

@@ -37,31 +37,29 @@ class Tap:
         self._positions: dict[TopicPartition, int] = {}
         for topic in topics:
             for number in range(log.partitions(topic)):
-                place = TopicPartition(topic, number)
+                tp = TopicPartition(topic, number)
                 first = log.beginning_offset if from_start else log.end_offset
-                self._positions[place] = first(topic, number)
+                self._positions[tp] = first(topic, number)
 
     def read(self) -> Iterator[SinkRecord]:
         """The records that have come since the last call."""
-        for place, position in sorted(self._positions.items()):
-            fetched = self._log.read(place.topic, place.partition, position, MOST)
+        for tp, position in sorted(self._positions.items()):
+            fetched = self._log.read(tp.topic, tp.partition, position, MOST)
             for row in fetched.records.to_pylist():
-                record = self._record(place, row)
-                self._positions[place] = row["offset"] + 1  # one record at a time: the caller may end after any
+                record = self._record(tp, row)
+                self._positions[tp] = row["offset"] + 1  # one record at a time: the caller may end after any
                 yield record
-            self._positions[place] = fetched.next_offset
+            self._positions[tp] = fetched.next_offset
 
-    def _record(self, place: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
-        headers = [
-            Header(each["key"], self._part("header", place.topic, each["value"])) for each in row["headers"] or ()
-        ]
+    def _record(self, tp: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
+        headers = [Header(each["key"], self._part("header", tp.topic, each["value"])) for each in row["headers"] or ()]
         return SinkRecord(
-            topic=place.topic,
-            partition=place.partition,
+            topic=tp.topic,
+            partition=tp.partition,
             offset=row["offset"],
             timestamp=row["timestamp"],
-            key=self._part("key", place.topic, row["key"]),
-            value=self._part("value", place.topic, row["value"]),
+            key=self._part("key", tp.topic, row["key"]),
+            value=self._part("value", tp.topic, row["value"]),
             headers=Headers(headers),
         )
 

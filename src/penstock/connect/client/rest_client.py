@@ -55,10 +55,10 @@ class ConnectClient:
 
     def configs(self) -> dict[str, dict[str, str]]:
         """The configs of all connectors, by name."""
-        found = self._ask("GET", "/connectors?expand=info")
-        if isinstance(found, list):  # workers before Kafka 2.3
-            return {name: dict(self._ask("GET", f"{_path(name)}/config")) for name in found}
-        return {name: dict(each["info"]["config"]) for name, each in found.items()}
+        connectors = self._ask("GET", "/connectors?expand=info")
+        if isinstance(connectors, list):  # workers before Kafka 2.3
+            return {name: dict(self._ask("GET", f"{_path(name)}/config")) for name in connectors}
+        return {name: dict(each["info"]["config"]) for name, each in connectors.items()}
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """The config (``info``) and the state (``status``) of all connectors, by name."""
@@ -90,8 +90,8 @@ class ConnectClient:
 
     def experimental(self) -> frozenset[str]:
         """The connectors of the worker that it calls experimental; none of a worker that does not know the word."""
-        found = self._ask("GET", "/connector-plugins")
-        return frozenset(str(each["class"]) for each in found if each.get("experimental"))
+        plugins = self._ask("GET", "/connector-plugins")
+        return frozenset(str(each["class"]) for each in plugins if each.get("experimental"))
 
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector, or change its config."""
@@ -103,8 +103,8 @@ class ConnectClient:
 
     def topics(self, name: str) -> list[str]:
         """The topics that a connector has written or read since they were reset last."""
-        found = self._ask("GET", f"{_path(name)}/topics")
-        return list(found.get(name, {}).get("topics", []))
+        reply = self._ask("GET", f"{_path(name)}/topics")
+        return list(reply.get(name, {}).get("topics", []))
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         """Ask, and ask again while the workers rebalance.

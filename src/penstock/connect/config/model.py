@@ -64,10 +64,10 @@ class Model:
             value: Its value, which no sentence shows: it may be a secret.
             what: What has the settings, such as ``converter``.
         """
-        found = _of(self.refused, name)
-        if found is None:
+        reason = _of(self.refused, name)
+        if reason is None:
             return None
-        refused = found if isinstance(found, Refused) else Refused(found)
+        refused = reason if isinstance(reason, Refused) else Refused(reason)
         if refused.allows(value):
             return None
         return f"{name} is a setting of {self.software} that this {what} does not have. {refused.advice}"
@@ -79,8 +79,8 @@ class Model:
 
     def has(self, name: str) -> bool:
         """Whether the setting is one of the model's, or the plugin reads it besides its definition."""
-        known = _of(self.refused, name) is not None or _of(self.idle, name) is not None
-        return known or any(name.startswith(prefix) and name != prefix for prefix in self.own)
+        is_listed = _of(self.refused, name) is not None or _of(self.idle, name) is not None
+        return is_listed or any(name.startswith(prefix) and name != prefix for prefix in self.own)
 
 
 NO_MODEL = Model()

@@ -111,8 +111,8 @@ def _recommend(definition: ConfigDef, name: str, parsed: dict[str, Any], values:
         result = values[name]
         try:
             offered = setting.recommender.values(name, parsed)
-            known = result.recommended
-            result.recommended = [value for value in offered if value in known] if known else list(offered)
+            earlier = result.recommended
+            result.recommended = [value for value in offered if value in earlier] if earlier else list(offered)
             result.visible = setting.recommender.visible(name, parsed)
         except SettingError as error:
             result.errors.append(error.message)

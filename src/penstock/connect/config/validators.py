@@ -125,7 +125,7 @@ class CleanText:
             return
         if value == "":
             raise SettingError.invalid(name, value, "String may not be empty")
-        controls = [str(ord(found)) for found in re.findall(r"[\x00-\x1f\x7f-\x9f]", value)]
+        controls = [str(ord(character)) for character in re.findall(r"[\x00-\x1f\x7f-\x9f]", value)]
         if controls:
             reason = (
                 f"String may not contain control sequences but had the following ASCII chars: {', '.join(controls)}"
@@ -179,8 +179,8 @@ class UniqueList:
                 return
             raise SettingError(f"Configuration '{name}' values must not be null.")
         if not value and not self.allow_empty:
-            known = str(OneOf(self.texts)) if self.texts else "any non-empty value"
-            raise SettingError(f"Configuration '{name}' must not be empty. Valid values include: {known}")
+            valid_values = str(OneOf(self.texts)) if self.texts else "any non-empty value"
+            raise SettingError(f"Configuration '{name}' must not be empty. Valid values include: {valid_values}")
         if len(set(value)) != len(value):
             raise SettingError(f"Configuration '{name}' values must not be duplicated.")
         for part in value:

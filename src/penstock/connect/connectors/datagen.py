@@ -80,8 +80,10 @@ class DatagenTask(SourceTask):
         stored = self.context.offset_reader.offset(self._partition) or {}
         self._next, self._topic = int(stored.get("next", 0)), parsed["kafka.topic"]
         count = None if parsed["iterations"] < 0 else parsed["iterations"]
-        made = GeneratorSettings(seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"])
-        self._records = itertools.islice(GENERATORS[parsed["quickstart"]](made), self._next, None)
+        generator_settings = GeneratorSettings(
+            seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"]
+        )
+        self._records = itertools.islice(GENERATORS[parsed["quickstart"]](generator_settings), self._next, None)
         self._rate, self._began, self._sent = parsed["rate"], time.monotonic(), 0
 
     def poll(self) -> Sequence[SourceRecord] | None:
@@ -89,12 +91,12 @@ class DatagenTask(SourceTask):
         if due <= 0:
             self._stopped.wait(min(1 / self._rate, 0.5))
             return None
-        found = list(itertools.islice(self._records, min(due, MOST)))
-        if not found:
+        batch = list(itertools.islice(self._records, min(due, MOST)))
+        if not batch:
             self._stopped.wait(0.5)
             return None
-        self._sent += len(found)
-        return [self._record(generated) for generated in found]
+        self._sent += len(batch)
+        return [self._record(generated) for generated in batch]
 
     def stop(self) -> None:
         self._stopped.set()

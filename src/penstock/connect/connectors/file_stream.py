@@ -112,9 +112,9 @@ def _written_note(own: FileNote | None, others: Mapping[str, Place]) -> str:
 
 def _read_note(text: str) -> tuple[FileNote | None, list[tuple[str, Place]]]:
     try:
-        found = json.loads(text or "{}")
-        own = FileNote.parse(found.get("file"))
-        others = found.get("others", {}).items()
+        document = json.loads(text or "{}")
+        own = FileNote.parse(document.get("file"))
+        others = document.get("others", {}).items()
         return own, [(str(name), (int(position), FileNote.parse(note))) for name, (position, note) in others]
     except (ValueError, TypeError, AttributeError):
         return None, []  # of a later version

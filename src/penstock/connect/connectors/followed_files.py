@@ -59,8 +59,8 @@ class FollowedFiles:
         the next place under its old name.
         """
         self._moved.discard(name)
-        found = {each: self._files[each].place for each in sorted(self._moved) if each in self._files}
-        return {each: place for each, place in found.items() if place[0]}
+        moved = {each: self._files[each].place for each in sorted(self._moved) if each in self._files}
+        return {each: place for each, place in moved.items() if place[0]}
 
     def forget(self, name: str) -> None:
         """Close a file that is gone."""
@@ -80,14 +80,14 @@ class FollowedFiles:
         pattern = self._pattern
         if not pattern:
             return [STDIN]
-        place = Path(pattern)
-        if place.is_dir():
-            found = [str(child) for child in place.iterdir() if child.is_file() and not child.name.startswith(".")]
-        elif any(mark in pattern for mark in "*?[") and not place.exists():
-            found = [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]  # noqa: PTH113, PTH207 - text in, text out
+        path = Path(pattern)
+        if path.is_dir():
+            names = [str(child) for child in path.iterdir() if child.is_file() and not child.name.startswith(".")]
+        elif any(mark in pattern for mark in "*?[") and not path.exists():
+            names = [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]  # noqa: PTH113, PTH207 - text in, text out
         else:
             return [pattern]
-        return sorted((name for name in found if self._is_taken(name)), key=_age)
+        return sorted((name for name in names if self._is_taken(name)), key=_age)
 
     def _is_taken(self, name: str) -> bool:
         """Whether a file of a folder or pattern is read; the log says once which is left out, and why."""
@@ -148,17 +148,17 @@ class FollowedFiles:
         now = {name: _identity(name) for name in self._names}
         for name in names:
             path = Path(name)
-            found = _claimed(path, now[name], noted)
-            if found is None:
+            claim = _claimed(path, now[name], noted)
+            if claim is None:
                 place = next((each for of, each in stored if of == name), (0, None))
                 self._files[name] = self._followed(name, (0, None) if _is_of_another(name, place, now) else place)
                 continue
-            self._files[name] = self._followed(name, found[1])
-            if found[0] != name:
+            self._files[name] = self._followed(name, claim[1])
+            if claim[0] != name:
                 self._moved.add(name)
-                if found[0] in self._files and self._files[found[0]].is_gone:  # packed, and deleted
-                    self._files[found[0]].close()
-                    self._files[found[0]] = self._followed(found[0], (0, None))
+                if claim[0] in self._files and self._files[claim[0]].is_gone:  # packed, and deleted
+                    self._files[claim[0]].close()
+                    self._files[claim[0]] = self._followed(claim[0], (0, None))
 
     def _followed(self, name: str, place: Place) -> FollowedFile:
         return FollowedFile(Path(name), place, lambda: self._names)

@@ -45,8 +45,8 @@ def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
     """Send the values of records as JSON; a request that may succeed later is sent again, so some may arrive twice."""
     import httpx
 
-    given = (part.partition(":") for part in settings.headers if ":" in part)
-    headers = {"Content-Type": "application/json"} | {name.strip(): value.strip() for name, _, value in given}
+    fields = (part.partition(":") for part in settings.headers if ":" in part)
+    headers = {"Content-Type": "application/json"} | {name.strip(): value.strip() for name, _, value in fields}
     if settings.authorization:
         headers["Authorization"] = settings.authorization.secret
     for first in range(0, len(batch), settings.batch_size):
@@ -83,10 +83,10 @@ def json_bytes(value: Any) -> bytes:
         '{"load":"NaN","text":"ü"}'
     """
     try:
-        made = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+        text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
     except RecursionError as error:
         raise DataError("the value is nested too deeply for JSON") from error
-    return made.encode("utf-8", "replace")  # halves of characters, which no text has
+    return text.encode("utf-8", "replace")  # halves of characters, which no text has
 
 
 def plain(value: Any) -> Any:

@@ -56,10 +56,10 @@ def position_order(value: Any) -> tuple[str, Any]:
         )
     if _NUMBER.fullmatch(value):
         return "a number in a text", Decimal(value)
-    found = _TIME.fullmatch(value)
+    moment = _TIME.fullmatch(value)
     try:
-        if found is not None and (found["hour"] or _DATE_ALONE.fullmatch(value)):
-            return "a time", _instant(found)
+        if moment is not None and (moment["hour"] or _DATE_ALONE.fullmatch(value)):
+            return "a time", _instant(moment)
         if _MAIL.fullmatch(value):
             when = parsedate_to_datetime(value)
             return "a time", Fraction(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()))
@@ -68,21 +68,21 @@ def position_order(value: Any) -> tuple[str, Any]:
     return "a text", value
 
 
-def _instant(found: re.Match[str]) -> Fraction:
+def _instant(moment: re.Match[str]) -> Fraction:
     """The seconds since 1970, exactly."""
-    numbers = {name: int(found[name] or 0) for name in ("year", "month", "day", "hour", "minute", "second")}
+    numbers = {name: int(moment[name] or 0) for name in ("year", "month", "day", "hour", "minute", "second")}
     leap = numbers["second"] == 60
     numbers["second"] -= leap
     days = numbers["hour"] == 24  # the end of the day
     numbers["hour"] %= 24
     when = datetime(**numbers, tzinfo=UTC) + timedelta(days=days, seconds=leap)
-    zone = found["zone"] or ""
+    zone = moment["zone"] or ""
     shift = 0
     if zone[:1] in ("+", "-"):
         digits = zone[1:].replace(":", "").ljust(4, "0")
         shift = (int(digits[:2]) * 3600 + int(digits[2:]) * 60) * (-1 if zone[0] == "-" else 1)
     whole = (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    fraction = found["fraction"]
+    fraction = moment["fraction"]
     return whole - shift + (Fraction(int(fraction), 10 ** len(fraction)) if fraction else Fraction(0))
 
 
@@ -120,12 +120,12 @@ class NewRecords:
 
     def stored(self) -> dict[str, Any]:
         """What is to be stored with the records that were taken."""
-        found: dict[str, Any] = {}
+        offset: dict[str, Any] = {}
         if self._since is not None:
-            found |= {"since": self._since.value, "seen": list(self._since.marks)}
+            offset |= {"since": self._since.value, "seen": list(self._since.marks)}
         if self._newest is not None:
-            found |= {"newest": self._newest.value, "ids": list(self._newest.marks)}
-        return found
+            offset |= {"newest": self._newest.value, "ids": list(self._newest.marks)}
+        return offset
 
     def take(self, record: Any, value: Any) -> bool:
         """Whether a record is new; it is noted as one that has come.

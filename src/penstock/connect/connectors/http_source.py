@@ -106,8 +106,8 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
     """
     import httpx
 
-    place = {"url": str(settings.url)}
-    state = _State(dict(offsets.get(place) or {}))
+    source_partition = {"url": str(settings.url)}
+    state = _State(dict(offsets.get(source_partition) or {}))
     headers = dict(_header(part) for part in settings.headers)
     headers["Accept"] = headers.get("Accept", "application/json")
     if settings.authorization:
@@ -126,12 +126,18 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
             more = page is not None and state.move(settings, page)
             if page is not None:
                 offset = state.stored()
-                made = [
-                    Record(settings.topic, each, key=_key(each, settings.key_path), partition=place, offset=offset)
+                batch = [
+                    Record(
+                        settings.topic,
+                        each,
+                        key=_key(each, settings.key_path),
+                        partition=source_partition,
+                        offset=offset,
+                    )
                     for each in records
                 ]
-                if made:
-                    yield made
+                if batch:
+                    yield batch
             if not more:
                 yield settings.interval_ms / 1000
 
@@ -167,8 +173,8 @@ class _State:
         self.positions = NewRecords(stored)
 
     def stored(self) -> dict[str, Any]:
-        found = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag}
-        return {name: value for name, value in found.items() if value is not None} | self.positions.stored()
+        fields = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag}
+        return {name: value for name, value in fields.items() if value is not None} | self.positions.stored()
 
     @property
     def is_first(self) -> bool:
@@ -241,8 +247,8 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
             f"{shown} does not answer JSON: {data[:100].decode('utf-8', 'replace')}",
             hint="This source reads JSON; ask for it by headers=Accept:application/json.",
         ) from error
-    found = field_at(body, settings.records_path)
-    if found is None and settings.records_path:
+    records = field_at(body, settings.records_path)
+    if records is None and settings.records_path:
         names = ", ".join(body) if isinstance(body, dict) else type(body).__name__
         raise ConnectError(
             f"the answer of {shown} has nothing at {settings.records_path}", hint=f"It has {names or 'nothing'}."
@@ -254,18 +260,18 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
             f"{shown} names a next page on another host: {following}",
             hint="Records and secrets are not sent there: ask that host itself.",
         )
-    return HttpPage(body, found if isinstance(found, list) else [found], following, answer.headers.get("ETag"))
+    return HttpPage(body, records if isinstance(records, list) else [records], following, answer.headers.get("ETag"))
 
 
 def _body(answer: httpx.Response) -> bytes:
-    made = bytearray()
+    body = bytearray()
     for part in answer.iter_bytes():
-        made += part
-        if len(made) > MOST_BYTES:
+        body += part
+        if len(body) > MOST_BYTES:
             raise ConnectError(
                 f"an answer of {answer.url.host} has more than {MOST_BYTES >> 20} MiB", hint="Ask for smaller pages."
             )
-    return bytes(made)
+    return bytes(body)
 
 
 def _header(part: str) -> tuple[str, str]:

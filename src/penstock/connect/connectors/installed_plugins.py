@@ -38,17 +38,20 @@ def known_plugins(paths: Iterable[str] = ()) -> Plugins:
         ConfigError: A path does not exist, or its code does not run.
     """
     places = [Path(path) for path in paths if path]
-    for place in places:
-        if not place.exists():
+    for plugin_path in places:
+        if not plugin_path.exists():
             raise ConfigError(
-                f"plugin.path names {place}, which does not exist", hint="Name Python files, or folders of them."
+                f"plugin.path names {plugin_path}, which does not exist", hint="Name Python files, or folders of them."
             )
-    folders = [place for place in places if place.is_dir()]
+    folders = [plugin_path for plugin_path in places if plugin_path.is_dir()]
     plugins = installed_plugins(folders)
     for connector in OWN:
         plugins.add(connector_plugin(connector))
     files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
-    for file in (*files, *(place for place in places if place.suffix == ".py" and place.is_file())):
+    for file in (
+        *files,
+        *(plugin_path for plugin_path in places if plugin_path.suffix == ".py" and plugin_path.is_file()),
+    ):
         for plugin in file_plugins(file):
             plugins.add(plugin)
     return plugins

@@ -293,20 +293,20 @@ class LineReader:
             self._positions = list(accumulate(sizes, initial=position))[1:]
             return
         self._positions, start = [], 0
-        for found in _line_ends(text):
-            self._texts.append(text[start : found.start()])
-            position += _units(text[start : found.end()])
+        for line_end in _line_ends(text):
+            self._texts.append(text[start : line_end.start()])
+            position += _units(text[start : line_end.end()])
             self._positions.append(position)
-            start = found.end()
+            start = line_end.end()
         self._text = text[start:]
 
 
 def _line_ends(text: str) -> Iterator[re.Match[str]]:
     """The ends of lines; a CR at the end of the text may be half of a CR LF, and waits."""
-    for found in _ENDS.finditer(text):
-        if found[0] == "\r" and found.end() == len(text):
+    for line_end in _ENDS.finditer(text):
+        if line_end[0] == "\r" and line_end.end() == len(text):
             return
-        yield found
+        yield line_end
 
 
 def _divided_lines(text: str) -> tuple[list[str], str]:

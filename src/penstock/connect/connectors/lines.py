@@ -202,8 +202,8 @@ class FollowedFile:
         """The open file was cut: go on in the copy beside it; without one, half a line may be left of it."""
         assert self.path is not None  # noqa: S101 - the standard input is never cut
         place, rest = self.place, NO_LINES
-        found = rotated_files(self.path, self._others()) if place[0] else []
-        copy = next((each for each in found if self._matches(each, place)), None)
+        rotated = rotated_files(self.path, self._others()) if place[0] else []
+        copy = next((each for each in rotated if self._matches(each, place)), None)
         self._waiting = [(self.path, (0, None))]
         if copy is None:
             rest = reader.rest()

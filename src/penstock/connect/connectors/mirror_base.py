@@ -160,8 +160,8 @@ class MirrorConnector(SourceConnector):
                 raise ConnectError(f"Source offset {dict(offset)} of {dict(partition)} is missing the 'offset' key")
             value = offset["offset"]
             if not _is_count(value) or (self.only_zero and value):
-                wanted = "0" if self.only_zero else "a whole number from 0 on"
-                raise ConnectError(f"Source offset {value!r} of {dict(partition)} must be {wanted}")
+                expected = "0" if self.only_zero else "a whole number from 0 on"
+                raise ConnectError(f"Source offset {value!r} of {dict(partition)} must be {expected}")
         return True
 
 
@@ -211,10 +211,10 @@ def _part(partition: Mapping[str, Any], name: str) -> Any:
     return partition[name]
 
 
-def _wrong_part(partition: Mapping[str, Any], name: str, wanted: str) -> ConnectError:
+def _wrong_part(partition: Mapping[str, Any], name: str, expected: str) -> ConnectError:
     value = partition[name]
     text = f"Source partition {dict(partition)} has an invalid value {value!r} for the '{name}' key"
-    return ConnectError(f"{text}, which must be {wanted}")
+    return ConnectError(f"{text}, which must be {expected}")
 
 
 def _is_count(value: Any) -> bool:

@@ -35,17 +35,17 @@ class MirrorHeartbeatTask(SourceTask):
         if now < self._due:
             return None
         self._due = now + self._interval_s
-        made = heartbeat_now(self._flow)
+        heartbeat = heartbeat_now(self._flow)
         return [
             SourceRecord(
                 topic=self._flow.policy.heartbeats,
                 partition=0,
-                key=made.key(),
+                key=heartbeat.key(),
                 key_schema=BYTES,
-                value=made.value(),
+                value=heartbeat.value(),
                 value_schema=BYTES,
-                timestamp=made.timestamp,
-                source_partition=made.connect_partition(),
+                timestamp=heartbeat.timestamp,
+                source_partition=heartbeat.connect_partition(),
                 source_offset={"offset": 0},
             )
         ]

@@ -48,9 +48,9 @@ class MirrorSourceTask(MirrorTask):
         self._reader, self._source = MirrorReader(logs.source), logs.source
         self._as_stored = isinstance(logs.source, BatchLog) and isinstance(logs.target, BatchLog)
         places = [_partition_of(text) for text in settings.get(PARTITIONS, "").split(",") if text]
-        stored = self.context.offset_reader.offsets([source_partition(flow, place) for place in places])
-        for place, offset in zip(places, stored, strict=True):
-            self._reader.begin(place, offset)
+        stored = self.context.offset_reader.offsets([source_partition(flow, tp) for tp in places])
+        for tp, offset in zip(places, stored, strict=True):
+            self._reader.begin(tp, offset)
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """The next records of each partition: as the source has them, unless a transformation asks for records.
@@ -64,51 +64,53 @@ class MirrorSourceTask(MirrorTask):
             raise RetriableError(f"the source cluster {self._flow.source.alias} does not answer: {error}") from error
 
     def _copies(self) -> CopiedBatch | None:
-        pieces = [piece for found in self._reader.pieces(as_stored=self._as_stored).values() for piece in found]
+        pieces = [
+            piece for of_partition in self._reader.pieces(as_stored=self._as_stored).values() for piece in of_partition
+        ]
         for piece in pieces:
             self._reader.move(piece.place, piece.next_offset)
         more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)
         return CopiedBatch([self._copy(piece) for piece in pieces], more=more) if pieces else None
 
     def _copy(self, piece: SourcePiece) -> Copy:
-        place, partition = piece.place, source_partition(self._flow, piece.place)
+        tp, partition = piece.place, source_partition(self._flow, piece.place)
         return Copy(
-            place=self._topics.remote(place),
+            place=self._topics.remote(tp),
             records=piece.records,
             count=piece.count,
             source_partition=partition,
             source_offset={"offset": piece.last},
             columns=lambda: as_columns(self._source, piece).records,
-            record=partial(self._record, place, partition),
-            written=partial(self._syncs.note_stretches, place, piece.stretches),
+            record=partial(self._record, tp, partition),
+            written=partial(self._syncs.note_stretches, tp, piece.stretches),
         )
 
     def _records(self) -> list[SourceRecord] | None:
         records: list[SourceRecord] = []
         reached: dict[TopicPartition, int] = {}
-        for place in self._reader:
-            fetched = self._reader.read(place, MOST)
+        for tp in self._reader:
+            fetched = self._reader.read(tp, MOST)
             if fetched.records.num_rows:
-                partition = source_partition(self._flow, place)
-                records += [self._record(place, partition, row) for row in fetched.records.to_pylist()]
-                reached[place] = fetched.next_offset
-        for place, next_offset in reached.items():  # not before: if a partition fails, the worker polls again
-            self._reader.move(place, next_offset)
+                partition = source_partition(self._flow, tp)
+                records += [self._record(tp, partition, row) for row in fetched.records.to_pylist()]
+                reached[tp] = fetched.next_offset
+        for tp, next_offset in reached.items():  # not before: if a partition fails, the worker polls again
+            self._reader.move(tp, next_offset)
         return records or None
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:
         """Note the offset of a copy; one between records of other producers has none that is known (-1)."""
         partition, offset = record.source_partition, record.source_offset
         if delivery is not None and delivery.offset >= 0 and partition is not None and offset is not None:
-            place = TopicPartition(partition["topic"], partition["partition"])
-            self._syncs.note(place, offset["offset"], delivery.offset)
+            tp = TopicPartition(partition["topic"], partition["partition"])
+            self._syncs.note(tp, offset["offset"], delivery.offset)
 
     def commit(self) -> None:
         """Write the offset syncs that are due."""
         self._syncs.flush()
 
-    def _record(self, place: TopicPartition, partition: Mapping[str, Any], row: Mapping[str, Any]) -> SourceRecord:
-        remote, value = self._topics.remote(place), row["value"]
+    def _record(self, tp: TopicPartition, partition: Mapping[str, Any], row: Mapping[str, Any]) -> SourceRecord:
+        remote, value = self._topics.remote(tp), row["value"]
         headers = Headers(Header(each["key"], each["value"], OPTIONAL_BYTES) for each in row.get("headers") or ())
         return SourceRecord(
             topic=remote.topic,
@@ -176,7 +178,7 @@ class MirrorSourceConnector(MirrorConnector):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """The partitions, dealt out to the tasks; no task without partitions."""
-        places = [f"{place.topic}-{place.partition}" for place in self._places]
+        places = [f"{tp.topic}-{tp.partition}" for tp in self._places]
         shares = [places[number::max_tasks] for number in range(min(max_tasks, len(places)))]
         return [
             {**self._settings, PARTITIONS: ",".join(share), INDEX: str(number)} for number, share in enumerate(shares)

@@ -24,30 +24,30 @@ def base_name(name: str) -> str:
     ['app.log', 'app.log', 'app.log', 'app.log']
     """
     plain = _PACKING.sub("", name)
-    found = _SUFFIX.fullmatch(plain)
-    return found["base"] + (found["end"] or "") if found is not None else plain
+    suffix = _SUFFIX.fullmatch(plain)
+    return suffix["base"] + (suffix["end"] or "") if suffix is not None else plain
 
 
 def named_files(path: Path, others: Collection[str]) -> Iterator[Path]:
     """All plain files in the folder of a path, without the path itself and those that are followed themselves."""
     try:
         with os.scandir(path.parent) as entries:
-            found = [Path(entry.path) for entry in entries if entry.is_file() and entry.name != path.name]
+            files = [Path(entry.path) for entry in entries if entry.is_file() and entry.name != path.name]
     except OSError:
         return
-    yield from (each for each in sorted(found) if str(each) not in others)
+    yield from (each for each in sorted(files) if str(each) not in others)
 
 
 def rotated_files(path: Path, others: Collection[str]) -> list[Path]:
     """The files that a path was rotated into, by their names, the newest first."""
-    found = [each for each in named_files(path, others) if _is_rotation(each, path)]
-    return sorted(found, key=lambda each: (-_time(each), each.name))
+    rotated = [each for each in named_files(path, others) if _is_rotation(each, path)]
+    return sorted(rotated, key=lambda each: (-_time(each), each.name))
 
 
 def later_rotated(path: Path, old: Path, others: Collection[str]) -> list[Path]:
     """The files that a path was rotated into after an old one, the oldest first."""
-    found = [each for each in rotated_files(path, others) if each != old and _is_later(each, old)]
-    once = {_plain(each): each for each in found}  # while one is packed, both are there
+    later = [each for each in rotated_files(path, others) if each != old and _is_later(each, old)]
+    once = {_plain(each): each for each in later}  # while one is packed, both are there
     return sorted(once.values(), key=lambda each: (_order(each), _time(each)))
 
 
@@ -71,8 +71,8 @@ def _order(path: Path) -> int:
 
 
 def _turn(path: Path) -> str | None:
-    found = _SUFFIX.fullmatch(path.name)
-    return None if found is None else found["turn"]
+    suffix = _SUFFIX.fullmatch(path.name)
+    return None if suffix is None else suffix["turn"]
 
 
 def _plain(path: Path) -> str:

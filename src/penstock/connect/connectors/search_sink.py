@@ -101,9 +101,9 @@ def _problem_of_index(index: str) -> str | None:
     """Why the cluster would not take a name; None: it would."""
     if index in ("", ".", ".."):
         return "is not a name"
-    found = _NOT_IN_INDEX.search(index)
-    if found is not None:
-        return f"has {found[0]!r}, which indices cannot have"
+    match = _NOT_IN_INDEX.search(index)
+    if match is not None:
+        return f"has {match[0]!r}, which indices cannot have"
     size = len(index.encode("utf-8", "replace"))
     return f"has {size} bytes, more than {MOST_INDEX_BYTES}" if size > MOST_INDEX_BYTES else None
 
@@ -257,13 +257,13 @@ class SearchSinkTask(SinkTask):
         return index
 
     def _id(self, record: SinkRecord) -> str:
-        found = self._id_of(record)
-        if not 0 < len(found.encode("utf-8", "replace")) <= MOST_ID_BYTES:
+        document_id = self._id_of(record)
+        if not 0 < len(document_id.encode("utf-8", "replace")) <= MOST_ID_BYTES:
             raise DataError(
-                f"the key at {_place(record)} cannot be the id of a document: it has {len(found):,} characters",
+                f"the key at {_place(record)} cannot be the id of a document: it has {len(document_id):,} characters",
                 hint=f"Ids have 1 to {MOST_ID_BYTES} bytes: set key.ignore=true, or take another field as key.",
             )
-        return found
+        return document_id
 
     def _id_of(self, record: SinkRecord) -> str:
         if self._parsed["key.ignore"]:
@@ -333,9 +333,9 @@ class SearchSinkTask(SinkTask):
         return status == NOT_FOUND and action.record.value is None
 
     def _refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
-        found = result.get("error") or {}
-        cause = found.get("caused_by") or {} if isinstance(found, dict) else {}
-        reason = cause.get("reason") or found.get("reason") if isinstance(found, dict) else found
+        problem = result.get("error") or {}
+        cause = problem.get("caused_by") or {} if isinstance(problem, dict) else {}
+        reason = cause.get("reason") or problem.get("reason") if isinstance(problem, dict) else problem
         error = DataError(
             f"the document of {_place(record)} is refused: {reason} ({result.get('status')})",
             hint="Correct the record or the mapping of the index, or send such records to a dead letter queue.",
@@ -364,10 +364,10 @@ class SearchSinkTask(SinkTask):
                 hint="Check connection.username, connection.password and the user's rights to the index.",
             )
         try:
-            found = answer.json()
+            document = answer.json()
         except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
+            document = None
+        return document if isinstance(document, dict) else {}
 
 
 class SearchSinkConnector(AlikeTasksSink):

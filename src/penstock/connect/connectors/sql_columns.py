@@ -113,16 +113,16 @@ class SqlColumn:
     micros: Callable[[Any], int] | None = None
     zoned: bool = False
 
-    def value(self, found: Any, table: str) -> Any:
+    def value(self, cell: Any, table: str) -> Any:
         """The value of Connect.
 
         Raises:
             DataError: The column's type does not have it.
         """
-        if found is None:
+        if cell is None:
             return None
         try:
-            return self.read(found)
+            return self.read(cell)
         except (ValueError, TypeError, InvalidOperation, OverflowError, DataError) as error:
             raise DataError(
                 f"a value in the column {self.name} of {table} does not fit its type {self.kind}: {_reason(error)}",
@@ -240,11 +240,11 @@ def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
     """
     if not value.is_finite():
         raise ValueError(f"decimals of Connect have no {value}")
-    wanted = HIGH_SCALE if scale is None else scale
+    digits = HIGH_SCALE if scale is None else scale
     number, has = unscaled(value)
-    if has <= wanted:
-        return scaled_decimal(number * 10 ** (wanted - has), wanted)
-    rounded = value.quantize(Decimal(1).scaleb(-wanted), rounding=ROUND_HALF_UP, context=_EXACT)
+    if has <= digits:
+        return scaled_decimal(number * 10 ** (digits - has), digits)
+    rounded = value.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP, context=_EXACT)
     if scale is None and rounded != value:
         raise ValueError(f"it has more than {HIGH_SCALE} digits after the point")
     return rounded
@@ -304,8 +304,8 @@ def _integer_schema(digits: int) -> tuple[Schema, int]:
 
 def postgres_column(name: str, kind: PgType, rules: ColumnRules, *, nullable: bool) -> SqlColumn:
     """A column of PostgreSQL."""
-    made = _postgres(name, kind, rules)
-    return replace(made, schema=made.schema.as_optional(nullable))
+    column = _postgres(name, kind, rules)
+    return replace(column, schema=column.schema.as_optional(nullable))
 
 
 def _postgres(name: str, kind: PgType, rules: ColumnRules) -> SqlColumn:
@@ -339,10 +339,10 @@ def _postgres(name: str, kind: PgType, rules: ColumnRules) -> SqlColumn:
     return SqlColumn(name, schema, column[1], read_text)
 
 
-def _element(found: Any, inner: SqlColumn) -> Any:
-    if isinstance(found, list):
+def _element(element: Any, inner: SqlColumn) -> Any:
+    if isinstance(element, list):
         raise ValueError("arrays of more than one dimension have no type in Connect")  # noqa: TRY004 - of the value
-    return None if found is None else inner.read(found)
+    return None if element is None else inner.read(element)
 
 
 def _infinite(column: SqlColumn, rules: ColumnRules) -> SqlColumn:
@@ -394,8 +394,8 @@ _SQLITE_NUMERIC = re.compile(r".*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*")
 def sqlite_column(name: str, declared: str, rules: ColumnRules, *, nullable: bool) -> SqlColumn | None:
     """A column of SQLite by its declared type; None: it has none that says what it holds."""
     kind = declared.upper()
-    made = _sqlite(name, declared, kind.partition("(")[0].strip(), rules)
-    return None if made is None else replace(made, schema=made.schema.as_optional(nullable))
+    column = _sqlite(name, declared, kind.partition("(")[0].strip(), rules)
+    return None if column is None else replace(column, schema=column.schema.as_optional(nullable))
 
 
 def _sqlite(name: str, declared: str, kind: str, rules: ColumnRules) -> SqlColumn | None:
@@ -436,14 +436,16 @@ def column_of_affinities(name: str, affinities: frozenset[str]) -> SqlColumn:
     >>> column_of_affinities("a", frozenset({"integer", "real"})).schema.type
     <Type.FLOAT64: 'double'>
     """
-    found = affinities - {"null"}
+    value_types = affinities - {"null"}
     choices: tuple[tuple[set[str], Schema, Callable[[Any], Any]], ...] = (
         ({"integer"}, INT64, _whole(64)),
         ({"integer", "real"}, FLOAT64, float),
         ({"blob"}, BYTES, bytes),
     )
-    schema, read = next(((s, r) for kinds, s, r in choices if found and found <= kinds), (STRING, _sqlite_text))
-    return SqlColumn(name, schema.as_optional(), "+".join(sorted(found)) or "none", read)
+    schema, read = next(
+        ((s, r) for kinds, s, r in choices if value_types and value_types <= kinds), (STRING, _sqlite_text)
+    )
+    return SqlColumn(name, schema.as_optional(), "+".join(sorted(value_types)) or "none", read)
 
 
 def sqlite_micros(value: Any) -> int:
@@ -482,8 +484,8 @@ def _sqlite_text(value: Any) -> str:
 
 def sqlalchemy_column(name: str, kind: TypeEngine[Any], rules: ColumnRules, *, nullable: bool) -> SqlColumn:
     """A column of another database, by its type in SQLAlchemy; types that Connect does not have are text."""
-    made = _sqlalchemy(name, kind, rules)
-    return replace(made, schema=made.schema.as_optional(nullable))
+    column = _sqlalchemy(name, kind, rules)
+    return replace(column, schema=column.schema.as_optional(nullable))
 
 
 def _sqlalchemy(name: str, kind: TypeEngine[Any], rules: ColumnRules) -> SqlColumn:

@@ -70,19 +70,19 @@ class TableName:
         parts: list[str] = []
         at = 0
         while at < len(text):
-            found = _PART.match(text, at)
-            if found is None:
+            part = _PART.match(text, at)
+            if part is None:
                 raise ConnectError(
                     f"{text} is not a name of a table", hint='Write it as schema.table, or "a schema".table.'
                 )
-            double, back, square, plain = found.groups()
+            double, back, square, plain = part.groups()
             parts.append(
                 double.replace('""', '"') if double is not None
                 else back.replace("``", "`") if back is not None
                 else square if square is not None
                 else plain.strip()
             )  # fmt: skip
-            at = found.end()
+            at = part.end()
             if at < len(text) and text[at] != ".":
                 raise ConnectError(
                     f"{text} is not a name of a table", hint='Write it as schema.table, or "a schema".table.'
@@ -163,8 +163,8 @@ class DatabaseReader:
         from sqlalchemy import inspect
 
         inspector = inspect(connection)
-        found = [TableName(None, name) for name in inspector.get_table_names()]
-        return found + [TableName(None, name, "VIEW") for name in inspector.get_view_names()]
+        base_tables = [TableName(None, name) for name in inspector.get_table_names()]
+        return base_tables + [TableName(None, name, "VIEW") for name in inspector.get_view_names()]
 
     def found(self, connection: Connection, name: TableName) -> TableName | None:
         """A table as the database has it, with its kind; None: there is none."""
@@ -188,8 +188,8 @@ class DatabaseReader:
         rows = self.run(connection, f"SELECT * FROM {self.source(relation)} LIMIT 100")  # noqa: S608 - the user's query
         names = list(rows.keys())
         check_names(names, relation)
-        found = rows.fetchall()
-        kinds = [frozenset(_affinity(row[at]) for row in found) for at in range(len(names))]
+        first_rows = rows.fetchall()
+        kinds = [frozenset(_affinity(row[at]) for row in first_rows) for at in range(len(names))]
         return [column_of_affinities(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def attributes(self, connection: Connection, name: TableName) -> Sequence[Sequence[Any]]:
@@ -281,14 +281,14 @@ class PostgresReader(DatabaseReader):
         check_names(names, relation)
         described: Any = result.cursor
         raw = getattr(described, "pgresult", None)
-        found = [
+        type_numbers = [
             (column[1], raw.fmod(at) if raw is not None else _modifier(column))
             for at, column in enumerate(described.description)
         ]
         result.close()
         return [
             postgres_column(name, types.find(kind, modifier), self.rules, nullable=True)
-            for name, (kind, modifier) in zip(names, found, strict=True)
+            for name, (kind, modifier) in zip(names, type_numbers, strict=True)
         ]
 
     def selected(self, column: SqlColumn) -> str:
@@ -301,8 +301,8 @@ class PostgresReader(DatabaseReader):
         return f"{text}::timestamp AT TIME ZONE 'UTC'" if columns[0].zoned else f"{text}::timestamp"
 
     def now(self, connection: Connection) -> int:
-        found = self.run(connection, "SELECT trunc(extract(epoch FROM clock_timestamp()) * 1000000)::int8").scalar()
-        return int(found or 0)
+        micros = self.run(connection, "SELECT trunc(extract(epoch FROM clock_timestamp()) * 1000000)::int8").scalar()
+        return int(micros or 0)
 
     def connect(self) -> Connection:
         connection = super().connect()
@@ -360,11 +360,11 @@ class SqliteReader(DatabaseReader):
 
     def _affinity(self, connection: Connection, relation: Relation, name: str) -> frozenset[str]:
         """The types of the values of a column that declares none; what was seen once counts on."""
-        known = self._affinities.get(name, frozenset())
+        affinities = self._affinities.get(name, frozenset())
         text = f"SELECT DISTINCT typeof({self.quoted(name)}) FROM {self.source(relation)}"  # noqa: S608 - quoted
-        known |= frozenset(str(row[0]) for row in self.run(connection, text))
-        self._affinities[name] = known
-        return known
+        affinities |= frozenset(str(row[0]) for row in self.run(connection, text))
+        self._affinities[name] = affinities
+        return affinities
 
     def moment(self, columns: Sequence[SqlColumn]) -> str:
         names = [f"penstock_micros({self.quoted(column.name)})" for column in columns]

@@ -98,7 +98,7 @@ class SqlSinkTask(SinkTask):
             mine = {"log": self.context.log_identity, "connector": self._name}
             rows = connection.execute(select(self._offsets).where(*_same(self._offsets, mine))).all()
         stored = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
-        self.context.offset({place: stored[place] for place in places if place in stored})
+        self.context.offset({tp: stored[tp] for tp in places if tp in stored})
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if not records:
@@ -135,9 +135,9 @@ class SqlSinkTask(SinkTask):
             self._write_all(connection, records)
             if self._parsed["exactly.once"]:
                 last = {TopicPartition(str(r.original_topic), int(r.original_partition or 0)): r for r in records}
-                for place, record in last.items():
+                for tp, record in last.items():
                     key: dict[str, Any] = {"log": self.context.log_identity, "connector": self._name}
-                    key |= {"topic": place.topic, "partition": place.partition}
+                    key |= {"topic": tp.topic, "partition": tp.partition}
                     following = int(record.original_offset or 0) + 1
                     self._upsert(connection, self._offsets, [{**key, "next_offset": following}], tuple(key))
 
@@ -173,10 +173,10 @@ class SqlSinkTask(SinkTask):
         if record.value is None:
             if not self._parsed["delete.enabled"] or not key:
                 raise DataError(f"a record without value at {_place(record)}: only delete.enabled with a key takes it")
-            found = self._target(connection, name)
-            if found is None and self._parsed["auto.create"]:
+            existing = self._target(connection, name)
+            if existing is None and self._parsed["auto.create"]:
                 return None  # where no table is, there is nothing to delete
-            target = found or self._created(connection, name, key, list(key))
+            target = existing or self._created(connection, name, key, list(key))
             return self._made(target, key, list(key), deletes=True)
         cells = {**self._cells(record, key), **key}
         if not cells:
@@ -202,9 +202,9 @@ class SqlSinkTask(SinkTask):
             if column in key:
                 raise DataError(f"string.output.value.column.name is {column}, which is a column of the key")
             return {column: (schema.as_optional(), record.value)}
-        found = _cells(record.value, schema, _place(record), with_default=self._parsed["replace.null.with.default"])
+        cells = _cells(record.value, schema, _place(record), with_default=self._parsed["replace.null.with.default"])
         chosen = self._parsed["fields.whitelist"]
-        return {name: cell for name, cell in found.items() if not chosen or name in chosen}
+        return {name: cell for name, cell in cells.items() if not chosen or name in chosen}
 
     def _key(self, record: SinkRecord, table: str) -> dict[str, Cell]:
         mode, fields = self._parsed["pk.mode"], self._parsed["pk.fields"]
@@ -223,28 +223,28 @@ class SqlSinkTask(SinkTask):
                         f"defined columns are: [{', '.join(fields)}]"
                     )
                 return {fields[0]: (record.key_schema, record.key)}
-            what, found = "key", _cells(record.key, record.key_schema, _place(record))
+            what, cells = "key", _cells(record.key, record.key_schema, _place(record))
         elif record.value is None:
             return {}
         else:
-            what, found = "value", _cells(record.value, record.value_schema, _place(record))
-        missing = [name for name in fields if name not in found]
+            what, cells = "value", _cells(record.value, record.value_schema, _place(record))
+        missing = [name for name in fields if name not in cells]
         if missing:
             raise DataError(
                 f"PK mode for table '{table}' is {mode.upper()} with configured PK fields [{', '.join(fields)}], but "
                 f"record {what} schema does not contain field: {missing[0]}"
             )
-        return {name: found[name] for name in fields or found}
+        return {name: cells[name] for name in fields or cells}
 
     # Tables
 
     def _target(self, connection: Connection, name: str) -> TargetTable | None:
         if name not in self._targets:
-            found = described_table(connection, self._reader, TableName.parse(name))
-            if found is None:
+            target = described_table(connection, self._reader, TableName.parse(name))
+            if target is None:
                 return None
-            self._check_kind(found)
-            self._targets[name] = found
+            self._check_kind(target)
+            self._targets[name] = target
         return self._targets[name]
 
     def _check_kind(self, target: TargetTable) -> None:
@@ -285,9 +285,9 @@ class SqlSinkTask(SinkTask):
                 connection, f"ALTER TABLE {self._quoted(target.name)} ADD COLUMN {self._column(each, cells[each])}"
             )
         del self._targets[name]
-        found = self._target(connection, name)
-        assert found is not None  # noqa: S101 - it was altered just now
-        return found
+        altered = self._target(connection, name)
+        assert altered is not None  # noqa: S101 - it was altered just now
+        return altered
 
     def _lacks(self, target: TargetTable, missing: Sequence[str]) -> ConnectError:
         what, names = target.kind.capitalize(), ", ".join(missing)
@@ -312,9 +312,9 @@ class SqlSinkTask(SinkTask):
             parts.append(f"PRIMARY KEY ({', '.join(map(self._reader.quoted, key))})")
         table = TableName.parse(name)
         self._ddl(connection, f"CREATE TABLE {self._quoted(table)} ({', '.join(parts)})")
-        found = self._target(connection, name)
-        assert found is not None  # noqa: S101 - it was made just now
-        return found
+        target = self._target(connection, name)
+        assert target is not None  # noqa: S101 - it was made just now
+        return target
 
     def _column(self, name: str, cell: Cell, *, is_key: bool = False) -> str:
         kind = column_type(self._engine.dialect.name, name, cell, self._rules)
@@ -403,8 +403,8 @@ class SqlSinkTask(SinkTask):
             return
         for row in rows:
             same = [table.c[column] == row[column] for column in key]
-            found = connection.execute(table.select().where(*same)).first()
-            if found is None:
+            existing = connection.execute(table.select().where(*same)).first()
+            if existing is None:
                 connection.execute(table.insert().values(dict(row)))
             elif rest:
                 connection.execute(table.update().where(*same).values({column: row[column] for column in rest}))

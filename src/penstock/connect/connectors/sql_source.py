@@ -52,14 +52,14 @@ class _Round:
 
     def fetch(self, most: int) -> tuple[Sequence[Sequence[Any]], Sequence[Any] | None]:
         """The next rows, and the one behind them; None: there is none, and the round is over."""
-        found = list(self._ahead)
-        while len(found) <= most and not self._at_end:
-            wanted = most + 1 - len(found)
-            more = self._rows.fetch(wanted)
-            self._at_end = len(more) < wanted
-            found += more
-        self._ahead = found[most:]
-        return found[:most], self._ahead[0] if self._ahead else None
+        rows = list(self._ahead)
+        while len(rows) <= most and not self._at_end:
+            lacking = most + 1 - len(rows)
+            more = self._rows.fetch(lacking)
+            self._at_end = len(more) < lacking
+            rows += more
+        self._ahead = rows[most:]
+        return rows[:most], self._ahead[0] if self._ahead else None
 
     def close(self) -> None:
         self._rows.close()
@@ -113,15 +113,15 @@ class SqlSourceTask(SourceTask):
         if name is None:
             label = "the query" if parsed["query.masked"] else "query"
             relation = Relation(label, query=_query_of(parsed).rstrip("; \n\t"))
-            made = _Watched(relation, parsed["topic.prefix"], read(QUERY_PARTITION) or {})
+            watched = _Watched(relation, parsed["topic.prefix"], read(QUERY_PARTITION) or {})
         else:
             table = TableName.parse(name)
-            made = _Watched(Relation(name, table), parsed["topic.prefix"] + table.name, {})
-            made.offset = dict(read(made.partition) or read({"table": table.name}) or {})
+            watched = _Watched(Relation(name, table), parsed["topic.prefix"] + table.name, {})
+            watched.offset = dict(read(watched.partition) or read({"table": table.name}) or {})
         mode = parsed["mode"]
-        made.number_name = _mapped(parsed, "incrementing", name) if "incrementing" in mode else ""
-        made.moment_names = _mapped(parsed, "timestamp", name) if "timestamp" in mode else ()
-        return made
+        watched.number_name = _mapped(parsed, "incrementing", name) if "incrementing" in mode else ""
+        watched.moment_names = _mapped(parsed, "timestamp", name) if "timestamp" in mode else ()
+        return watched
 
     def _check_at_start(self, watched: _Watched) -> None:
         """Refuse at the start what no later look can read; a database that is away is asked later."""
@@ -190,9 +190,9 @@ class SqlSourceTask(SourceTask):
         self._file.check()
         if watched.round is None:
             watched.round = self._begin(watched)
-        found = watched.round
-        rows, behind = found.fetch(self._parsed["batch.max.rows"])
-        records = self._records(watched, found, rows, behind)
+        current_round = watched.round
+        rows, behind = current_round.fetch(self._parsed["batch.max.rows"])
+        records = self._records(watched, current_round, rows, behind)
         if behind is None:
             self._end(watched, self._parsed["poll.interval.ms"] / 1000)
         return records
@@ -274,34 +274,36 @@ class SqlSourceTask(SourceTask):
         return columns, _Keys(number, moments)
 
     def _check_kind(self, connection: Connection, table: TableName, label: str) -> None:
-        found = self._reader.found(connection, table)
-        if found is None:
+        relation = self._reader.found(connection, table)
+        if relation is None:
             raise RetriableError(f"there is no table {label}")
-        if found.kind not in _kinds(self._parsed):
+        if relation.kind not in _kinds(self._parsed):
             raise ConnectError(
-                f"{label} is a {found.kind}, and table.types is {','.join(self._parsed['table.types'])}",
-                hint=f"Set table.types=TABLE,VIEW to read {found.kind}s too.",
+                f"{label} is a {relation.kind}, and table.types is {','.join(self._parsed['table.types'])}",
+                hint=f"Set table.types=TABLE,VIEW to read {relation.kind}s too.",
             )
 
     # The records
 
     def _records(
-        self, watched: _Watched, found: _Round, rows: Sequence[Sequence[Any]], behind: Sequence[Any] | None
+        self, watched: _Watched, current_round: _Round, rows: Sequence[Sequence[Any]], behind: Sequence[Any] | None
     ) -> list[SourceRecord]:
-        label, schema, offset = watched.relation.label, found.schema, watched.offset
-        places = {column.name: at for at, column in enumerate(found.columns)}
-        moments = [_moment(found.keys, row, places, label) for row in rows] if found.keys.moments else []
+        label, schema, offset = watched.relation.label, current_round.schema, watched.offset
+        places = {column.name: at for at, column in enumerate(current_round.columns)}
+        moments = (
+            [_moment(current_round.keys, row, places, label) for row in rows] if current_round.keys.moments else []
+        )
         if moments and behind is not None:
-            moments.append(_moment(found.keys, behind, places, label))
-        made: list[SourceRecord] = []
+            moments.append(_moment(current_round.keys, behind, places, label))
+        records: list[SourceRecord] = []
         for at, row in enumerate(rows):
-            values = [column.value(cell, label) for column, cell in zip(found.columns, row, strict=True)]
-            if found.keys.number is not None:
-                number = _number(found.keys.number, values[places[found.keys.number.name]])
+            values = [column.value(cell, label) for column, cell in zip(current_round.columns, row, strict=True)]
+            if current_round.keys.number is not None:
+                number = _number(current_round.keys.number, values[places[current_round.keys.number.name]])
                 offset = {**(_moment_offset(moments[at]) if moments else {}), "incrementing": number}
             elif moments and (at + 1 == len(moments) or moments[at] < moments[at + 1]):
                 offset = _moment_offset(moments[at])
-            made.append(
+            records.append(
                 SourceRecord(
                     topic=watched.topic,
                     value=Struct(schema, dict(zip(places, values, strict=True))),
@@ -311,7 +313,7 @@ class SqlSourceTask(SourceTask):
                 )
             )
         watched.offset = offset
-        return made
+        return records
 
 
 def _reader(engine: Any, parsed: Mapping[str, Any]) -> DatabaseReader:
@@ -357,8 +359,8 @@ def _named(columns: Sequence[SqlColumn], name: str, label: str) -> SqlColumn:
     exact = [column for column in columns if column.name == name]
     alike = exact or [column for column in columns if column.name.lower() == name.lower()]
     if len(alike) != 1:
-        known = ", ".join(column.name for column in columns)
-        raise ConnectError(f"{label} has no column {name!r}", hint=f"It has {known}.")
+        column_names = ", ".join(column.name for column in columns)
+        raise ConnectError(f"{label} has no column {name!r}", hint=f"It has {column_names}.")
     return alike[0]
 
 
@@ -400,9 +402,9 @@ def _number(column: SqlColumn, value: Any) -> int:
 def _moment(keys: _Keys, row: Sequence[Any], places: Mapping[str, int], label: str) -> int:
     """The microseconds of a row's first time that is not null."""
     for column in keys.moments:
-        found = row[places[column.name]]
-        if found is not None and column.micros is not None:
-            return column.micros(found)
+        cell = row[places[column.name]]
+        if cell is not None and column.micros is not None:
+            return column.micros(cell)
     raise ConnectError(f"a row of {label} has no time", hint="Leave it out with a query; no later look would find it.")
 
 

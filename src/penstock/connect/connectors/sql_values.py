@@ -28,8 +28,8 @@ def database_url(parsed: Mapping[str, Any]) -> URL:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    given = str(parsed["connection.url"])
-    text = given.removeprefix("jdbc:")
+    setting = str(parsed["connection.url"])
+    text = setting.removeprefix("jdbc:")
     if text.startswith("sqlite:") and not text.startswith("sqlite:///"):
         text = f"sqlite:///{text.removeprefix('sqlite:')}"
     try:
@@ -38,7 +38,7 @@ def database_url(parsed: Mapping[str, Any]) -> URL:
         hint = "For example postgresql+psycopg://host/db, or sqlite:///file.db."
         raise SettingError("connection.url is not a URL of a database", hint=hint) from error
     if url.drivername == "postgresql":
-        url = _postgres_url(url, is_jdbc=given.startswith("jdbc:"))
+        url = _postgres_url(url, is_jdbc=setting.startswith("jdbc:"))
     if parsed["connection.user"]:
         url = url.set(username=parsed["connection.user"])
     return url.set(password=parsed["connection.password"].secret) if parsed["connection.password"] else url

@@ -128,8 +128,8 @@ class TargetTable:
 
 def described_table(connection: Connection, reader: DatabaseReader, name: TableName) -> TargetTable | None:
     """The table as it is now; None: there is none."""
-    found = reader.found(connection, name)
-    if found is None:
+    table = reader.found(connection, name)
+    if table is None:
         return None
     dialect = connection.dialect.name
     columns: dict[str, PgType | str]
@@ -146,7 +146,7 @@ def described_table(connection: Connection, reader: DatabaseReader, name: TableN
         else:
             described = inspect(connection).get_columns(name.name, schema=name.schema)
             columns = {str(each["name"]): str(each["type"]) for each in described}
-    return TargetTable(found, found.kind, columns, dialect)
+    return TargetTable(table, table.kind, columns, dialect)
 
 
 def column_type(dialect: str, name: str, cell: Cell, rules: ValueRules) -> str:
@@ -181,7 +181,7 @@ def column_type(dialect: str, name: str, cell: Cell, rules: ValueRules) -> str:
 def _type_of(schema: Schema | None, value: Any) -> Type:
     if schema is not None:
         return schema.type
-    return next((found for each, found in _PLAIN if isinstance(value, each)), Type.STRING)
+    return next((connect_type for each, connect_type in _PLAIN if isinstance(value, each)), Type.STRING)
 
 
 def _decimal_type(dialect: str, schema: Schema | None) -> str:

@@ -80,14 +80,14 @@ class _Parser:
             return None
         if embedded and tokens.take('"'):
             return self._quoted()
-        for word, found in (
+        for word, literal in (
             ("null", None),
             ("true", SchemaAndValue(BOOLEAN, value=True)),
             ("false", SchemaAndValue(BOOLEAN, value=False)),
         ):
             start = tokens.mark()
             if tokens.take(word) and (embedded or not tokens.has_next()):
-                return found
+                return literal
             tokens.rewind(start)
         start = tokens.mark()
         try:
@@ -107,8 +107,8 @@ class _Parser:
         try:
             if self._depth > MAX_DEPTH:
                 raise DataError(f"The value nests more than {MAX_DEPTH} levels deep")
-            found: SchemaAndValue = read()
-            return found
+            container: SchemaAndValue = read()
+            return container
         finally:
             self._depth -= 1
 
@@ -116,12 +116,12 @@ class _Parser:
         if token[0].isdecimal():
             start = self._tokens.mark()
             rest = self._tokens.next_few(4)
-            found = _temporal(token + rest) if rest is not None else None
-            if found is None:
+            moment = _temporal(token + rest) if rest is not None else None
+            if moment is None:
                 self._tokens.rewind(start)
-                found = _temporal(token)
-            if found is not None:
-                return found
+                moment = _temporal(token)
+            if moment is not None:
+                return moment
         if token[0].isdecimal() or token[0] in "+-":
             try:
                 return _number(parse_big_decimal(token))

@@ -180,16 +180,16 @@ class JsonConverter(Converter):
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:
             return "null"
-        known = self._texts.get(schema)
-        return known or self._texts.put(schema, schema_to_json(schema, self._options))
+        text = self._texts.get(schema)
+        return text or self._texts.put(schema, schema_to_json(schema, self._options))
 
     def _read_schema(self, node: Any) -> Schema | None:
         if node is None:
             return None
         key = repr(node)
-        known = self._schemas.get(key)
-        if known is not None:
-            return known
+        cached = self._schemas.get(key)
+        if cached is not None:
+            return cached
         schema = schema_from_json(node, self._options)
         return None if schema is None else self._schemas.put(key, schema)
 

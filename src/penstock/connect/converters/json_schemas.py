@@ -85,7 +85,7 @@ def schema_from_json(node: Any, options: JsonOptions) -> Schema | None:
     if kind is None:
         raise DataError(f"Unknown schema type: {name}")
     version = node.get("version")
-    made = replace(
+    schema = replace(
         _bare(kind, node, options),
         optional=node.get("optional") is True,
         name=_text(node, "name"),
@@ -94,9 +94,9 @@ def schema_from_json(node: Any, options: JsonOptions) -> Schema | None:
         parameters=_parameters(node.get("parameters")),
     )
     if "default" not in node:
-        return made
-    default = from_json(made, node["default"], options)
-    return with_default(made, default)
+        return schema
+    default = from_json(schema, node["default"], options)
+    return with_default(schema, default)
 
 
 def _bare(kind: Type, node: dict[str, Any], options: JsonOptions) -> Schema:

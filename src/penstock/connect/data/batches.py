@@ -161,10 +161,10 @@ class SinkBatch(Sequence[SinkRecord]):
 
     def _made(self) -> list[SinkRecord]:
         if self._records is None:
-            made: list[SinkRecord] = []
+            records: list[SinkRecord] = []
             for part in self._parts:
-                made.extend(part.records() if isinstance(part, SinkColumns) else (part,))
-            self._records = made
+                records.extend(part.records() if isinstance(part, SinkColumns) else (part,))
+            self._records = records
         return self._records
 
 

@@ -61,8 +61,8 @@ class Headers:
 
     def changed(self, change: Callable[[Header], Header | None]) -> Headers:
         """Each header as a function makes it; None drops it."""
-        made = (change(header) for header in self._headers)
-        return Headers(header for header in made if header is not None)
+        headers = (change(header) for header in self._headers)
+        return Headers(header for header in headers if header is not None)
 
     def last(self, key: str) -> Header | None:
         """The last header of a name."""

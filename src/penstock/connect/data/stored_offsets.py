@@ -45,8 +45,8 @@ def with_note(offset: Mapping[str, Any]) -> dict[str, Any]:
 
 def note_of(headers: Sequence[Mapping[str, Any]] | None) -> str:
     """The note in the headers of an offset's record; empty if there is none."""
-    found = next((each["value"] for each in headers or () if each["key"] == NOTE_HEADER), None)
-    return (found or b"").decode("utf-8", "replace")
+    note = next((each["value"] for each in headers or () if each["key"] == NOTE_HEADER), None)
+    return (note or b"").decode("utf-8", "replace")
 
 
 class OffsetRecord(NamedTuple):

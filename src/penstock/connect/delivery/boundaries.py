@@ -84,8 +84,8 @@ class _Transactions:
 
     def take_batch(self) -> Ending:
         """What was asked for after the batch."""
-        found, self._batch = self._batch, None
-        return found
+        ending, self._batch = self._batch, None
+        return ending
 
     def _note(self, record: SourceRecord | None, ending: Literal["commit", "abort"]) -> None:
         if record is None:

@@ -92,21 +92,21 @@ class Converters:
             tuple((h.key, self.header.from_connect(topic, h.schema, h.value)) for h in record.headers),
         )
 
-    def decode(self, place: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
+    def decode(self, tp: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
         """The record of a row of a topic (RECORD_SCHEMA).
 
         Raises:
             DataError: A converter cannot read it.
         """
-        key = self.key.to_connect(place.topic, row["key"])
-        value = self.value.to_connect(place.topic, row["value"])
+        key = self.key.to_connect(tp.topic, row["key"])
+        value = self.value.to_connect(tp.topic, row["value"])
         headers = []
         for part in row["headers"] or ():
-            found = self.header.to_connect(place.topic, part["value"])
-            headers.append(Header(part["key"], found.value, found.schema))
+            header = self.header.to_connect(tp.topic, part["value"])
+            headers.append(Header(part["key"], header.value, header.schema))
         return SinkRecord(
-            topic=place.topic,
-            partition=place.partition,
+            topic=tp.topic,
+            partition=tp.partition,
             offset=row["offset"],
             timestamp=row["timestamp"],
             timestamp_type="CreateTime",
@@ -138,7 +138,7 @@ def batches_of(
         else:
             number = turn % count
         grouped.setdefault(TopicPartition(record.topic, number), []).append(record)
-    return [(place, _batch(part)) for place, part in grouped.items()]
+    return [(tp, _batch(part)) for tp, part in grouped.items()]
 
 
 def _batch(records: list[Encoded]) -> pa.RecordBatch:
@@ -162,6 +162,6 @@ def _converter(role: Role, config: Mapping[str, Any], plugins: Plugins, worker: 
         plugin = plugins.find(str(chosen)).require(ROLES[role])
     except LookupError as error:
         raise SettingError.invalid(name, chosen, f"Class {chosen} could not be found.") from error
-    made: Converter = plugin.make()
-    made.configure(behind_prefix(source, f"{name}."), role)
-    return made
+    converter: Converter = plugin.make()
+    converter.configure(behind_prefix(source, f"{name}."), role)
+    return converter

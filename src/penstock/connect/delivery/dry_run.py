@@ -118,14 +118,14 @@ def _of_sink(
     committed, left = log.committed_offsets(f"connect-{config['name']}"), count
     for topic in topics_of(config, log):
         for number in range(log.partitions(topic)):
-            place = TopicPartition(topic, number)
-            start = committed.get(place, log.beginning_offset(topic, number))
+            tp = TopicPartition(topic, number)
+            start = committed.get(tp, log.beginning_offset(topic, number))
             rows = log.read(topic, number, start, left).records.to_pylist() if left else []
             left -= len(rows)
             for row in rows:
                 where = f"{topic}-{number}, offset {row['offset']}"
                 try:
-                    record = converters.decode(place, row)
+                    record = converters.decode(tp, row)
                 except PenstockError as error:
                     yield DryRecord(((where, _error(error)),))
                     continue
@@ -143,14 +143,14 @@ def _through(
     aliases = [name.strip() for name in settings.get("transforms", "").split(",") if name.strip()]
     for alias, stage in zip(aliases, chain.stages, strict=True):
         try:
-            made = stage.apply(record)
+            transformed = stage.apply(record)
         except PenstockError as error:
             yield f"transforms.{alias}", _error(error)
             return
-        yield f"transforms.{alias}", made
-        if made is None:
+        yield f"transforms.{alias}", transformed
+        if transformed is None:
             return
-        record = made
+        record = transformed
     if converters is not None and isinstance(record, SourceRecord):
         try:
             yield "converted", converters.encode(record, unix_ms())

@@ -91,8 +91,8 @@ class SourceSteps:
         if not isinstance(records, SourceBatch):
             return self._rows(records, records, self._pipeline.chain.stages)
         batch, left = self._pipeline.columns(records)
-        made = None if left else self._columns(batch)
-        return self._rows(records, batch, left) if made is None else Converted(records, [made])
+        columns = None if left else self._columns(batch)
+        return self._rows(records, batch, left) if columns is None else Converted(records, [columns])
 
     def _columns(self, batch: SourceBatch) -> Outgoing | None:
         """Convert a batch at once; None if a record of it fails, or may be too large."""
@@ -123,40 +123,40 @@ class SourceSteps:
             current: The same after the first transformations.
             stages: The transformations that are left.
         """
-        found = Converted(records)
-        made: list[SourceRecord | None] = []
+        converted = Converted(records)
+        transformed: list[SourceRecord | None] = []
         for row, record in enumerate(current):
             try:
                 passed, now = self._pipeline.transformed(record, shown=partial(records.__getitem__, row), stages=stages)
             except ConnectError as error:
-                found.failure = error
+                converted.failure = error
                 break
-            found.skipped += not passed
-            made.append(now)
-        if found.failure is not None:
-            found.records = records[: len(made)]
-        if self._alike(made, found):
-            return found
+            converted.skipped += not passed
+            transformed.append(now)
+        if converted.failure is not None:
+            converted.records = records[: len(transformed)]
+        if self._alike(transformed, converted):
+            return converted
         by_topic: dict[str, list[tuple[SourceRecord, bytes | None, bytes | None, _Headers]]] = {}
-        for row, ready in enumerate(made):
+        for row, ready in enumerate(transformed):
             try:
-                written = None if ready is None else self._converted(ready, records[row], found)
+                written = None if ready is None else self._converted(ready, records[row], converted)
             except ConnectError as error:
-                found.failure, found.records = error, records[:row]
+                converted.failure, converted.records = error, records[:row]
                 break
             if written is None:
-                found.dropped.append(row)
+                converted.dropped.append(row)
             else:
-                found.topics.append(str(written[0].topic))
-                by_topic.setdefault(found.topics[-1], []).append(written)
-        found.outgoing = [_outgoing(topic, rows) for topic, rows in by_topic.items()]
-        return found
+                converted.topics.append(str(written[0].topic))
+                by_topic.setdefault(converted.topics[-1], []).append(written)
+        converted.outgoing = [_outgoing(topic, rows) for topic, rows in by_topic.items()]
+        return converted
 
-    def _alike(self, made: Sequence[SourceRecord | None], found: Converted) -> bool:
+    def _alike(self, transformed: Sequence[SourceRecord | None], converted: Converted) -> bool:
         """Convert records of one topic and one schema at once; return whether they were, and none has failed."""
-        kept = [record for record in made if record is not None]
+        kept = [record for record in transformed if record is not None]
         if not kept:
-            found.dropped = list(range(len(made)))
+            converted.dropped = list(range(len(transformed)))
             return True
         first = kept[0]
         topic, schema, key_schema = first.topic, first.value_schema, first.key_schema
@@ -173,14 +173,14 @@ class SourceSteps:
             return False
         if _longest(values) + _longest(keys) + _MOST_OVERHEAD > self._most_bytes:
             return False
-        found.dropped = [row for row, record in enumerate(made) if record is None]
-        found.outgoing = [
+        converted.dropped = [row for row, record in enumerate(transformed) if record is None]
+        converted.outgoing = [
             Outgoing(topic, values, keys, [each.timestamp for each in kept], [each.partition for each in kept])
         ]
         return True
 
     def _converted(
-        self, record: SourceRecord, original: SourceRecord, found: Converted
+        self, record: SourceRecord, original: SourceRecord, converted: Converted
     ) -> tuple[SourceRecord, bytes | None, bytes | None, _Headers] | None:
         """A record as bytes; None if it has failed, and errors are tolerated."""
         topic, converters = record.topic, self._pipeline.converters
@@ -196,7 +196,7 @@ class SourceSteps:
         def value() -> bytes | None:
             return converters.value.from_connect(topic, record.value_schema, record.value)
 
-        made: list[Any] = []
+        parts: list[Any] = []
         steps: list[tuple[str, Converter, Callable[[], Any]]] = [
             ("HEADER_CONVERTER", converters.header, headers),
             ("KEY_CONVERTER", converters.key, key),
@@ -206,13 +206,13 @@ class SourceSteps:
             step = (stage, type(converter).java_class)
             passed, result = self._pipeline.errors.run(step, operation, None, original)
             if not passed:
-                found.skipped += 1
+                converted.skipped += 1
                 return None
-            made.append(result)
-        if not self._fits(made[1], made[2], made[0]):
-            found.skipped += 1
+            parts.append(result)
+        if not self._fits(parts[1], parts[2], parts[0]):
+            converted.skipped += 1
             return None
-        return record, made[1], made[2], made[0]
+        return record, parts[1], parts[2], parts[0]
 
     def _fits(self, key: bytes | None, value: bytes | None, headers: _Headers) -> bool:
         size = _size(key, value, headers)

@@ -75,15 +75,15 @@ class Pipeline:
             is_key = transformation.side == "key"
             schema, column = (batch.key_schema, batch.keys) if is_key else (batch.value_schema, batch.values)
             try:
-                made = None if column is None else transformation.all_updated(schema, column)
+                updated = None if column is None else transformation.all_updated(schema, column)
             except Exception:  # noqa: BLE001 - record by record it is known which one has failed
-                made = None
-            if made is None:
+                updated = None
+            if updated is None:
                 return batch, stages[number:]
             if is_key:
-                batch = replace(batch, key_schema=made[0], keys=made[1])
+                batch = replace(batch, key_schema=updated[0], keys=updated[1])
             else:
-                batch = replace(batch, value_schema=made[0], values=made[1])
+                batch = replace(batch, value_schema=updated[0], values=updated[1])
         return batch, ()
 
     def transformed(

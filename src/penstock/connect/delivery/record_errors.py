@@ -198,8 +198,8 @@ class ErrantRecords:
         Raises:
             ConnectError: Errors are not tolerated.
         """
-        place = (record.original_topic, record.original_partition, record.original_offset)
-        self._handler.failed(FailedRecord(_TASK_PUT, _SINK_TASK, error, self._originals.get(place), record))
+        position = (record.original_topic, record.original_partition, record.original_offset)
+        self._handler.failed(FailedRecord(_TASK_PUT, _SINK_TASK, error, self._originals.get(position), record))
         done: Future[None] = Future()
         if not self._handler.tolerance.all:
             raise ConnectError(EXCEEDED) from error

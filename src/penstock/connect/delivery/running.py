@@ -38,7 +38,7 @@ def check_config(config: Mapping[str, str], plugins: Plugins) -> None:
     """
     chosen = config.get("connector.class") or ""
     try:
-        found = validate_connector(config, plugins)
+        validated = validate_connector(config, plugins)
     except LookupError as error:
         if not chosen:
             raise SettingError(
@@ -47,7 +47,7 @@ def check_config(config: Mapping[str, str], plugins: Plugins) -> None:
         raise SettingError(
             f"there is no connector {chosen!r}", hint="penstock connect list shows those that there are."
         ) from error
-    values = [entry["value"] for entry in found["configs"]]
+    values = [entry["value"] for entry in validated["configs"]]
     errors = [f"{value['name']}: {text}" for value in values for text in value["errors"]]
     if errors:
         raise SettingError("the config has errors:\n  " + "\n  ".join(errors), hint="Nothing has run yet.")

@@ -95,17 +95,17 @@ class SinkDelivery(RebalanceListener):
             self.stay()
         else:
             self._seek()
-            made: Incoming = []
-            for place, batch in self._poll(timeout_s, most):
-                if place in self._unopened:
-                    self._seeks.setdefault(place, batch.column("offset")[0].as_py())
-                if place in self._seeks or place not in self._open:
+            incoming: Incoming = []
+            for tp, batch in self._poll(timeout_s, most):
+                if tp in self._unopened:
+                    self._seeks.setdefault(tp, batch.column("offset")[0].as_py())
+                if tp in self._seeks or tp not in self._open:
                     continue  # it goes on elsewhere
-                self._read[place] = batch.column("offset")[-1].as_py() + 1
-                self._originals.add(place, batch)
-                self._watcher.uses(place.topic)
-                made += self._steps.convert(place, batch)
-            self._batch = SinkBatch(made)
+                self._read[tp] = batch.column("offset")[-1].as_py() + 1
+                self._originals.add(tp, batch)
+                self._watcher.uses(tp.topic)
+                incoming += self._steps.convert(tp, batch)
+            self._batch = SinkBatch(incoming)
             self._on_step(Step.READ)
         self._raise_failure()
         return self._put()
@@ -129,7 +129,7 @@ class SinkDelivery(RebalanceListener):
         agreed = self.task.pre_commit(dict(chosen))
         self._on_step(Step.FLUSHED)
         safe = {p: min(o, self._read.get(p, o)) for p, o in agreed.items() if p in self._open}
-        new = {place: offset for place, offset in safe.items() if self._committed.get(place) != offset}
+        new = {tp: offset for tp, offset in safe.items() if self._committed.get(tp) != offset}
         if new:
             self._consumer.commit(new)
             self._committed.update(new)
@@ -155,7 +155,7 @@ class SinkDelivery(RebalanceListener):
     def behind(self) -> int:
         """The number of offsets that are not read yet."""
         ends = self._consumer.end_offsets(self._open) if self._open else {}
-        left = sum(max(end - self._consumer.position(place), 0) for place, end in ends.items())
+        left = sum(max(end - self._consumer.position(tp), 0) for tp, end in ends.items())
         return left + (len(self._batch) if self._waits else 0)
 
     # Partitions
@@ -171,12 +171,12 @@ class SinkDelivery(RebalanceListener):
         target = set(places)
         self._give_up(self._open - target, lost=False)
         self._raise_failure()
-        kept = {place: self._consumer.position(place) for place in self._open}
+        kept = {tp: self._consumer.position(tp) for tp in self._open}
         come = sorted(target - self._open)
         if come or len(kept) < len(self._consumer.assignment()):
-            known = self._consumer.committed(come)
+            committed = self._consumer.committed(come)
             first = self._consumer.beginning_offsets(come) if come else {}
-            self._consumer.assign({**kept, **{place: known.get(place, first[place]) for place in come}})
+            self._consumer.assign({**kept, **{tp: committed.get(tp, first[tp]) for tp in come}})
         if come:
             self.on_assigned(come)
             self._raise_failure()
@@ -218,23 +218,23 @@ class SinkDelivery(RebalanceListener):
         self._consumer.resume(places)
 
     def _give_up(self, places: Collection[TopicPartition], *, lost: bool) -> None:
-        gone = [place for place in sorted(places) if place in self._open]
+        gone = [tp for tp in sorted(places) if tp in self._open]
         if not gone:
             return
         try:
             if not lost:
                 self._commit_if_possible(gone)
-            opened = [place for place in gone if place not in self._unopened]
+            opened = [tp for tp in gone if tp not in self._unopened]
             if opened:
                 self.task.close(opened)
         except Exception as error:  # noqa: BLE001 - raised by the next step
             self._failure = error
         self._open -= set(gone)
         self._unopened -= set(gone)
-        self._batch = self._batch.without([(place.topic, place.partition) for place in gone])
-        for place in gone:
+        self._batch = self._batch.without([(tp.topic, tp.partition) for tp in gone])
+        for tp in gone:
             for table in (self._read, self._delivered, self._committed, self._seeks):
-                table.pop(place, None)
+                table.pop(tp, None)
 
     def _commit_if_possible(self, places: Collection[TopicPartition]) -> None:
         """Commit; what the task cannot keep now is not committed, and read again by whoever goes on."""
@@ -244,10 +244,10 @@ class SinkDelivery(RebalanceListener):
             self._watcher.count(0, str(error))
 
     def _seek(self) -> None:
-        for place in [place for place in self._seeks if place in self._consumer.assignment()]:
-            offset = self._seeks.pop(place)
-            self._consumer.seek(place, offset)
-            self._read[place] = self._delivered[place] = offset
+        for tp in [tp for tp in self._seeks if tp in self._consumer.assignment()]:
+            offset = self._seeks.pop(tp)
+            self._consumer.seek(tp, offset)
+            self._read[tp] = self._delivered[tp] = offset
 
     def stay(self) -> None:
         """Let the group see that the member lives, while the task is to take the same records again."""
@@ -263,8 +263,8 @@ class SinkDelivery(RebalanceListener):
 
     def _poll_nothing(self, timeout_s: float) -> None:
         """Poll while all is paused; what was on its way all the same is read again."""
-        for place, batch in self._poll(timeout_s, 500):
-            self._seeks.setdefault(place, batch.column("offset")[0].as_py())
+        for tp, batch in self._poll(timeout_s, 500):
+            self._seeks.setdefault(tp, batch.column("offset")[0].as_py())
 
     def _raise_failure(self) -> None:
         failure = self._failure

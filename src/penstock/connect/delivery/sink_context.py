@@ -60,8 +60,8 @@ class SinkContext:
 
     def take_timeout_ms(self, default: int) -> int:
         """The time to wait that was asked for last, once."""
-        found, self._timeout_ms = self._timeout_ms, None
-        return default if found is None else found
+        timeout_ms, self._timeout_ms = self._timeout_ms, None
+        return default if timeout_ms is None else timeout_ms
 
     def pause(self, *places: TopicPartition) -> None:
         """Read these partitions no further until `resume`."""

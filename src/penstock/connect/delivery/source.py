@@ -116,10 +116,10 @@ class SourceDelivery:
         """
         pending, self._pending = self._pending, []
         self._boundary.committed()
-        outgoing = [each for made in pending for each in made.outgoing]
-        copies = [each for made in pending for each in made.copies]
+        outgoing = [each for converted in pending for each in converted.outgoing]
+        copies = [each for converted in pending for each in converted.copies]
         topics = list(dict.fromkeys([*(each.topic for each in outgoing), *(each.topic for each in copies)]))
-        count = sum(made.written for made in pending)
+        count = sum(converted.written for converted in pending)
         written: Write | None = None
         if count:
             for topic in topics:
@@ -134,9 +134,9 @@ class SourceDelivery:
         for copied in () if written is None else written.copies:
             copied.copy.written(copied.first)
         if self._acknowledges:
-            for made in pending:
-                if not made.copies:
-                    self._acknowledge(made, written)
+            for converted in pending:
+                if not converted.copies:
+                    self._acknowledge(converted, written)
         self.task.commit()
         for topic in topics:
             self._watcher.uses(topic)
@@ -159,21 +159,21 @@ class SourceDelivery:
             self._pending.clear()
 
     def _add(self, records: Sequence[SourceRecord]) -> None:
-        made = self._steps.convert(records)
-        for _ in range(made.skipped):
+        converted = self._steps.convert(records)
+        for _ in range(converted.skipped):
             self._watcher.count(0, "a record was skipped")
-        if made.records:
-            self._pending.append(made)
-        if made.failure is not None:
+        if converted.records:
+            self._pending.append(converted)
+        if converted.failure is not None:
             self.finish()  # what stands before the record that fails
-            raise made.failure
+            raise converted.failure
         self._on_step(Step.CONVERTED)
 
     def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, OffsetRecord]:
         """The last offset of each source partition, of the records that are written, as the topic holds it."""
         last: dict[int, SourceRecord | Copy] = {}
-        for made in pending:
-            for record in made.copies or _last_records(made):
+        for converted in pending:
+            for record in converted.copies or _last_records(converted):
                 last.pop(id(record.source_partition), None)
                 last[id(record.source_partition)] = record
         records = (
@@ -183,28 +183,28 @@ class SourceDelivery:
         )
         return {each.key: each for each in records}
 
-    def _acknowledge(self, made: Converted, written: Write | None) -> None:
+    def _acknowledge(self, converted: Converted, written: Write | None) -> None:
         now_ms = unix_ms()
-        found: dict[str, Iterator[Delivery]] = {}
+        deliveries: dict[str, Iterator[Delivery]] = {}
         if written is not None:
-            found = {each.topic: iter(written.deliveries(each, now_ms)) for each in made.outgoing}
-        dropped = set(made.dropped)
-        topics = iter(made.topics) if made.topics else None
-        only = next(iter(found.values()), None)
-        for row, record in enumerate(made.records):
+            deliveries = {each.topic: iter(written.deliveries(each, now_ms)) for each in converted.outgoing}
+        dropped = set(converted.dropped)
+        topics = iter(converted.topics) if converted.topics else None
+        only = next(iter(deliveries.values()), None)
+        for row, record in enumerate(converted.records):
             delivery: Delivery | None = None
             if row not in dropped:
-                chosen = only if topics is None else found.get(next(topics))
+                chosen = only if topics is None else deliveries.get(next(topics))
                 delivery = None if chosen is None else next(chosen)
             self.task.commit_record(record, delivery)
 
 
-def _last_records(made: Converted) -> Iterator[SourceRecord]:
+def _last_records(converted: Converted) -> Iterator[SourceRecord]:
     """The records of which one may be the last of its source partition."""
-    if isinstance(made.records, SourceBatch) and not made.dropped:
-        yield made.records[-1]
+    if isinstance(converted.records, SourceBatch) and not converted.dropped:
+        yield converted.records[-1]
         return
-    dropped = set(made.dropped)
-    for row, record in enumerate(made.records):
+    dropped = set(converted.dropped)
+    for row, record in enumerate(converted.records):
         if row not in dropped:
             yield record

@@ -50,8 +50,8 @@ class StoredOffsets:
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
         """The offsets of several partitions, in their order."""
         self._refresh()
-        found = [self._found.get(partition_id(partition)) for partition in partitions]
-        return [None if pair is None else with_note(pair[1]) for pair in found]
+        pairs = [self._found.get(partition_id(partition)) for partition in partitions]
+        return [None if pair is None else with_note(pair[1]) for pair in pairs]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """All source partitions with their offsets."""

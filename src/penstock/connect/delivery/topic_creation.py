@@ -78,5 +78,5 @@ class TopicCreation:
         return own if own is not None else self._config.get(f"{_PREFIX}{_DEFAULT}.{name}")
 
     def _topic_settings(self, group: str) -> dict[str, str]:
-        found = behind_prefix(self._config, f"{_PREFIX}{group}.")
-        return {name: value for name, value in found.items() if name not in _OWN}
+        group_settings = behind_prefix(self._config, f"{_PREFIX}{group}.")
+        return {name: value for name, value in group_settings.items() if name not in _OWN}

@@ -64,11 +64,11 @@ class RecordWriter:
             LogError: A record is for a partition that its topic does not have.
         """
         stored = self._parts([_offsets(self._offsets_topic, offsets)] if offsets else ())
-        made = Write(self._parts(records), stored, [_Copied(copy) for copy in copies])
+        prepared = Write(self._parts(records), stored, [_Copied(copy) for copy in copies])
         self._turn += 1
-        return made
+        return prepared
 
-    def write(self, made: Write) -> None:
+    def write(self, prepared: Write) -> None:
         """Write what was prepared.
 
         Raises:
@@ -77,22 +77,22 @@ class RecordWriter:
             LogUnavailableError: The log is away for too long.
         """
         if self._producer is None:
-            for each in made.parts:
+            for each in prepared.parts:
                 each.first = self._log.append(*each.part)
             return
         try:
-            following = self._send(self._producer, made)
+            following = self._send(self._producer, prepared)
         except ProductionError:
-            if not any(copied.is_stored for copied in made.copies):
+            if not any(copied.is_stored for copied in prepared.copies):
                 raise
             self._producer.replace(())
-            for copied in made.copies:
+            for copied in prepared.copies:
                 copied.is_stored = False  # as columns, in batches that the log accepts
-            following = self._send(self._producer, made)
-        made.note(self._producer.firsts, following)
+            following = self._send(self._producer, prepared)
+        prepared.note(self._producer.firsts, following)
 
-    def _send(self, producer: ThreadProducer, made: Write) -> Mapping[TopicPartition, int]:
-        for each in made.parts:
+    def _send(self, producer: ThreadProducer, prepared: Write) -> Mapping[TopicPartition, int]:
+        for each in prepared.parts:
             if isinstance(each, _Copied) and each.is_stored and isinstance(producer, BatchProducer):
                 producer.send_stored(each.place, each.copy.records)
             else:
@@ -117,10 +117,10 @@ class RecordWriter:
 
     def _partitions(self, topic: str) -> int:
         now = time.monotonic()
-        known = self._counts.get(topic)
-        if known is None or now >= known[1]:
-            known = self._counts[topic] = self._log.partitions(topic), now + _COUNTED_S
-        return known[0]
+        counted = self._counts.get(topic)
+        if counted is None or now >= counted[1]:
+            counted = self._counts[topic] = self._log.partitions(topic), now + _COUNTED_S
+        return counted[0]
 
 
 class _Copied:
@@ -201,25 +201,25 @@ class Write:
         counts: dict[TopicPartition, int] = {}
         for each in self.parts:
             counts[each.place] = counts.get(each.place, 0) + each.count
-        at = {place: firsts.get(place, -1) for place in counts}
-        at = {place: first for place, first in at.items() if first >= 0 and following[place] == first + counts[place]}
+        at = {tp: firsts.get(tp, -1) for tp in counts}
+        at = {tp: first for tp, first in at.items() if first >= 0 and following[tp] == first + counts[tp]}
         for each in self.parts:
             if each.place in at:
                 each.first = at[each.place]
                 at[each.place] += each.count
 
-    def deliveries(self, wanted: Outgoing, now_ms: int) -> list[Delivery]:
+    def deliveries(self, outgoing: Outgoing, now_ms: int) -> list[Delivery]:
         """The deliveries of these columns; the offset is -1 where others have written in between."""
-        times = wanted.timestamps
-        found: dict[int, Delivery] = {}
+        times = outgoing.timestamps
+        by_row: dict[int, Delivery] = {}
         for each in self.records:
-            if each.source is wanted:
+            if each.source is outgoing:
                 topic, number = each.place.topic, each.place.partition
                 for at, row in enumerate(each.rows.tolist()):
                     when = None if times is None else times[row]
                     offset = each.first + at if each.first >= 0 else -1
-                    found[row] = Delivery(topic, number, offset, now_ms if when is None else when)
-        return [found[row] for row in range(len(wanted.values))]
+                    by_row[row] = Delivery(topic, number, offset, now_ms if when is None else when)
+        return [by_row[row] for row in range(len(outgoing.values))]
 
 
 def _offsets(topic: str, offsets: Sequence[OffsetRecord]) -> Outgoing:

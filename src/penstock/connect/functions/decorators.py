@@ -123,8 +123,8 @@ class FunctionTransform(Transformation):
 
     def apply(self, record: R) -> R | None:
         function = type(self).function
-        made: R | None = function(record, self._settings) if self.takes_settings else function(record)
-        return made
+        transformed: R | None = function(record, self._settings) if self.takes_settings else function(record)
+        return transformed
 
 
 def transform(name: str, /, **settings: Any) -> Callable[[F], F]:
@@ -164,10 +164,10 @@ def _connector(
     return type(name, (FunctionConnector, base), body)
 
 
-def _check(function: Callable[..., Any], wanted: Iterable[str], what: str) -> list[str]:
+def _check(function: Callable[..., Any], required: Iterable[str], what: str) -> list[str]:
     names = _parameters(function)
-    shown = f"def {getattr(function, '__name__', 'name')}({', '.join(wanted)})"
-    if len(names) != len(list(wanted)):
+    shown = f"def {getattr(function, '__name__', 'name')}({', '.join(required)})"
+    if len(names) != len(list(required)):
         raise ConfigError(f"the {what} function has {len(names)} parameters", hint=f"Write {shown}: ...")
     if what == "source" and not inspect.isgeneratorfunction(inspect.unwrap(function)):
         raise ConfigError("the source function is not a generator", hint=f"Write {shown}, and yield records in it.")

@@ -34,10 +34,10 @@ class Settings:
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
-        found = next((each for each in (name, setting_name(name)) if each in values), None)
-        if found is None:
+        setting = next((each for each in (name, setting_name(name)) if each in values), None)
+        if setting is None:
             raise AttributeError(f"there is no setting {setting_name(name)!r}; there are {', '.join(values) or 'none'}")
-        return values[found]
+        return values[setting]
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -44,8 +44,10 @@ def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[
     """
     allowed = tuple(Path(folder).expanduser().resolve() for folder in folders)
     plugins = standard_plugins()
-    for made in REGISTRY_CONVERTERS:
-        plugins.add(Plugin(made.java_class, (PluginKind.CONVERTER,), made, made.config, model=made.model))
+    for converter in REGISTRY_CONVERTERS:
+        plugins.add(
+            Plugin(converter.java_class, (PluginKind.CONVERTER,), converter, converter.config, model=converter.model)
+        )
     for entry in _announced(tuple(sys.path)):
         try:
             plugins.add(plugin_of(entry.load(), entry.name))
@@ -71,15 +73,15 @@ def load_plugin(reference: str, folders: Iterable[Path] = ()) -> Plugin:
     path_text, _, name = reference.rpartition(":")
     roots: tuple[Path, ...] = tuple(folders) or (Path.cwd(),)
     candidates = ((root / path_text).resolve() for root in roots)
-    path = next((found for found in candidates if found.is_file()), None)
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None or not any(path.is_relative_to(root) for root in roots):
         places = ", ".join(map(str, roots))
         raise ConfigError(f"there is no file {path_text} in {places}", hint="Give its path, relative to that folder.")
     module = _module(path)
-    found = getattr(module, name, None)
-    if found is None:
+    member = getattr(module, name, None)
+    if member is None:
         raise ConfigError(f"{path} has no {name!r}", hint=f"It has {', '.join(_names(module)) or 'no connectors'}.")
-    return plugin_of(found, name)
+    return plugin_of(member, name)
 
 
 def file_plugins(path: Path) -> list[Plugin]:
@@ -89,41 +91,41 @@ def file_plugins(path: Path) -> list[Plugin]:
         ConfigError: It cannot be run.
     """
     module = _module(path.resolve())
-    own = [found for found in vars(module).values() if getattr(found, "__module__", None) == module.__name__]
-    return [plugin_of(found, found.__name__) for found in own if _is_plugin(found)]
+    own = [member for member in vars(module).values() if getattr(member, "__module__", None) == module.__name__]
+    return [plugin_of(member, member.__name__) for member in own if _is_plugin(member)]
 
 
-def _is_plugin(found: object) -> bool:
-    if hasattr(found, CONNECTOR) or hasattr(found, TRANSFORM):
+def _is_plugin(member: object) -> bool:
+    if hasattr(member, CONNECTOR) or hasattr(member, TRANSFORM):
         return True
-    return isinstance(found, type) and issubclass(found, Connector | Transformation) and hasattr(found, "java_class")
+    return isinstance(member, type) and issubclass(member, Connector | Transformation) and hasattr(member, "java_class")
 
 
-def plugin_of(found: Any, name: str) -> Plugin:
+def plugin_of(member: Any, name: str) -> Plugin:
     """The plugin of a decorated function, a class of a connector or transformation, or a plain function of records.
 
     Raises:
         ConfigError: It is none of them.
     """
-    if hasattr(found, CONNECTOR):
-        return connector_plugin(getattr(found, CONNECTOR))
-    made = getattr(found, TRANSFORM, found)
-    if isinstance(made, type) and issubclass(made, Connector):
-        return connector_plugin(made)
-    if inspect.isfunction(made):
-        made = transformation_of(name, made)
-    if isinstance(made, type) and issubclass(made, Transformation):
-        return Plugin(made.java_class, (PluginKind.TRANSFORMATION,), made, made.config)
+    if hasattr(member, CONNECTOR):
+        return connector_plugin(getattr(member, CONNECTOR))
+    implementation = getattr(member, TRANSFORM, member)
+    if isinstance(implementation, type) and issubclass(implementation, Connector):
+        return connector_plugin(implementation)
+    if inspect.isfunction(implementation):
+        implementation = transformation_of(name, implementation)
+    if isinstance(implementation, type) and issubclass(implementation, Transformation):
+        return Plugin(implementation.java_class, (PluginKind.TRANSFORMATION,), implementation, implementation.config)
     raise ConfigError(
-        f"{name} is neither a connector nor a transformation, but {type(found).__name__}",
+        f"{name} is neither a connector nor a transformation, but {type(member).__name__}",
         hint="Decorate the function with @source or @sink, or derive the class from SourceConnector or SinkConnector.",
     )
 
 
 def connector_of(function: Any) -> type[Connector]:
     """The connector's class behind a decorated function."""
-    found: type[Connector] = getattr(function, CONNECTOR)
-    return found
+    connector: type[Connector] = getattr(function, CONNECTOR)
+    return connector
 
 
 def _module(path: Path) -> ModuleType:

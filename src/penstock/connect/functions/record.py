@@ -67,5 +67,5 @@ class Offsets:
 
     def get(self, partition: Mapping[str, Any], default: D | None = None) -> dict[str, Any] | D | None:
         """The offset to go on from; the default if there is none."""
-        found = self._reader.offset(partition)
-        return default if found is None else found
+        offset = self._reader.offset(partition)
+        return default if offset is None else offset

@@ -48,14 +48,14 @@ class FunctionSourceTask(SourceTask):
         deadline = time.monotonic() + MOST_SECONDS
         while len(records) < MOST_RECORDS and not self._stopped.is_set() and time.monotonic() < deadline:
             try:
-                given = next(self._yielded)
+                yielded = next(self._yielded)
             except StopIteration:
                 self._yielded = None
                 break
-            if isinstance(given, int | float | str | timedelta) and not isinstance(given, bool):
-                self._wait_until = time.monotonic() + _seconds(given)
+            if isinstance(yielded, int | float | str | timedelta) and not isinstance(yielded, bool):
+                self._wait_until = time.monotonic() + _seconds(yielded)
                 break
-            records += _records(given)
+            records += _records(yielded)
         return records
 
     def stop(self) -> None:
@@ -89,17 +89,17 @@ def to_table(records: Sequence[SinkRecord]) -> pa.Table:
     return pa.table({"value": values})
 
 
-def _seconds(given: float | str | timedelta) -> float:
-    return float(given) if isinstance(given, int | float) else duration_ms(given, "the time to wait") / 1000
+def _seconds(yielded: float | str | timedelta) -> float:
+    return float(yielded) if isinstance(yielded, int | float) else duration_ms(yielded, "the time to wait") / 1000
 
 
-def _records(given: Any) -> list[SourceRecord]:
-    found = given if isinstance(given, list | tuple) else [given]
-    made = [each.to_source_record() if isinstance(each, Record) else each for each in found]
-    for each in made:
+def _records(yielded: Any) -> list[SourceRecord]:
+    elements = yielded if isinstance(yielded, list | tuple) else [yielded]
+    records = [each.to_source_record() if isinstance(each, Record) else each for each in elements]
+    for each in records:
         if not isinstance(each, SourceRecord):
             raise ConnectError(
                 f"the source yielded {each!r}",
                 hint="Yield a Record, a list of them, or a time to wait (seconds, or a text such as '10s').",
             )
-    return made
+    return records

@@ -62,8 +62,8 @@ def shop(settings: GeneratorSettings, *, users: int = 100, items: int = 50) -> I
     yield from settings.limit(_orders(settings, first, users, items))
 
 
-def _user(user: str, given: str, family: str, city: str, when: int) -> Generated:
-    value = {"user": user, "name": f"{given} {family}", "city": city}
+def _user(user: str, first_name: str, family: str, city: str, when: int) -> Generated:
+    value = {"user": user, "name": f"{first_name} {family}", "city": city}
     return Generated("users", user, json.dumps(value), when)
 
 

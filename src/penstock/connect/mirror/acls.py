@@ -28,14 +28,14 @@ def remote_acls(flow: Flow, rules: Iterable[TopicAcl]) -> list[TopicAcl]:
     >>> [(each.topic, each.operation) for each in remote_acls(flow, rules)]
     [('west.orders', 'READ')]
     """
-    topics, policy, found = flow.topics, flow.policy, []
+    topics, policy, acls = flow.topics, flow.policy, []
     for rule in rules:
         allows = rule.permission == "ALLOW"
         if (allows and rule.operation == "WRITE") or rule.topic == "*" or not topics.takes(rule.topic):
             continue
         operation = "READ" if allows and rule.operation == "ALL" else rule.operation
-        found.append(replace(rule, topic=policy.remote_topic(flow.source.alias, rule.topic), operation=operation))
-    return found
+        acls.append(replace(rule, topic=policy.remote_topic(flow.source.alias, rule.topic), operation=operation))
+    return acls
 
 
 class AclSync:

@@ -17,12 +17,12 @@ __all__ = ["MirrorCheckpoint", "mirrored_groups"]
 
 def mirrored_groups(flow: Flow, source: TopicLog) -> list[str]:
     """The groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
-    wanted, topics = flow.groups, flow.topics
+    group_filter, topics = flow.groups, flow.topics
 
     def reads(group: str) -> bool:
-        return any(topics.takes(place.topic) for place in source.group_offsets(group))
+        return any(topics.takes(tp.topic) for tp in source.group_offsets(group))
 
-    return sorted(group for group in source.groups() if wanted.takes(group) and reads(group))
+    return sorted(group for group in source.groups() if group_filter.takes(group) and reads(group))
 
 
 class MirrorCheckpoint:
@@ -68,8 +68,8 @@ class MirrorCheckpoint:
     def moved(self, groups: Iterable[str]) -> list[Checkpoint]:
         """Translate the offsets of groups, and return those that have moved since the last time."""
         self._read_syncs()
-        found = [mark for group in groups for mark in self._of(group)]
-        moved = [mark for mark in found if self._moves(mark)]
+        marks = [mark for group in groups for mark in self._of(group)]
+        moved = [mark for mark in marks if self._moves(mark)]
         for mark in moved:
             self._last[mark.group, mark.place] = mark
         return moved
@@ -81,13 +81,13 @@ class MirrorCheckpoint:
 
     def _of(self, group: str) -> list[Checkpoint]:
         marks = []
-        for place, committed in self._source.group_offsets(group).items():
-            if not self._topics.takes(place.topic):
+        for tp, committed in self._source.group_offsets(group).items():
+            if not self._topics.takes(tp.topic):
                 continue
-            downstream = self._store.translate(place, committed.offset)
+            downstream = self._store.translate(tp, committed.offset)
             if downstream is None or downstream < 0:
                 continue
-            remote = TopicPartition(self._policy.remote_topic(self._flow.source.alias, place.topic), place.partition)
+            remote = TopicPartition(self._policy.remote_topic(self._flow.source.alias, tp.topic), tp.partition)
             marks.append(Checkpoint(group, remote, committed.offset, downstream, committed.metadata))
         return marks
 
@@ -104,12 +104,12 @@ class MirrorCheckpoint:
             return
         there = self._target.committed_offsets(group)
         marks = [mark for (name, _), mark in self._last.items() if name == group]
-        wanted = {mark.place: mark.downstream for mark in marks if mark.downstream > there.get(mark.place, -1)}
-        if wanted:
-            self._target.commit_offsets(group, wanted)
+        ahead = {mark.place: mark.downstream for mark in marks if mark.downstream > there.get(mark.place, -1)}
+        if ahead:
+            self._target.commit_offsets(group, ahead)
 
     def _written(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
-        found = {}
+        checkpoints = {}
         end, at = self._target.end_offset(self.topic, 0), self._target.beginning_offset(self.topic, 0)
         while at < end:
             fetched = self._target.read(self.topic, 0, at)
@@ -118,11 +118,11 @@ class MirrorCheckpoint:
                     mark = Checkpoint.read(row["key"] or b"", row["value"] or b"")
                 except BytesError:
                     continue  # a tombstone, or something else's
-                found[mark.group, mark.place] = mark
+                checkpoints[mark.group, mark.place] = mark
             if fetched.next_offset <= at:
                 break
             at = fetched.next_offset
-        return found
+        return checkpoints
 
     def _read_syncs(self) -> None:
         end = self._syncs_log.end_offset(self._syncs_topic, 0)

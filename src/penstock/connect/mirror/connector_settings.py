@@ -26,9 +26,9 @@ def _definition(tables: Tables, name: str) -> ConfigDef:
 def _settings(tables: Tables, table: str) -> Iterator[Setting]:
     for name, row in tables[table].items():
         kind, importance, doc, *default = tables[row][name] if isinstance(row, str) else row
-        given = {"default": default[0]} if default else {}
+        keywords = {"default": default[0]} if default else {}
         rule = RULES.get(name)
-        yield Setting(name=name, kind=Kind[kind], importance=Importance[importance], doc=doc, rule=rule, **given)
+        yield Setting(name=name, kind=Kind[kind], importance=Importance[importance], doc=doc, rule=rule, **keywords)
 
 
 _TABLES: Tables = json.loads(files(__package__).joinpath("connector_settings.json").read_text(encoding="utf-8"))

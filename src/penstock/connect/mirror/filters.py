@@ -36,9 +36,9 @@ class NameFilter:
     excluded: ClassVar[Setting]
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        given = settings or {}
-        self._include = None if self.included is None else _compiled(self.included, given)
-        self._exclude = _compiled(self.excluded, given)
+        own_settings = settings or {}
+        self._include = None if self.included is None else _compiled(self.included, own_settings)
+        self._exclude = _compiled(self.excluded, own_settings)
 
     @classmethod
     def definition(cls) -> ConfigDef:
@@ -133,12 +133,12 @@ class MirroredTopics:
 
     def takes(self, topic: str) -> bool:
         """Whether this topic is mirrored: it is wanted, none of Kafka's own, and did not come from the target."""
-        wanted = self.filter.takes(topic) or (self.heartbeats and self.policy.is_heartbeats_topic(topic))
-        return wanted and not self.policy.is_internal_topic(topic) and not is_cycle(self.policy, topic, self.target)
+        passes = self.filter.takes(topic) or (self.heartbeats and self.policy.is_heartbeats_topic(topic))
+        return passes and not self.policy.is_internal_topic(topic) and not is_cycle(self.policy, topic, self.target)
 
 
-def _compiled(setting: Setting, given: Mapping[str, Any]) -> re.Pattern[str]:
-    listed: Sequence[str] = setting.read(given[setting.name]) if setting.name in given else setting.default
+def _compiled(setting: Setting, settings: Mapping[str, Any]) -> re.Pattern[str]:
+    listed: Sequence[str] = setting.read(settings[setting.name]) if setting.name in settings else setting.default
     if not listed:
         return NOTHING
     try:

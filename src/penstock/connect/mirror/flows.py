@@ -37,8 +37,8 @@ NAMES = (
 
 def _setting(name: str) -> Setting:
     configs = (SOURCE_CONFIG, CHECKPOINT_CONFIG, HEARTBEAT_CONFIG)
-    found = next(config.settings[name] for config in configs if name in config.settings)
-    return replace(found, rule=Range(0)) if found.kind is Kind.LONG else found
+    setting = next(config.settings[name] for config in configs if name in config.settings)
+    return replace(setting, rule=Range(0)) if setting.kind is Kind.LONG else setting
 
 
 _RENAMED = {  # before Kafka 3
@@ -84,10 +84,10 @@ class Flow:
         Raises:
             SettingError: It is wrong.
         """
-        found = CONFIG.settings[name]
-        value = found.read(self.given[name]) if name in self.given else found.default
-        if found.rule is not None:
-            found.rule(name, value)
+        definition = CONFIG.settings[name]
+        value = definition.read(self.given[name]) if name in self.given else definition.default
+        if definition.rule is not None:
+            definition.rule(name, value)
         return value
 
     def check(self) -> None:
@@ -107,8 +107,8 @@ class Flow:
 
     def copies(self, name: str) -> dict[str, str]:
         """The setting of a new topic by one of ``replication.factor``; without it the brokers' default counts."""
-        found = str(self.given.get(name) or "").strip()
-        return {"replication.factor": found} if found else {}
+        factor = str(self.given.get(name) or "").strip()
+        return {"replication.factor": factor} if factor else {}
 
     @property
     def topics(self) -> MirroredTopics:

@@ -83,19 +83,19 @@ class OffsetSyncStore:
         else:
             _insert(syncs, sync)
 
-    def translate(self, place: TopicPartition, upstream: int) -> int | None:
+    def translate(self, tp: TopicPartition, upstream: int) -> int | None:
         """The offset in the target cluster for one in the source cluster.
 
         Returns:
             None: nothing is known of the partition, or the topic was not read yet; -1: the offset is too old.
         """
-        syncs = self._syncs.get(place)
+        syncs = self._syncs.get(tp)
         if not self._loaded or syncs is None:
             return None
-        found = next((sync for sync in syncs if sync.upstream <= upstream), None)
-        if found is None:
+        latest = next((sync for sync in syncs if sync.upstream <= upstream), None)
+        if latest is None:
             return -1
-        return found.downstream + (0 if found.upstream == upstream else 1)
+        return latest.downstream + (0 if latest.upstream == upstream else 1)
 
 
 def _insert(syncs: list[OffsetSync], sync: OffsetSync) -> None:

@@ -192,11 +192,11 @@ def policy_of(settings: Mapping[str, Any]) -> ReplicationPolicy:
         SettingError: There is no such policy, or a setting of it is wrong.
     """
     name = settings.get("replication.policy.class") or DefaultReplicationPolicy.java_class
-    made = next((each for each in POLICIES if name in (each.java_class, each.__name__)), None)
-    if made is None:
-        known = ", ".join(each.__name__ for each in POLICIES)
-        raise SettingError.invalid("replication.policy.class", name, f"there is no such policy. There are {known}.")
-    policy = made()
+    policy_class = next((each for each in POLICIES if name in (each.java_class, each.__name__)), None)
+    if policy_class is None:
+        names = ", ".join(each.__name__ for each in POLICIES)
+        raise SettingError.invalid("replication.policy.class", name, f"there is no such policy. There are {names}.")
+    policy = policy_class()
     policy.configure(settings)
     return policy
 

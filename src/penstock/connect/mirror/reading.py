@@ -18,7 +18,7 @@ _MOST_BYTES = 4 << 20  # of a partition at once
 _MOST_RECORDS = 50_000
 
 
-def source_partition(flow: Flow, place: TopicPartition) -> dict[str, Any]:
+def source_partition(flow: Flow, tp: TopicPartition) -> dict[str, Any]:
     """The source partition under which Connect stores the position in a partition of the source cluster.
 
     >>> from penstock.connect.mirror.flows import MirrorCluster
@@ -26,7 +26,7 @@ def source_partition(flow: Flow, place: TopicPartition) -> dict[str, Any]:
     >>> source_partition(flow, TopicPartition("orders", 0))
     {'cluster': 'west', 'partition': 0, 'topic': 'orders'}
     """
-    return {"cluster": flow.source.alias, "partition": place.partition, "topic": place.topic}
+    return {"cluster": flow.source.alias, "partition": tp.partition, "topic": tp.topic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +63,33 @@ class MirrorReader:
         self._source = source
         self._positions: dict[TopicPartition, int] = {}
 
-    def begin(self, place: TopicPartition, stored: Mapping[str, Any] | None) -> None:
+    def begin(self, tp: TopicPartition, stored: Mapping[str, Any] | None) -> None:
         """Read a partition from behind its stored source offset; without one, from its beginning."""
-        first = self._source.beginning_offset(place.topic, place.partition)
-        self._positions[place] = max(first, int(stored["offset"]) + 1) if stored else first
+        first = self._source.beginning_offset(tp.topic, tp.partition)
+        self._positions[tp] = max(first, int(stored["offset"]) + 1) if stored else first
 
     def keep(self, places: Sequence[TopicPartition]) -> None:
         """Read no others: topics that are deleted, or no longer wanted."""
         kept = set(places)
-        self._positions = {place: offset for place, offset in self._positions.items() if place in kept}
+        self._positions = {tp: offset for tp, offset in self._positions.items() if tp in kept}
 
-    def __contains__(self, place: object) -> bool:
-        return place in self._positions
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._positions
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(list(self._positions))
 
-    def read(self, place: TopicPartition, most: int) -> Fetched:
+    def read(self, tp: TopicPartition, most: int) -> Fetched:
         """The next records of a partition; records that the source has deleted are passed over."""
-        position = max(self._positions[place], self._source.beginning_offset(place.topic, place.partition))
-        fetched = self._source.read(place.topic, place.partition, position, most)
+        position = max(self._positions[tp], self._source.beginning_offset(tp.topic, tp.partition))
+        fetched = self._source.read(tp.topic, tp.partition, position, most)
         if not fetched.records.num_rows:
-            self._positions[place] = max(position, fetched.next_offset)
+            self._positions[tp] = max(position, fetched.next_offset)
         return fetched
 
-    def move(self, place: TopicPartition, next_offset: int) -> None:
+    def move(self, tp: TopicPartition, next_offset: int) -> None:
         """Go on from this offset."""
-        self._positions[place] = next_offset
+        self._positions[tp] = next_offset
 
     def pieces(self, *, as_stored: bool) -> dict[str, list[SourcePiece]]:
         """The next records of all partitions that have some, by topic.
@@ -98,35 +98,35 @@ class MirrorReader:
             as_stored: Read record batches as they are stored, without decoding; the source must be a `BatchLog`.
         """
         ready = self._ready()
-        found: dict[str, list[SourcePiece]] = {}
+        by_topic: dict[str, list[SourcePiece]] = {}
         if as_stored and ready and isinstance(self._source, BatchLog):
-            for place, stored in self._source.stored(ready, _MOST_BYTES).items():
+            for tp, stored in self._source.stored(ready, _MOST_BYTES).items():
                 stretches = tuple(each for batch in stored.batches for each in batch.stretches)
-                self._add(found, SourcePiece(place, stored, stretches, stored.next_offset))
-            return found
-        for place in ready:
-            fetched = self.read(place, _MOST_RECORDS)
-            self._add(found, SourcePiece(place, fetched.records, stretches_of(fetched.records), fetched.next_offset))
-        return found
+                self._add(by_topic, SourcePiece(tp, stored, stretches, stored.next_offset))
+            return by_topic
+        for tp in ready:
+            fetched = self.read(tp, _MOST_RECORDS)
+            self._add(by_topic, SourcePiece(tp, fetched.records, stretches_of(fetched.records), fetched.next_offset))
+        return by_topic
 
-    def _add(self, found: dict[str, list[SourcePiece]], piece: SourcePiece) -> None:
+    def _add(self, by_topic: dict[str, list[SourcePiece]], piece: SourcePiece) -> None:
         if piece.stretches:
-            found.setdefault(piece.place.topic, []).append(piece)
+            by_topic.setdefault(piece.place.topic, []).append(piece)
         else:
             self.move(piece.place, piece.next_offset)  # only aborted records, and markers of transactions
 
     def _ready(self) -> dict[TopicPartition, int]:
         """The positions of those partitions that have records behind them."""
-        topics = sorted({place.topic for place in self._positions})
+        topics = sorted({tp.topic for tp in self._positions})
         ends = self._source.end_offsets(topics)
-        behind = {place: at for place, at in self._positions.items() if at != ends.get(place, at)}
+        behind = {tp: at for tp, at in self._positions.items() if at != ends.get(tp, at)}
         if not behind:
             return {}
-        firsts = self._source.beginning_offsets(sorted({place.topic for place in behind}))
-        for place, at in behind.items():
-            if at > ends[place] or at < firsts[place]:  # the topic was created anew, or retention was faster
-                self._positions[place] = behind[place] = firsts[place]
-        return {place: at for place, at in behind.items() if at < ends[place]}
+        firsts = self._source.beginning_offsets(sorted({tp.topic for tp in behind}))
+        for tp, at in behind.items():
+            if at > ends[tp] or at < firsts[tp]:  # the topic was created anew, or retention was faster
+                self._positions[tp] = behind[tp] = firsts[tp]
+        return {tp: at for tp, at in behind.items() if at < ends[tp]}
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there is a record behind one of the positions."""
@@ -135,8 +135,8 @@ class MirrorReader:
 
     def behind(self) -> int:
         """The offsets of the source that are not read yet."""
-        ends = {place: self._source.end_offset(place.topic, place.partition) for place in self._positions}
-        return sum(max(end - self._positions[place], 0) for place, end in ends.items())
+        ends = {tp: self._source.end_offset(tp.topic, tp.partition) for tp in self._positions}
+        return sum(max(end - self._positions[tp], 0) for tp, end in ends.items())
 
 
 def as_columns(source: TopicLog, piece: SourcePiece) -> SourcePiece:

@@ -145,8 +145,8 @@ def _text(text: str) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
-def _place(place: TopicPartition) -> bytes:
-    return _text(place.topic) + struct.pack(">i", place.partition)
+def _place(tp: TopicPartition) -> bytes:
+    return _text(tp.topic) + struct.pack(">i", tp.partition)
 
 
 class _Reader:

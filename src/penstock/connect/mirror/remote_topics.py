@@ -24,21 +24,21 @@ class RemoteTopics:
 
     def refresh(self) -> list[TopicPartition]:
         """Create what is missing in the target, copy settings, and return the partitions of the source to copy."""
-        known = {info.name: info for info in self._target.topics()}
+        target_topics = {info.name: info for info in self._target.topics()}
         places = []
         for info in self._source.topics():
             if self._taken.takes(info.name):
-                self._prepare(info, known)
+                self._prepare(info, target_topics)
                 places += [TopicPartition(info.name, number) for number in range(info.partitions)]
         return places
 
-    def remote(self, place: TopicPartition) -> TopicPartition:
+    def remote(self, tp: TopicPartition) -> TopicPartition:
         """The partition in the target that a partition of the source is copied to."""
-        return TopicPartition(self._policy.remote_topic(self._flow.source.alias, place.topic), place.partition)
+        return TopicPartition(self._policy.remote_topic(self._flow.source.alias, tp.topic), tp.partition)
 
-    def _prepare(self, info: TopicInfo, known: dict[str, TopicInfo]) -> None:
+    def _prepare(self, info: TopicInfo, target_topics: dict[str, TopicInfo]) -> None:
         remote = self._policy.remote_topic(self._flow.source.alias, info.name)
-        there = known.get(remote)
+        there = target_topics.get(remote)
         synced = self._flow.setting("sync.topic.configs.enabled")
         if there is not None and there.partitions >= info.partitions and not synced:
             return

@@ -51,15 +51,15 @@ class MirrorSource:
         """Create what is missing in the target: topics and partitions; copy settings. Returns what is mirrored."""
         places = self._topics.refresh()
         self._reader.keep(places)
-        new = [place for place in places if place not in self._reader]
-        for topic in sorted({place.topic for place in new}):  # fences an earlier mirror before its offsets are read
+        new = [tp for tp in places if tp not in self._reader]
+        for topic in sorted({tp.topic for tp in new}):  # fences an earlier mirror before its offsets are read
             self._target.prepare_transactions([self._transaction(topic)], None)
         if new:
             self._settle()
-        for place in new:
-            stored = self._stored_offset(place)
-            self._written[place] = stored
-            self._reader.begin(place, None if stored is None else {"offset": stored})
+        for tp in new:
+            stored = self._stored_offset(tp)
+            self._written[tp] = stored
+            self._reader.begin(tp, None if stored is None else {"offset": stored})
         return places
 
     def begin_anew(self) -> None:
@@ -115,10 +115,10 @@ class MirrorSource:
             FencedError: Another mirror has copied more.
         """
         self._settle()
-        found = [self._stored_offset(piece.place) for piece in pieces]
-        if found == [piece.last for piece in pieces]:
+        stored = [self._stored_offset(piece.place) for piece in pieces]
+        if stored == [piece.last for piece in pieces]:
             return True
-        if found == [self._written[piece.place] for piece in pieces]:
+        if stored == [self._written[piece.place] for piece in pieces]:
             return False
         flow = f"{self._flow.source.alias}->{self._flow.target.alias}"
         raise FencedError(
@@ -130,8 +130,8 @@ class MirrorSource:
         topic = self._stored.topic
         self._target.settled_ends([TopicPartition(topic, each) for each in range(self._target.partitions(topic))])
 
-    def _stored_offset(self, place: TopicPartition) -> int | None:
-        stored = self._stored.offset(source_partition(self._flow, place))
+    def _stored_offset(self, tp: TopicPartition) -> int | None:
+        stored = self._stored.offset(source_partition(self._flow, tp))
         return None if stored is None else int(stored["offset"])
 
     def _sync(self, piece: SourcePiece, done: LogTransaction) -> None:
@@ -158,9 +158,9 @@ class MirrorHeartbeat:
 
     def beat(self) -> Heartbeat:
         """Write one heartbeat."""
-        made = heartbeat_now(self._flow)
-        append_pairs(self._target, self._topic, [(made.key(), made.value())])
-        return made
+        heartbeat = heartbeat_now(self._flow)
+        append_pairs(self._target, self._topic, [(heartbeat.key(), heartbeat.value())])
+        return heartbeat
 
 
 def heartbeat_now(flow: Flow) -> Heartbeat:

@@ -40,30 +40,30 @@ class SyncWriter:
         if self._enabled:
             ensure_topic(self._log, self._topic, 1, COMPACTED | flow.copies("offset-syncs.topic.replication.factor"))
 
-    def note(self, place: TopicPartition, upstream: int, downstream: int) -> None:
+    def note(self, tp: TopicPartition, upstream: int, downstream: int) -> None:
         """Note a record of a partition of the source, with its offset there and that of its copy."""
         if not self._enabled:
             return
-        state = self._states.get(place)
+        state = self._states.get(tp)
         if state is None:
-            state = self._states[place] = SyncState(self._max_lag)
-        sync = OffsetSync(place, upstream, downstream)
+            state = self._states[tp] = SyncState(self._max_lag)
+        sync = OffsetSync(tp, upstream, downstream)
         if state.update(upstream, downstream):
             self._due.append(sync)
-            self._last.pop(place, None)
+            self._last.pop(tp, None)
         else:
-            self._last[place] = sync
+            self._last[tp] = sync
 
-    def note_stretches(self, place: TopicPartition, stretches: Sequence[StoredStretch], first: int) -> None:
+    def note_stretches(self, tp: TopicPartition, stretches: Sequence[StoredStretch], first: int) -> None:
         """Note records whose copies follow each other from an offset of the target on.
 
         If that is not known (-1), none is noted: groups read more again, and miss nothing.
         """
         for stretch in stretches if first >= 0 else ():
-            self._note_stretch(place, stretch, first)
+            self._note_stretch(tp, stretch, first)
             first += stretch.count
 
-    def _note_stretch(self, place: TopicPartition, stretch: StoredStretch, downstream: int) -> None:
+    def _note_stretch(self, tp: TopicPartition, stretch: StoredStretch, downstream: int) -> None:
         """Note records without gaps, whose first copy is at an offset of the target: few of many, most near the end.
 
         A group is nearly always near the end, and of older syncs fewer are kept the older they are.
@@ -74,7 +74,7 @@ class SyncWriter:
             rows.add(last - distance)
             distance *= 2
         for row in sorted(rows):
-            self.note(place, stretch.first + row, downstream + row)
+            self.note(tp, stretch.first + row, downstream + row)
 
     def flush(self) -> None:
         """Write what is due.

@@ -71,11 +71,11 @@ class ObjectName:
         >>> ObjectName.parse("a/hits+0+00000000000000000005-00000000000000000009.json.gz").last
         9
         """
-        found = NAME.fullmatch(path.rpartition("/")[2])
-        if found is None:
+        match = NAME.fullmatch(path.rpartition("/")[2])
+        if match is None:
             return None
-        place = TopicPartition(found["topic"], int(found["partition"]))
-        return cls(place, int(found["first"]), int(found["last"]))
+        tp = TopicPartition(match["topic"], int(match["partition"]))
+        return cls(tp, int(match["first"]), int(match["last"]))
 
 
 def check_store_url(name: str, value: object) -> None:
@@ -101,18 +101,18 @@ def check_folders(name: str, value: object) -> None:
         raise SettingError.invalid(
             name, value, "times are %Y, %m, %d, %H, %M, %S, as in date=%Y-%m-%d: YYYY and 'text' are Confluent's"
         )
-    unknown = [found for found in VARIABLE.findall(text) if found not in ("${topic}", "${partition}")]
+    unknown = [variable for variable in VARIABLE.findall(text) if variable not in ("${topic}", "${partition}")]
     if unknown:
         raise SettingError.invalid(name, value, f"{unknown[0]} is neither ${{topic}} nor ${{partition}}")
 
 
-def folder_of(pattern: str, place: TopicPartition, timestamp_ms: int | None) -> str:
+def folder_of(pattern: str, tp: TopicPartition, timestamp_ms: int | None) -> str:
     """The folder of a record: ``${topic}`` and ``${partition}`` of its place, and its time in UTC by ``%Y`` and so on.
 
     >>> folder_of("${topic}/day=%Y-%m-%d", TopicPartition("hits", 0), 0)
     'hits/day=1970-01-01'
     """
-    text = pattern.replace("${topic}", place.topic).replace("${partition}", str(place.partition)).strip("/")
+    text = pattern.replace("${topic}", tp.topic).replace("${partition}", str(tp.partition)).strip("/")
     if TIME.search(text) is None:
         return text
     try:
@@ -122,12 +122,12 @@ def folder_of(pattern: str, place: TopicPartition, timestamp_ms: int | None) -> 
             f"the time {timestamp_ms} of a record is in no year from 1 to 9999",
             hint="Times are milliseconds since 1970: correct the producer, or path.format without % parts.",
         ) from error
-    return TIME.sub(lambda found: when.strftime(found[0]).zfill(4 if found[0] == "%Y" else 0), text)
+    return TIME.sub(lambda match: when.strftime(match[0]).zfill(4 if match[0] == "%Y" else 0), text)
 
 
-def fixed_part(pattern: str, place: TopicPartition) -> tuple[str, bool]:
+def fixed_part(pattern: str, tp: TopicPartition) -> tuple[str, bool]:
     """The folder below which all objects of a partition are, and whether they are all in that one folder."""
-    whole = pattern.replace("${topic}", place.topic).replace("${partition}", str(place.partition)).strip("/")
+    whole = pattern.replace("${topic}", tp.topic).replace("${partition}", str(tp.partition)).strip("/")
     steps = whole.split("/")
     fixed = next((at for at, step in enumerate(steps) if TIME.search(step)), len(steps))
     return "/".join(steps[:fixed]), fixed == len(steps)
@@ -330,72 +330,72 @@ class ObjectSinkTask(SinkTask):
         self._broken: ConnectError | None = None
 
     def open(self, places: Collection[TopicPartition]) -> None:
-        for topic in {place.topic for place in places}:
+        for topic in {tp.topic for tp in places}:
             self._check_log(topic)
-        for place in places:
-            written = self._written(place)
+        for tp in places:
+            written = self._written(tp)
             if written is not None:
-                self._next[place] = written + 1
-        self.context.offset({place: self._next[place] for place in places if place in self._next})
+                self._next[tp] = written + 1
+        self.context.offset({tp: self._next[tp] for tp in places if tp in self._next})
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if self._broken is not None:
             raise self._broken
-        for place in [each for each, one in self._open.items() if self._is_full(one)]:  # the store was away
-            self._write_full(place)
+        for tp in [each for each, one in self._open.items() if self._is_full(one)]:  # the store was away
+            self._write_full(tp)
         for record in records:
             self._add(record)
         limit = self._parsed["rotate.schedule.interval.ms"]
         if limit >= 0:
             now = time.monotonic()
-            for place in [each for each, one in self._open.items() if (now - one.since) * 1000 >= limit]:
-                self._write(place)
+            for tp in [each for each, one in self._open.items() if (now - one.since) * 1000 >= limit]:
+                self._write(tp)
                 self.context.request_commit()
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The offsets behind what is in the store."""
-        waiting = {place: int(one.records[0].original_offset or 0) for place, one in self._open.items()}
-        return {place: min(offset, waiting.get(place, offset)) for place, offset in offsets.items()}
+        waiting = {tp: int(one.records[0].original_offset or 0) for tp, one in self._open.items()}
+        return {tp: min(offset, waiting.get(tp, offset)) for tp, offset in offsets.items()}
 
     def close(self, places: Collection[TopicPartition]) -> None:
-        for place in places:  # they are read again by the next owner
-            self._open.pop(place, None)
-            self._next.pop(place, None)
+        for tp in places:  # they are read again by the next owner
+            self._open.pop(tp, None)
+            self._next.pop(tp, None)
 
     def _add(self, record: SinkRecord) -> None:
-        place = TopicPartition(str(record.original_topic), int(record.original_partition or 0))
+        tp = TopicPartition(str(record.original_topic), int(record.original_partition or 0))
         offset = int(record.original_offset or 0)
-        one = self._open.get(place)
-        if offset < self._next.get(place, 0) or (one and offset <= int(one.records[-1].original_offset or 0)):
+        one = self._open.get(tp)
+        if offset < self._next.get(tp, 0) or (one and offset <= int(one.records[-1].original_offset or 0)):
             return  # a batch that came again after an error
         if record.value is None:
             if self._parsed["behavior.on.null.values"] == "fail":
                 raise DataError(
-                    f"the record at {place.topic}-{place.partition} offset {offset} has no value",
+                    f"the record at {tp.topic}-{tp.partition} offset {offset} has no value",
                     hint="Set behavior.on.null.values=ignore, or drop tombstones by a transformation.",
                 )
             return
         try:
-            folder = folder_of(self._parsed["path.format"], place, record.timestamp)
+            folder = folder_of(self._parsed["path.format"], tp, record.timestamp)
             size = len(json_line(record)) if self._parsed["rotate.bytes"] or self._parsed["format"] == "json" else 0
         except DataError as error:
-            shown = f"{place.topic}-{place.partition} offset {offset}: {error.message}"
+            shown = f"{tp.topic}-{tp.partition} offset {offset}: {error.message}"
             raise DataError(shown, hint=error.hint) from error
         if one is not None and self._ends_before(one, record, folder):
-            self._write(place)
+            self._write(tp)
             one = None
         if one is None:
-            one = self._open[place] = _Open(folder, record.value_schema, time.monotonic())
+            one = self._open[tp] = _Open(folder, record.value_schema, time.monotonic())
         one.records.append(record)
         one.size += size
         if self._is_full(one):
-            self._write_full(place)
+            self._write_full(tp)
 
     def _is_full(self, one: _Open) -> bool:
         return bool(len(one.records) >= self._parsed["flush.size"] or 0 < self._parsed["rotate.bytes"] <= one.size)
 
-    def _write_full(self, place: TopicPartition) -> None:
-        self._write(place)
+    def _write_full(self, tp: TopicPartition) -> None:
+        self._write(tp)
         self.context.request_commit()
 
     def _ends_before(self, one: _Open, record: SinkRecord, folder: str) -> bool:
@@ -404,21 +404,21 @@ class ObjectSinkTask(SinkTask):
         limit = self._parsed["rotate.interval.ms"]
         return bool(limit >= 0 and (record.timestamp or 0) - (one.records[0].timestamp or 0) >= limit)
 
-    def _write(self, place: TopicPartition) -> None:
+    def _write(self, tp: TopicPartition) -> None:
         """Write the records of a partition: one object, or more if they do not make one table."""
-        while place in self._open:
-            one = self._open[place]
-            data, count = self._encoded(place, one.records)
+        while tp in self._open:
+            one = self._open[tp]
+            data, count = self._encoded(tp, one.records)
             if data:
-                self._put_object(place, one, data, count)
+                self._put_object(tp, one, data, count)
             rest = one.records[count:]
             if rest:
                 one.records = rest
                 one.size = sum(len(json_line(record)) for record in rest) if self._parsed["rotate.bytes"] else 0
             else:
-                del self._open[place]
+                del self._open[tp]
 
-    def _encoded(self, place: TopicPartition, records: Sequence[SinkRecord]) -> tuple[bytes, int]:
+    def _encoded(self, tp: TopicPartition, records: Sequence[SinkRecord]) -> tuple[bytes, int]:
         """The bytes of the first records, and how many they are; none at all if the first one makes no table itself.
 
         Raises:
@@ -429,35 +429,35 @@ class ObjectSinkTask(SinkTask):
             return encode(kind, records, compression), len(records)
         except DataError as error:
             failed, problem = len(records), error
-        good, made = 0, b""
+        good, encoded = 0, b""
         while failed - good > 1:  # the most that make a table, by halves: the same ones whenever they are written
             middle = (good + failed) // 2
             try:
-                made, good = encode(kind, records[:middle], compression), middle
+                encoded, good = encode(kind, records[:middle], compression), middle
             except DataError as error:
                 failed, problem = middle, error
         if not good:
-            self._refuse(place, records[0], problem)
-        return made, max(good, 1)
+            self._refuse(tp, records[0], problem)
+        return encoded, max(good, 1)
 
-    def _refuse(self, place: TopicPartition, record: SinkRecord, error: DataError) -> None:
+    def _refuse(self, tp: TopicPartition, record: SinkRecord, error: DataError) -> None:
         reporter = self.context.errant_record_reporter
-        shown = f"the record at {place.topic}-{place.partition} offset {record.original_offset} cannot be written"
+        shown = f"the record at {tp.topic}-{tp.partition} offset {record.original_offset} cannot be written"
         if reporter is None:
             self._broken = ConnectError(f"{shown}: {error.message}", hint=error.hint)
             raise self._broken from error
         reporter.report(record, DataError(f"{shown}: {error.message}", hint=error.hint))
 
-    def _put_object(self, place: TopicPartition, one: _Open, data: bytes, count: int) -> None:
+    def _put_object(self, tp: TopicPartition, one: _Open, data: bytes, count: int) -> None:
         import obstore
 
         first, last = (int(one.records[at].original_offset or 0) for at in (0, count - 1))
-        path = f"{one.folder}/{ObjectName(place, first, last).text(self._suffix)}".lstrip("/")
+        path = f"{one.folder}/{ObjectName(tp, first, last).text(self._suffix)}".lstrip("/")
         try:
             obstore.put(self._store, path, data)
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url}/{path} cannot be written", error) from error
-        self._next[place] = last + 1
+        self._next[tp] = last + 1
 
     def _check_log(self, topic: str) -> None:
         """Note the log that a topic's objects come from; the offsets in their names mean nothing in another one.
@@ -472,8 +472,8 @@ class ObjectSinkTask(SinkTask):
             try:
                 obstore.put(self._store, path, own, mode="create", use_multipart=False)
             except (FileExistsError, obstore.exceptions.AlreadyExistsError):
-                found = bytes(obstore.get(self._store, path).bytes())
-                if found != own:
+                stored_log = bytes(obstore.get(self._store, path).bytes())
+                if stored_log != own:
                     raise ConnectError(
                         f"{self._url} has objects of a topic {topic} of another log",
                         hint=f"Choose another store.url; or, to continue there, remove those objects and {path}.",
@@ -481,12 +481,12 @@ class ObjectSinkTask(SinkTask):
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url}/{path} cannot be written", error) from error
 
-    def _written(self, place: TopicPartition) -> int | None:
+    def _written(self, tp: TopicPartition) -> int | None:
         """The last offset of a partition that is in the store."""
         import obstore
 
-        folder, is_one = fixed_part(self._parsed["path.format"], place)
-        start = f"{place.topic}+{place.partition}+"
+        folder, is_one = fixed_part(self._parsed["path.format"], tp)
+        start = f"{tp.topic}+{tp.partition}+"
         last: int | None = None
         try:
             for page in obstore.list(self._store, prefix=folder or None):
@@ -495,7 +495,7 @@ class ObjectSinkTask(SinkTask):
                     if is_one and not inner.startswith(start):
                         continue
                     name = ObjectName.parse(entry["path"])
-                    if name is not None and name.place == place:
+                    if name is not None and name.place == tp:
                         last = name.last if last is None else max(last, name.last)
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url} cannot be listed", error) from error
@@ -538,14 +538,14 @@ def _open_store(url: str, options: Sequence[str]) -> Any:
         return obstore.store.LocalStore(folder)
     if scheme == "memory":
         return object_store(url, ())
-    given: dict[str, Any] = {}
+    store_options: dict[str, Any] = {}
     for option in options:
         name, _, value = option.partition(":")
-        given[name.strip()] = value.strip()
-    if str(given.get("endpoint", "")).startswith("http://"):
-        given["client_options"] = {"allow_http": True}
+        store_options[name.strip()] = value.strip()
+    if str(store_options.get("endpoint", "")).startswith("http://"):
+        store_options["client_options"] = {"allow_http": True}
     try:
-        return new_object_store(url, **given)
+        return new_object_store(url, **store_options)
     except (ValueError, TypeError, obstore.exceptions.BaseError) as error:
         raise ConnectError(
             f"{url} cannot be opened: {str(error).splitlines()[0]}", hint="Correct store.url and store.options."

@@ -128,16 +128,16 @@ class ColumnForm:
             return self.unavailable
         shown = repr(str(cell)[:100]) if self.shows else "a text"
         try:
-            found = self.read(str(cell))
+            parsed = self.read(str(cell))
         except (ValueError, InvalidOperation, OverflowError) as error:
             reason = f": {error}" if self.shows else ""
             raise DataError(f"{shown} is not a value of the type {self.schema}{reason}") from None
-        if found is None and not self.schema.optional:
+        if parsed is None and not self.schema.optional:
             raise DataError(
                 f"{shown} has no value in the type {self.schema}, which is never null",
                 hint="decimal.handling.mode=string or double takes decimals that are infinite or no number.",
             )
-        return found
+        return parsed
 
 
 def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullable: bool) -> ColumnForm | None:
@@ -146,12 +146,12 @@ def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullab
     >>> column_form(23, -1, Handling(), nullable=False).value("7")
     7
     """
-    found = kind if isinstance(kind, PgType) else PgType(kind, BUILT_IN.get(kind, str(kind)), modifier=modifier)
-    form = _form(found, handling)
+    pg_type = kind if isinstance(kind, PgType) else PgType(kind, BUILT_IN.get(kind, str(kind)), modifier=modifier)
+    form = _form(pg_type, handling)
     if form is None:
         return None
-    made = _optional(form, nullable=nullable)
-    return replace(made, unavailable=_unavailable(made.schema, handling))
+    nullable_form = _optional(form, nullable=nullable)
+    return replace(nullable_form, unavailable=_unavailable(nullable_form.schema, handling))
 
 
 def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
@@ -161,8 +161,8 @@ def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
         return replace(form, schema=schema)
 
     def of_schema(text: str) -> Struct | None:
-        found = read(text)
-        return None if found is None else Struct.of_checked(schema, found.all_raw())
+        parsed = read(text)
+        return None if parsed is None else Struct.of_checked(schema, parsed.all_raw())
 
     return replace(form, schema=schema, read=of_schema)
 
@@ -192,10 +192,10 @@ def _array_form(kind: PgType, element: PgType, handling: Handling) -> ColumnForm
     read = inner.read
 
     def items(text: str) -> list[Any] | None:
-        found = parse_array(text, kind.delimiter)
-        if is_enum and None in found:
+        elements = parse_array(text, kind.delimiter)
+        if is_enum and None in elements:
             return None  # its elements are never null, by Debezium's schema
-        return [None if each is None or isinstance(each, list) else read(each) for each in found]
+        return [None if each is None or isinstance(each, list) else read(each) for each in elements]
 
     return ColumnForm(array(inner.schema), items)
 
@@ -310,16 +310,16 @@ def _hstore(_kind: PgType, handling: Handling) -> ColumnForm:
 
 
 def _pairs(text: str) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    pairs: dict[str, str | None] = {}
     at = 0
     while at < len(text):
         pair = _PAIR.match(text, at)
         if pair is None:
             raise ValueError("it is not an hstore")
         key, value = pair.groups()
-        found[_unquoted(key)] = None if value == "NULL" else _unquoted(value)
+        pairs[_unquoted(key)] = None if value == "NULL" else _unquoted(value)
         at = pair.end()
-    return found
+    return pairs
 
 
 def _unquoted(text: str) -> str:
@@ -351,13 +351,13 @@ def _timestamp(kind: PgType, handling: Handling) -> ColumnForm:
 
 
 def _micros(text: str, unit: int) -> int | None:
-    found = INFINITE_US[text] if text in INFINITE_US else parse_timestamp(text)
-    return None if abs(found) > LONGEST else found // unit
+    micros = INFINITE_US[text] if text in INFINITE_US else parse_timestamp(text)
+    return None if abs(micros) > LONGEST else micros // unit
 
 
 def _nanos(text: str) -> int | None:
-    found = INFINITE_NS[text] if text in INFINITE_NS else parse_timestamp(text) * 1000
-    return None if abs(found) > LONGEST + 1 else found
+    nanos = INFINITE_NS[text] if text in INFINITE_NS else parse_timestamp(text) * 1000
+    return None if abs(nanos) > LONGEST + 1 else nanos
 
 
 def _iso_timestamp(text: str) -> str:
@@ -437,18 +437,18 @@ def _interval(_kind: PgType, handling: Handling) -> ColumnForm:
     def micros(text: str) -> int | None:
         years, months, days, hours, minutes, seconds = (Decimal(each) for each in _parts(text))
         whole = (years * 12 + months) * MONTH_US + days * DAY_US
-        found = int(whole + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000)
-        return None if abs(found) > LONGEST else found
+        total = int(whole + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000)
+        return None if abs(total) > LONGEST else total
 
     return ColumnForm(_time_named(INT64, "MicroDuration"), micros)
 
 
 def _parts(text: str) -> list[str]:
     """Years, months, days, hours, minutes and seconds of an interval in ISO's form."""
-    found = _INTERVAL.fullmatch(text)
-    if found is None:
+    match = _INTERVAL.fullmatch(text)
+    if match is None:
         raise ValueError("it is not an interval")
-    return [each or "0" for each in found.groups()]
+    return [each or "0" for each in match.groups()]
 
 
 def _named(schema: Schema, name: str) -> Schema:

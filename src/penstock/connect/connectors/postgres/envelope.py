@@ -230,10 +230,10 @@ class TableForm:
             formerly = Headers([Header("__debezium.oldkey", old_key, old_key.schema)])
             return [deleted.with_(headers=newly), *tombstone, created.with_(headers=formerly)]
         key = new_key if after is not None else old_key
-        made = [self._record(key, Struct(self._envelope, values))]
+        records = [self._record(key, Struct(self._envelope, values))]
         if op == "d" and self._capture.tombstones:
-            made.append(self._record(key, None))
-        return made
+            records.append(self._record(key, None))
+        return records
 
     def _record(self, key: Struct | None, value: Struct | None) -> SourceRecord:
         return SourceRecord(
@@ -253,7 +253,7 @@ ZERO_TIMES = {
 
 def _topic_name(name: str) -> str:
     """The name with an underscore for each character that topics do not have."""
-    return re.sub(r"[^a-zA-Z0-9._-]", lambda found: "_" * (1 + (ord(found[0]) > 0xFFFF)), name)  # as Java counts them
+    return re.sub(r"[^a-zA-Z0-9._-]", lambda match: "_" * (1 + (ord(match[0]) > 0xFFFF)), name)  # as Java counts them
 
 
 def _zero(form: ColumnForm) -> Any:

@@ -38,13 +38,13 @@ class Patterns:
         Raises:
             SettingError: One is not a regular expression.
         """
-        made = []
+        patterns = []
         for text in re.split(r"(?<!\\)\s*,\s*", ",".join(texts)) if texts else ():
             try:
-                made.append(re.compile(text.strip().replace("\\,", ","), re.IGNORECASE))
+                patterns.append(re.compile(text.strip().replace("\\,", ","), re.IGNORECASE))
             except re.error as error:
                 raise SettingError.invalid(setting, text, f"Invalid regex: {error}") from error
-        return cls(tuple(made))
+        return cls(tuple(patterns))
 
     def __bool__(self) -> bool:
         return bool(self.expressions)
@@ -109,15 +109,15 @@ def _changed(column: str, kind: PgType, form: ColumnForm, change: _Change) -> Co
     most = kind.modifier - _LENGTH_OFFSET if kind.name in ("bpchar", "varchar") and kind.modifier > 0 else None
     is_hash = change.setting.startswith("column.mask.hash.")
 
-    def changed(found: str) -> str:
-        made = text(found)
-        return made[:most] if is_hash else made
+    def changed(cell: str) -> str:
+        masked = text(cell)
+        return masked[:most] if is_hash else masked
 
     parameters = {**(form.schema.parameters or {}), **change.parameters}
     return replace(
         form,
         schema=replace(form.schema, parameters=parameters),
-        read=lambda found: changed(str(read(found))),
+        read=lambda cell: changed(str(read(cell))),
         unavailable=changed(str(form.unavailable)),
         null=changed("") if change.nulls else form.null,
         shows=False,
@@ -139,8 +139,8 @@ def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded:
         if mask is not None:
             changes.append(_Change(name, patterns, _stars(int(mask[1])), {"masked": "true"}, nulls=True))
         elif hashed is not None:
-            made = _hash(name, hashed[2], hashed[3], is_plain=hashed[1] is not None)
-            changes.append(_Change(name, patterns, made, {"masked": "true"}))
+            hashed_text = _hash(name, hashed[2], hashed[3], is_plain=hashed[1] is not None)
+            changes.append(_Change(name, patterns, hashed_text, {"masked": "true"}))
         elif cut is not None:
             most = int(cut[1])
             changes.append(_Change(name, patterns, _shortened(most), {"truncateLength": cut[1]}))

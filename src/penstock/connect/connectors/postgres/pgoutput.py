@@ -221,17 +221,17 @@ class _Reader:
         return chr(self._data[self._at - 1])
 
     def expect(self, letter: str) -> None:
-        found = self.letter()
-        if found != letter:
-            raise ValueError(f"{found!r} stands where {letter!r} is expected")
+        actual = self.letter()
+        if actual != letter:
+            raise ValueError(f"{actual!r} stands where {letter!r} is expected")
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        found = struct.unpack_from(form, self._data, self._at)
+        unpacked = struct.unpack_from(form, self._data, self._at)
         self._at += struct.calcsize(form)
-        return found
+        return unpacked
 
     def text(self) -> str:
         end = bytes(self._data[self._at :]).index(0) + self._at
-        made = bytes(self._data[self._at : end]).decode()
+        decoded = bytes(self._data[self._at : end]).decode()
         self._at = end + 1
-        return made
+        return decoded

@@ -172,15 +172,15 @@ class Server:
             rows = connection.execute(COLUMNS, [number]).fetchall()
             key = tuple(row[0] for row in connection.execute(KEY, [number]).fetchall())
         columns = tuple(RelationColumn(column, kind, modifier, column in key) for column, kind, modifier, _ in rows)
-        found = Types(self._type_row)
-        types = {column: found.find(kind, modifier) for column, kind, modifier, _ in rows}
+        catalog_types = Types(self._type_row)
+        types = {column: catalog_types.find(kind, modifier) for column, kind, modifier, _ in rows}
         required = frozenset(row[0] for row in rows if row[3])
         return RelationMessage(number, schema, name, columns), TableFacts(key, required, types)
 
     def typed(self, columns: Iterable[RelationColumn]) -> dict[str, PgType]:
         """The types of columns as the stream has them, which may be others than those of the catalog by now."""
-        found = Types(self._type_row)
-        return {column.name: found.find(column.kind, column.modifier) for column in columns}
+        catalog_types = Types(self._type_row)
+        return {column.name: catalog_types.find(column.kind, column.modifier) for column in columns}
 
     def _type_row(self, query: str) -> Sequence[Any] | None:
         with self.guarded() as connection:
@@ -233,8 +233,8 @@ class Server:
         )
         with self.guarded() as connection:
             cursor = connection.execute(query, [self._slot, most, self._publication], binary=True)
-            found = cursor.fetchall()
-        for lsn, data in found:
+            rows = cursor.fetchall()
+        for lsn, data in rows:
             yield lsn_number(lsn), bytes(data)
 
     def confirm(self, lsn: int) -> None:

@@ -44,7 +44,7 @@ OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncat
 
 def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
     """The connection, as psycopg's keywords."""
-    found = {
+    keywords = {
         "host": parsed["database.hostname"],
         "port": parsed["database.port"],
         "user": parsed["database.user"],
@@ -60,30 +60,30 @@ def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
         "sslpassword": parsed["database.sslpassword"].secret,
         "sslrootcert": parsed["database.sslrootcert"],
     }
-    return {name: value for name, value in found.items() if value != ""}
+    return {name: value for name, value in keywords.items() if value != ""}
 
 
 def _key_columns(text: str) -> list[tuple[Patterns, tuple[str, ...]]]:
     """The columns of keys by tables, of ``schema.table:column,column;...``."""
-    found = []
+    key_columns = []
     for part in text.split(";"):
         table, _, columns = part.rpartition(":")
         if table.strip():
             names = tuple(each.strip() for each in columns.split(",") if each.strip())
-            found.append((Patterns.of([table], "message.key.columns"), names))
-    return found
+            key_columns.append((Patterns.of([table], "message.key.columns"), names))
+    return key_columns
 
 
 def _without(records: list[SourceRecord], skipped: Collection[str]) -> list[SourceRecord]:
     """The records of a change without the parts of it that are skipped: a new key is a deletion and an insert."""
-    made: list[SourceRecord] = []
+    kept: list[SourceRecord] = []
     takes = True
     for record in records:
         if record.value is not None:
             takes = record.value["op"] not in skipped
         if takes:
-            made.append(record)
-    return made
+            kept.append(record)
+    return kept
 
 
 class PostgresChangesTask(SourceTask):
@@ -243,9 +243,9 @@ class PostgresChangesTask(SourceTask):
     def _key_of(self, schema: str, table: str, facts: TableFacts) -> TableFacts:
         """The facts with the key that the settings give to a table."""
         for pattern, columns in self._keys:
-            known = tuple(each for each in columns if each in facts.types)
-            if pattern.match(f"{schema}.{table}") and known:
-                return replace(facts, key=known)
+            key = tuple(each for each in columns if each in facts.types)
+            if pattern.match(f"{schema}.{table}") and key:
+                return replace(facts, key=key)
         return facts
 
     def _see(self, text: str, until: int) -> None:
@@ -262,11 +262,11 @@ class PostgresChangesTask(SourceTask):
 
     def _offset(self, *, snapshot: bool = False) -> dict[str, Any]:
         lsn, events = self._done
-        found: dict[str, Any] = {"lsn": lsn}
-        found |= {"events": events} if events else {"end": self._end}
+        offset: dict[str, Any] = {"lsn": lsn}
+        offset |= {"events": events} if events else {"end": self._end}
         if self._seen_as is not None:
-            found |= {"seen": self._seen_as[0], "seen_until": self._seen_as[1]}
-        return {**found, "snapshot": True} if snapshot else found
+            offset |= {"seen": self._seen_as[0], "seen_until": self._seen_as[1]}
+        return {**offset, "snapshot": True} if snapshot else offset
 
     # The snapshot
 
@@ -327,11 +327,11 @@ class PostgresChangesTask(SourceTask):
                     if len(waiting) >= self._parsed["max.batch.size"]:
                         yield waiting
                         waiting = []
-                    made = self._change(message, Origin(lsn, begun.xid, begun.time_us, sequence=self._sequence(lsn)))
-                    if made:
+                    records = self._change(message, Origin(lsn, begun.xid, begun.time_us, sequence=self._sequence(lsn)))
+                    if records:
                         self._last_commit = self._done[0] if self._done[1] == 0 else self._last_commit
                         self._done = (begun.lsn, counted)
-                        waiting += self._marked(made)
+                        waiting += self._marked(records)
         if waiting:
             yield waiting
             return
@@ -365,8 +365,8 @@ class PostgresChangesTask(SourceTask):
         form = self._forms.get(message.relation)
         if form is None:
             return []
-        made = self._changed(form, message, origin)
-        return made if not self._skipped else _without(made, self._skipped)
+        records = self._changed(form, message, origin)
+        return records if not self._skipped else _without(records, self._skipped)
 
     def _changed(self, form: TableForm, message: Insert | Update | Delete, origin: Origin) -> list[SourceRecord]:
         match message:

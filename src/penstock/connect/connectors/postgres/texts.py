@@ -70,10 +70,10 @@ def parse_date(text: str) -> int:
     >>> parse_date("2024-02-29"), parse_date("0044-03-15 BC")
     (19782, -735160)
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None or found["hour"] is not None:
+    moment = _MOMENT.fullmatch(text)
+    if moment is None or moment["hour"] is not None:
         raise ValueError(f"{text!r} is not a date")
-    return _days(found)
+    return _days(moment)
 
 
 def parse_timestamp(text: str) -> int:
@@ -85,11 +85,11 @@ def parse_timestamp(text: str) -> int:
     >>> parse_timestamp("1970-01-01 02:00:00.5+02"), parse_timestamp("20000-01-01 00:00:00")
     (500000, 568971820800000000)
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    moment = _MOMENT.fullmatch(text)
+    if moment is None:
         raise ValueError(f"{text!r} is not a timestamp")
-    clock = 0 if found["hour"] is None else _clock_us(found) - _offset_us(found["zone"])
-    return _days(found) * DAY_US + clock
+    clock = 0 if moment["hour"] is None else _clock_us(moment) - _offset_us(moment["zone"])
+    return _days(moment) * DAY_US + clock
 
 
 def parse_time(text: str) -> tuple[int, int]:
@@ -101,20 +101,20 @@ def parse_time(text: str) -> tuple[int, int]:
     >>> parse_time("24:00:00"), parse_time("04:05:06.789012-08:30")
     ((86400000000, 0), (14706789012, -30600000000))
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
+    time_of_day = _TIME.fullmatch(text)
+    if time_of_day is None:
         raise ValueError(f"{text!r} is not a time of the day")
-    return _clock_us(found), _offset_us(found["zone"])
+    return _clock_us(time_of_day), _offset_us(time_of_day["zone"])
 
 
-def _days(found: re.Match[str]) -> int:
-    year = int(found["year"])
-    return days_of_civil(1 - year if found["era"] else year, int(found["month"]), int(found["day"]))
+def _days(moment: re.Match[str]) -> int:
+    year = int(moment["year"])
+    return days_of_civil(1 - year if moment["era"] else year, int(moment["month"]), int(moment["day"]))
 
 
-def _clock_us(found: re.Match[str]) -> int:
-    fraction = (found["fraction"] or "").ljust(6, "0")[:6]
-    seconds = (int(found["hour"]) * 60 + int(found["minute"])) * 60 + int(found["second"] or 0)
+def _clock_us(moment: re.Match[str]) -> int:
+    fraction = (moment["fraction"] or "").ljust(6, "0")[:6]
+    seconds = (int(moment["hour"]) * 60 + int(moment["minute"])) * 60 + int(moment["second"] or 0)
     return seconds * 1_000_000 + int(fraction)
 
 

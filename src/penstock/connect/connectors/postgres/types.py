@@ -59,10 +59,10 @@ class Types:
         """The type of a number and a modifier, as a column has them; one that is unknown has its number as its name."""
         domain: str | None = None
         for _ in range(_MOST_DOMAINS):
-            found = self._found(number)
-            if found is None:
+            row = self._found(number)
+            if row is None:
                 return PgType(number, str(number), modifier=modifier, domain=domain)
-            name, kind, base, own_modifier, element, category, delimiter, _, labels = found
+            name, kind, base, own_modifier, element, category, delimiter, _, labels = row
             if kind != "d":
                 break
             domain = domain or name

@@ -54,18 +54,18 @@ class SparkChild:
             ConnectError: Spark has failed, or the process has ended.
         """
         try:
-            found = self._frames.get(timeout=timeout_s)
+            frame = self._frames.get(timeout=timeout_s)
         except queue.Empty:
             return None
-        if found is None:
+        if frame is None:
             self._frames.put(None)
             raise self._ended()
-        if found.head["kind"] == "error":
+        if frame.head["kind"] == "error":
             raise ConnectError(
-                f"Spark of connector {self._name}: {found.head['text']}",
+                f"Spark of connector {self._name}: {frame.head['text']}",
                 hint="Check spark.format, spark.option.* and spark.schema; the task's log has more of it.",
             )
-        return found
+        return frame
 
     def stop(self) -> None:
         """End the process."""
@@ -91,7 +91,7 @@ class SparkChild:
 def _listen(out: IO[bytes], frames: queue.Queue[Frame | None]) -> None:
     """Take messages; it knows no `SparkChild`, so that one which is given up is collected, which ends its process."""
     with contextlib.suppress(OSError, ValueError):
-        while (found := read_frame(out)) is not None:  # type: ignore[arg-type] # buffered bytes
-            frames.put(found)
+        while (frame := read_frame(out)) is not None:  # type: ignore[arg-type] # buffered bytes
+            frames.put(frame)
     with contextlib.suppress(queue.Full):
         frames.put(None, timeout=_STOP_S)

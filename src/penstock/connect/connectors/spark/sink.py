@@ -51,8 +51,8 @@ class SparkSinkTask(SinkTask):
         """Keep records; ask for a commit when there are enough. Records without value are passed over."""
         for record in records:
             if record.value is not None:
-                place = TopicPartition(str(record.topic), int(record.partition or 0))
-                self._kept.setdefault(place, []).append(record)
+                tp = TopicPartition(str(record.topic), int(record.partition or 0))
+                self._kept.setdefault(tp, []).append(record)
         if sum(map(len, self._kept.values())) >= self._parsed["flush.size"]:
             self.context.request_commit()
 
@@ -62,16 +62,16 @@ class SparkSinkTask(SinkTask):
         Raises:
             ConnectError: Spark cannot write it; nothing is committed.
         """
-        for place in [place for place in self._kept if place in offsets]:
-            records = self._kept[place]
+        for tp in [tp for tp in self._kept if tp in offsets]:
+            records = self._kept[tp]
             for run in _runs(records):
-                self._write(place, run)
-            del self._kept[place]
+                self._write(tp, run)
+            del self._kept[tp]
 
     def close(self, places: Collection[TopicPartition]) -> None:
         """Forget what is not committed: it comes again where the partitions go."""
-        for place in places:
-            self._kept.pop(place, None)
+        for tp in places:
+            self._kept.pop(tp, None)
 
     def stop(self) -> None:
         """End the child process."""
@@ -79,14 +79,14 @@ class SparkSinkTask(SinkTask):
             self._child.stop()
             self._child = None
 
-    def _write(self, place: TopicPartition, records: Sequence[SinkRecord]) -> None:
+    def _write(self, tp: TopicPartition, records: Sequence[SinkRecord]) -> None:
         assert self._child is not None  # noqa: S101 - start comes first
         table = to_arrow(records)
         if self._names:
             taken = [name for name in self._names if name in table.schema.names]
             if taken:
                 raise DataError(f"records have a field {taken[0]}, which is the name of a folder of the Spark sink")
-            facts: tuple[Any, ...] = (place.topic, place.partition, records[0].offset)
+            facts: tuple[Any, ...] = (tp.topic, tp.partition, records[0].offset)
             for name, fact in zip(self._names, facts, strict=True):
                 table = table.append_column(name, pa.array([fact] * len(records)))
         buffer = pa.BufferOutputStream()

@@ -80,13 +80,13 @@ class SparkSourceTask(SourceTask):
         assert self._child is not None  # noqa: S101 - start comes first
         if self._is_open:  # nothing of it was written: every record was dropped
             self.commit()
-        found = self._child.receive(_WAIT_S)
-        if found is None or found.head["kind"] != "batch":
+        frame = self._child.receive(_WAIT_S)
+        if frame is None or frame.head["kind"] != "batch":
             return None
         self._is_open = True
-        partition, number = {"query": found.head["query"]}, found.head["batch"]
+        partition, number = {"query": frame.head["query"]}, frame.head["batch"]
         stored = self.context.offset_reader.offset(partition)
-        table = pa.ipc.open_stream(found.data).read_all()
+        table = pa.ipc.open_stream(frame.data).read_all()
         if not table.num_rows or (stored is not None and int(stored["batch"]) >= number):
             self.commit()
             return None
