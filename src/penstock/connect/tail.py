@@ -97,15 +97,15 @@ class Tail:
             self._file = None
 
     def _open(self) -> bool:
-        known = self.position
-        if known.inode and not self._is_same(self.path):
+        before = self.position
+        if before.inode and not self._is_same(self.path):
             old = self._rotated_away()
             if old:
                 self._file = old.open("rb")
                 return True
             if self.path.exists():
                 self.notes.append(f"{self.path} is another file than before; reading it from its start")
-                self.position = FilePosition(lines=known.lines)
+                self.position = FilePosition(lines=before.lines)
         try:
             self._file = self.path.open("rb")
         except FileNotFoundError:

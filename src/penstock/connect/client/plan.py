@@ -54,12 +54,12 @@ class Plan:
 
 
 def make_plan(
-    wanted: Mapping[str, Mapping[str, str]], present: Mapping[str, Mapping[str, str]], *, prunes: bool = False
+    configs: Mapping[str, Mapping[str, str]], present: Mapping[str, Mapping[str, str]], *, prunes: bool = False
 ) -> Plan:
     """Compare configs.
 
     Args:
-        wanted: The configs that there should be, by name.
+        configs: The configs that there should be, by name.
         present: Those that there are.
         prunes: Connectors that are not wanted are deleted.
 
@@ -69,8 +69,8 @@ def make_plan(
         ([('change', ('- topic=y', '+ topic=x'))], ('b',))
     """
     changes, unchanged = [], []
-    for name in sorted(wanted):
-        config = {**wanted[name], "name": name}
+    for name in sorted(configs):
+        config = {**configs[name], "name": name}
         old = {**present[name], "name": name} if name in present else None
         if old == config:
             unchanged.append(name)
@@ -78,7 +78,7 @@ def make_plan(
             changes.append(PlannedChange(name, Action.CREATE, config, tuple(_difference({}, config))))
         else:
             changes.append(PlannedChange(name, Action.CHANGE, config, tuple(_difference(old, config))))
-    others = sorted(present.keys() - wanted.keys())
+    others = sorted(present.keys() - configs.keys())
     if prunes:
         changes += [PlannedChange(name, Action.DELETE, {}, ()) for name in others]
     return Plan(tuple(changes), tuple(unchanged), () if prunes else tuple(others))

@@ -153,7 +153,7 @@ class ConfigDef:
         """The groups in the order in which they come up."""
         return list(dict.fromkeys(s.group for s in self.settings.values() if s.group is not None))
 
-    def parse(self, given: Mapping[str, Any], find_class: FindClass | None = None) -> dict[str, Any]:
+    def parse(self, config: Mapping[str, Any], find_class: FindClass | None = None) -> dict[str, Any]:
         """The values of all settings: those that are given, else the defaults. Names that are not defined are left out.
 
         Raises:
@@ -165,8 +165,8 @@ class ConfigDef:
             raise SettingError(f"Some configurations in are referred in the dependents, but not defined: {text}")
         parsed: dict[str, Any] = {}
         for setting in self.settings.values():
-            if setting.name in given:
-                parsed[setting.name] = setting.read(given[setting.name], find_class)
+            if setting.name in config:
+                parsed[setting.name] = setting.read(config[setting.name], find_class)
             elif setting.required:
                 raise setting.missing()
             else:

@@ -43,13 +43,13 @@ class ConfigValue:
 
 
 def validate(
-    definition: ConfigDef, given: Mapping[str, Any], find_class: FindClass | None = None
+    definition: ConfigDef, config: Mapping[str, Any], find_class: FindClass | None = None
 ) -> dict[str, ConfigValue]:
     """Validate a config: all settings by name, in the order of their definition. Kafka's ``ConfigDef.validateAll``.
 
     Args:
         definition: The settings.
-        given: The config.
+        config: The config.
         find_class: Finds a class by its name, raising LookupError.
 
     Example:
@@ -66,7 +66,7 @@ def validate(
     parsed: dict[str, Any] = {}
     roots = [name for name in definition.settings if name not in dependents]
     for name in roots:
-        _parse(definition, name, given, find_class, (parsed, values))
+        _parse(definition, name, config, find_class, (parsed, values))
     for name in roots:
         _recommend(definition, name, parsed, values)
     return values
@@ -75,18 +75,18 @@ def validate(
 def _parse(
     definition: ConfigDef,
     name: str,
-    given: Mapping[str, Any],
+    config: Mapping[str, Any],
     find_class: FindClass | None,
-    found: tuple[dict[str, Any], dict[str, ConfigValue]],
+    results: tuple[dict[str, Any], dict[str, ConfigValue]],
 ) -> None:
     setting = definition.settings.get(name)
     if setting is None:
         return
-    parsed, values = found
+    parsed, values = results
     result, value = values[name], None
-    if name in given:
+    if name in config:
         try:
-            value = parse_kind(name, given[name], setting.kind, find_class)
+            value = parse_kind(name, config[name], setting.kind, find_class)
         except SettingError as error:
             result.errors.append(error.message)
     elif setting.required:
@@ -100,7 +100,7 @@ def _parse(
             result.errors.append(error.message)
     result.value = parsed[name] = value
     for dependent in setting.dependents:
-        _parse(definition, dependent, given, find_class, found)
+        _parse(definition, dependent, config, find_class, results)
 
 
 def _recommend(definition: ConfigDef, name: str, parsed: dict[str, Any], values: dict[str, ConfigValue]) -> None:

@@ -46,14 +46,14 @@ class Merger:
         self.common: Schema | None = None
         self._compatible = True
 
-    def merge(self, found: SchemaAndValue | None) -> None:
+    def merge(self, element: SchemaAndValue | None) -> None:
         """Take one more value into account; null has no schema."""
-        if found is None or found.schema is None or not self._compatible:
+        if element is None or element.schema is None or not self._compatible:
             return
         if self.common is None:
-            self.common = found.schema
+            self.common = element.schema
         else:
-            self.common = _merged(self.common, found.schema)
+            self.common = _merged(self.common, element.schema)
             self._compatible = self.common is not None
 
 

@@ -90,9 +90,9 @@ def transformation_chain(config: Mapping[str, Any], plugins: Plugins | None = No
         SettingError: A setting is wrong.
         ConnectError: A transformation refuses its settings, or names a predicate that is not there.
     """
-    known = plugins or standard_plugins()
-    definition = enriched(ConfigDef([TRANSFORMS_SETTING, PREDICATES_SETTING]), config, known, strict=True)
-    parsed = definition.parse(config, known.find)
+    available = plugins or standard_plugins()
+    definition = enriched(ConfigDef([TRANSFORMS_SETTING, PREDICATES_SETTING]), config, available, strict=True)
+    parsed = definition.parse(config, available.find)
     return TransformationChain(tuple(_stage(alias, config, parsed) for alias in parsed["transforms"]))
 
 

@@ -45,7 +45,7 @@ class WorkerSettings:
 
 
 def connector_definition(
-    plugin: Plugin, given: Mapping[str, Any], plugins: Plugins, worker: WorkerSettings
+    plugin: Plugin, config: Mapping[str, Any], plugins: Plugins, worker: WorkerSettings
 ) -> ConfigDef:
     """The settings that any connector of its type has, before those of its transformations and its own."""
     common = {setting.name: setting for setting in COMMON}
@@ -63,7 +63,7 @@ def connector_definition(
     converters = [
         setting
         for order, name in enumerate(CONVERTER_KINDS)
-        for setting in _converter(name, 6 + 2 * order, given, (plugins, worker))
+        for setting in _converter(name, 6 + 2 * order, config, (plugins, worker))
     ]
     first = [common.pop("name"), common.pop("connector.class"), version]
     tasks = [common.pop("tasks.max"), common.pop("tasks.max.enforce")]
@@ -81,19 +81,19 @@ def plain_settings() -> list[Setting]:
     definition = connector_definition(plugin, {}, standard_plugins(), WorkerSettings())
     own = {setting.name for setting in SOURCE}
     hidden = Recommender(lambda _name, _parsed: [], lambda _name, _parsed: False)
-    made = []
+    settings = []
     for setting in definition:
         if setting.name == "connector.plugin.version" or setting.name in CONVERTER_KINDS:
-            made.append(replace(setting, default=None, recommender=None))
+            settings.append(replace(setting, default=None, recommender=None))
         elif setting.name.removesuffix(".plugin.version") in CONVERTER_KINDS:
-            made.append(replace(setting, default=None, recommender=hidden))
+            settings.append(replace(setting, default=None, recommender=hidden))
         elif setting.name not in own:
-            made.append(setting)
-    return made
+            settings.append(setting)
+    return settings
 
 
 def _converter(
-    name: str, order: int, given: Mapping[str, Any], where: tuple[Plugins, WorkerSettings]
+    name: str, order: int, config: Mapping[str, Any], where: tuple[Plugins, WorkerSettings]
 ) -> tuple[Setting, Setting]:
     """The setting of a converter, and that of its version."""
     plugins, worker = where
@@ -103,7 +103,7 @@ def _converter(
     chosen: Plugin | None = None
     is_known = True
     try:
-        asked = given.get(name)
+        asked = config.get(name)
         chosen = plugins.find(worker.converter(name) if asked is None else str(asked)).require(kind)
     except LookupError:
         is_known = False

@@ -76,12 +76,12 @@ PARTS = (
 )
 
 
-def enriched(base: ConfigDef, given: Mapping[str, Any], plugins: Plugins, *, strict: bool) -> ConfigDef:
+def enriched(base: ConfigDef, config: Mapping[str, Any], plugins: Plugins, *, strict: bool) -> ConfigDef:
     """A connector's definition with the settings of its transformations and predicates.
 
     Args:
         base: The definition.
-        given: The config, whose ``transforms`` and ``predicates`` name them.
+        config: The config, whose ``transforms`` and ``predicates`` name them.
         plugins: The plugins that there are.
         strict: Raise at a wrong type; else its settings stay away, and validation reports it.
 
@@ -90,21 +90,23 @@ def enriched(base: ConfigDef, given: Mapping[str, Any], plugins: Plugins, *, str
     """
     definition = base.copy()
     for part in PARTS:
-        for alias in dict.fromkeys(parse_kind(part.list_name, given.get(part.list_name), Kind.LIST) or ()):
-            _add(definition, part, alias, given, (plugins, strict))
+        for alias in dict.fromkeys(parse_kind(part.list_name, config.get(part.list_name), Kind.LIST) or ()):
+            _add(definition, part, alias, config, (plugins, strict))
     return definition
 
 
-def plugin_settings_of(given: Mapping[str, Any]) -> list[str]:
+def plugin_settings_of(config: Mapping[str, Any]) -> list[str]:
     """The names of settings that name a plugin of a list: ``transforms.a.type``, ``predicates.p.type``."""
-    found = []
+    names = []
     for part in PARTS:
-        aliases = dict.fromkeys(parse_kind(part.list_name, given.get(part.list_name), Kind.LIST) or ())
-        found += [f"{part.list_name}.{alias}.type" for alias in aliases]
-    return found
+        aliases = dict.fromkeys(parse_kind(part.list_name, config.get(part.list_name), Kind.LIST) or ())
+        names += [f"{part.list_name}.{alias}.type" for alias in aliases]
+    return names
 
 
-def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any], where: tuple[Plugins, bool]) -> None:
+def _add(
+    definition: ConfigDef, part: _Part, alias: str, config: Mapping[str, Any], where: tuple[Plugins, bool]
+) -> None:
     plugins, strict = where
     prefix = f"{part.list_name}.{alias}."
     group = f"{part.group}: {alias}"
@@ -112,7 +114,7 @@ def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any
 
     def check(name: str, value: Any) -> None:
         if part.kind is PluginKind.TRANSFORMATION:
-            _check_negation(prefix, given)
+            _check_negation(prefix, config)
         if value is not None:
             _plugin(value, name, part.kind)
 
@@ -132,7 +134,7 @@ def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any
     )
     try:
         name = f"{prefix}type"
-        plugin = _plugin(parse_kind(name, given.get(name), Kind.CLASS, plugins.find), name, part.kind)
+        plugin = _plugin(parse_kind(name, config.get(name), Kind.CLASS, plugins.find), name, part.kind)
     except SettingError:
         if strict:
             raise
@@ -140,10 +142,10 @@ def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any
     definition.define(_version(prefix, group, word, alias, plugin))
     if plugin is None:
         return
-    wanted = given.get(f"{prefix}plugin.version")
-    if wanted is not None and not in_range(plugin.version, wanted):
+    required_version = config.get(f"{prefix}plugin.version")
+    if required_version is not None and not in_range(plugin.version, required_version):
         if strict:
-            raise SettingError(version_error(plugin, wanted))
+            raise SettingError(version_error(plugin, required_version))
         return
     settings = [s for s in plugin.config if s.name not in {c.name for c in CONDITIONS}]
     conditions = CONDITIONS if part.kind is PluginKind.TRANSFORMATION else ()
@@ -165,8 +167,8 @@ def _version(prefix: str, group: str, word: str, alias: str, plugin: Plugin | No
     )
 
 
-def _check_negation(prefix: str, given: Mapping[str, Any]) -> None:
-    if f"{prefix}negate" in given and f"{prefix}predicate" not in given:
+def _check_negation(prefix: str, config: Mapping[str, Any]) -> None:
+    if f"{prefix}negate" in config and f"{prefix}predicate" not in config:
         raise SettingError(
             f"Config '{prefix}negate' was provided but there is no config '{prefix}predicate' "
             "defining a predicate to be negated."

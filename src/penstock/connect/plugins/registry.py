@@ -122,13 +122,13 @@ class Plugins:
 
     def add(self, plugin: Plugin) -> None:
         """Add a plugin; a later one takes the place of an earlier one of its name."""
-        known = plugin.java_class in self._plugins
+        replaces = plugin.java_class in self._plugins
         self._plugins[plugin.java_class] = plugin
         if not plugin.kinds:
             return
         simple = plugin.simple_name
         short = next((simple.removesuffix(end) for end in SUFFIXES if simple.endswith(end) and simple != end), simple)
-        for alias in {simple, short} if not known else ():
+        for alias in {simple, short} if not replaces else ():
             self._aliases[alias] = None if alias in self._aliases else plugin.java_class  # None: of two
 
     def find(self, name: str) -> Plugin:
@@ -137,12 +137,12 @@ class Plugins:
         Raises:
             LookupError: There is none, or the alias stands for two.
         """
-        found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "") or self.references(name)
-        if found is None:
+        plugin = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "") or self.references(name)
+        if plugin is None:
             if not name.startswith("java."):
                 raise LookupError(name)
-            found = Plugin(java_class(name), (), object, ConfigDef())
-        return found
+            plugin = Plugin(java_class(name), (), object, ConfigDef())
+        return plugin
 
     def of_kind(self, *kinds: PluginKind) -> list[Plugin]:
         """All plugins of these types, by name."""
@@ -157,12 +157,12 @@ class Plugins:
         connectors = self.of_kind(PluginKind.SOURCE, PluginKind.SINK)
         exact = [plugin for plugin in connectors if plugin.java_class == name]
         ends = (name, f"{name}Connector")
-        found = exact or [plugin for plugin in connectors if plugin.java_class.endswith(ends)]
-        if not found and (referred := self.references(name)) is not None:
+        matches = exact or [plugin for plugin in connectors if plugin.java_class.endswith(ends)]
+        if not matches and (referred := self.references(name)) is not None:
             return referred
-        if not name or len(found) != 1:
+        if not name or len(matches) != 1:
             raise LookupError(name)
-        return found[0]
+        return matches[0]
 
 
 def connector_plugin(connector: type[Connector]) -> Plugin:

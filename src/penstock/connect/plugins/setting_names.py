@@ -56,31 +56,31 @@ def check_names(config: Mapping[str, str | None], plugins: Plugins, worker: Work
     Raises:
         LookupError: There is no such connector.
     """
-    found = NameCheck()
+    check = NameCheck()
     plugin = plugins.connector(config.get("connector.class") or "")
     common = connector_definition(plugin, config, plugins, worker or WorkerSettings())
-    known = {*common.settings, *plugin.config.settings, *OF_ALL}
+    setting_names = {*common.settings, *plugin.config.settings, *OF_ALL}
     for name, value in config.items():
         sentence, note = plugin.model.refusal(name, value), plugin.model.idleness(name) or FRAMEWORK.idleness(name)
         if sentence is not None:
-            found.refused[name] = sentence
+            check.refused[name] = sentence
         elif note is not None:
-            found.notes.append(note)
-        elif name not in known and not plugin.model.has(name) and not _is_read(name, config, plugin):
-            near = question(mistyped(name, [*known, *_names(plugin.model)]))
+            check.notes.append(note)
+        elif name not in setting_names and not plugin.model.has(name) and not _is_read(name, config, plugin):
+            near = question(mistyped(name, [*setting_names, *_names(plugin.model)]))
             unknown = f"{name} is not a setting of {plugin.java_class}, and has no effect. {near}".rstrip()
-            found.notes.append(_of_framework(name, config) or unknown)
+            check.notes.append(_of_framework(name, config) or unknown)
     for prefix, part, own, what in _parts(config, plugins):
-        _check_part(found, behind_prefix(config, prefix), (prefix, part, own, what))
-    return found
+        _check_part(check, behind_prefix(config, prefix), (prefix, part, own, what))
+    return check
 
 
-def check_converter(found: NameCheck, config: Mapping[str, str | None], name: str, plugins: Plugins) -> None:
+def check_converter(check: NameCheck, config: Mapping[str, str | None], name: str, plugins: Plugins) -> None:
     """Look at the names of a converter's settings, which stand behind its own: ``key.converter`` and so on."""
     plugin = _found(config.get(name), plugins)
     if plugin is not None:
         prefix = f"{name}."
-        _check_part(found, behind_prefix(config, prefix), (prefix, plugin, ("plugin.version",), "converter"))
+        _check_part(check, behind_prefix(config, prefix), (prefix, plugin, ("plugin.version",), "converter"))
 
 
 def start_notes(config: Mapping[str, str | None], plugins: Plugins, worker: WorkerSettings | None = None) -> list[str]:
@@ -98,19 +98,19 @@ def start_notes(config: Mapping[str, str | None], plugins: Plugins, worker: Work
     return [f"connector {name}: {note}" for note in notes]
 
 
-def _check_part(found: NameCheck, given: Mapping[str, Any], where: tuple[str, Plugin, tuple[str, ...], str]) -> None:
+def _check_part(check: NameCheck, settings: Mapping[str, Any], where: tuple[str, Plugin, tuple[str, ...], str]) -> None:
     """Check the settings of a converter, transformation or predicate, which stand behind a prefix."""
     prefix, part, own, what = where
-    known = {*part.config.settings, *own}
-    for name, value in given.items():
+    setting_names = {*part.config.settings, *own}
+    for name, value in settings.items():
         sentence, note = part.model.refusal(name, value, what), part.model.idleness(name)
         if sentence is not None:
-            found.refused[prefix + name] = f"{prefix}{sentence}"
+            check.refused[prefix + name] = f"{prefix}{sentence}"
         elif note is not None:
-            found.notes.append(f"{prefix}{note}")
-        elif name not in known and not part.model.has(name):
-            near = question(mistyped(name, [*known, *_names(part.model)]))
-            found.notes.append(
+            check.notes.append(f"{prefix}{note}")
+        elif name not in setting_names and not part.model.has(name):
+            near = question(mistyped(name, [*setting_names, *_names(part.model)]))
+            check.notes.append(
                 f"{prefix}{name} is not a setting of {part.java_class}, and has no effect. {near}".rstrip()
             )
 

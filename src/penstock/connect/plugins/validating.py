@@ -66,44 +66,44 @@ def validate_connector(
         LookupError: There is no such connector, or the config names none.
     """
     where = worker or WorkerSettings()
-    given = {name: value if value is None else str(value) for name, value in config.items()}
-    plugin = plugins.connector(given.get("connector.class") or "")
-    base = connector_definition(plugin, given, plugins, where)
-    common = enriched(base, given, plugins, strict=False)
-    values = validate(common, given, plugins.find)
+    texts = {name: value if value is None else str(value) for name, value in config.items()}
+    plugin = plugins.connector(texts.get("connector.class") or "")
+    base = connector_definition(plugin, texts, plugins, where)
+    common = enriched(base, texts, plugins, strict=False)
+    values = validate(common, texts, plugins.find)
     if PluginKind.SOURCE in plugin.kinds:
-        _check_source(plugin, given, values, where)
+        _check_source(plugin, texts, values, where)
     else:
-        _check_sink(given, values)
-    _report_nulls(given, values)
-    for name in (*CONVERTER_KINDS, *plugin_settings_of(given)):
-        _check_version(name, given, values, plugins)
-    own = _own_values(plugin, given, plugins)
+        _check_sink(texts, values)
+    _report_nulls(texts, values)
+    for name in (*CONVERTER_KINDS, *plugin_settings_of(texts)):
+        _check_version(name, texts, values, plugins)
+    own = _own_values(plugin, texts, plugins)
     values |= {name: value for name, value in own.items() if name not in plugin.config.settings}
     for name in plugin.config.settings.keys() & common.settings.keys():
         own[name].errors = values[name].errors
-    for name, sentence in check_names(given, plugins, where).refused.items():
+    for name, sentence in check_names(texts, plugins, where).refused.items():
         values.setdefault(name, ConfigValue(name)).errors.append(sentence)
     entries = _entries(ConfigDef(each for each in common if each.name not in plugin.config.settings), values)
     entries += _entries(plugin.config, own)
-    known = {*common.settings, *plugin.config.settings}
-    entries += [{"definition": None, "value": v.described()} for name, v in values.items() if name not in known]
+    defined = {*common.settings, *plugin.config.settings}
+    entries += [{"definition": None, "value": v.described()} for name, v in values.items() if name not in defined]
     groups = list(dict.fromkeys([*common.groups, *plugin.config.groups]))
     for name in CONVERTER_KINDS:
-        more, inner = _converter_entries(name, given, values, plugins)
+        more, inner = _converter_entries(name, texts, values, plugins)
         entries += more
         groups += [group for group in inner if group not in groups]
     count = sum(len(entry["value"]["errors"]) for entry in entries)
-    return {"name": given["connector.class"], "error_count": count, "groups": groups, "configs": entries}
+    return {"name": texts["connector.class"], "error_count": count, "groups": groups, "configs": entries}
 
 
-def _own_values(plugin: Plugin, given: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
+def _own_values(plugin: Plugin, config: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
     """The connector's own settings, validated by itself, and what it says about others, which counts in their place."""
-    made = plugin.make()
-    if not isinstance(made, Connector):
-        return validate(plugin.config, given, plugins.find)
-    found = made.validate(given)
-    return {**{name: ConfigValue(name) for name in plugin.config.settings}, **found}
+    connector = plugin.make()
+    if not isinstance(connector, Connector):
+        return validate(plugin.config, config, plugins.find)
+    values = connector.validate(config)
+    return {**{name: ConfigValue(name) for name in plugin.config.settings}, **values}
 
 
 def _entries(definition: ConfigDef, values: dict[str, ConfigValue]) -> list[dict[str, Any]]:
@@ -114,19 +114,19 @@ def _entries(definition: ConfigDef, values: dict[str, ConfigValue]) -> list[dict
     ]
 
 
-def _report_nulls(given: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
-    for name, value in given.items():
+def _report_nulls(config: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
+    for name, value in config.items():
         if value is None:
             values.setdefault(name, ConfigValue(name)).errors.append(NO_NULLS)
 
 
 def _check_source(
-    plugin: Plugin, given: Mapping[str, Any], values: dict[str, ConfigValue], worker: WorkerSettings
+    plugin: Plugin, texts: Mapping[str, Any], values: dict[str, ConfigValue], worker: WorkerSettings
 ) -> None:
     support = values["exactly.once.support"]
-    made = plugin.make()
-    source = made if isinstance(made, SourceConnector) else SourceConnector()
-    config = {name: value for name, value in given.items() if value is not None}
+    connector = plugin.make()
+    source = connector if isinstance(connector, SourceConnector) else SourceConnector()
+    config = {name: value for name, value in texts.items() if value is not None}
     if str(support.value).lower() == "required" and not support.errors:
         if not worker.exactly_once:
             support.errors.append("This worker does not have exactly-once source support enabled.")
@@ -149,25 +149,25 @@ def _support_errors(support: ExactlyOnce | None) -> list[str]:
     return [_NO_API]
 
 
-def _check_version(name: str, given: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
+def _check_version(name: str, config: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
     """Report a plugin that is not there in the version that is asked for."""
     version = f"{name.removesuffix('.type')}.plugin.version"
-    wanted, chosen = given.get(version), given.get(name)
-    if wanted is None or chosen is None or values[name].errors:
+    required_version, chosen = config.get(version), config.get(name)
+    if required_version is None or chosen is None or values[name].errors:
         return
     plugin = plugins.find(str(chosen))
-    if not in_range(plugin.version, wanted):
-        _both(values[name], values[version], version_error(plugin, wanted))
+    if not in_range(plugin.version, required_version):
+        _both(values[name], values[version], version_error(plugin, required_version))
 
 
-def _check_sink(given: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
+def _check_sink(config: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
     topics, regex = values["topics"], values["topics.regex"]
-    names, pattern = bool((given.get("topics") or "").strip()), bool((given.get("topics.regex") or "").strip())
+    names, pattern = bool((config.get("topics") or "").strip()), bool((config.get("topics.regex") or "").strip())
     if names and pattern:
         _both(topics, regex, "topics and topics.regex are mutually exclusive options, but both are set.")
     elif not names and not pattern:
         _both(topics, regex, "Must configure one of topics or topics.regex")
-    letters = str(given.get(DLQ) or "").strip()
+    letters = str(config.get(DLQ) or "").strip()
     if not letters:
         return
     if letters in (topics.value or ()):
@@ -196,10 +196,10 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _converter_entries(
-    name: str, given: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins
+    name: str, config: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The settings of a converter that the connector names, under its prefix, and their groups."""
-    chosen = given.get(name)
+    chosen = config.get(name)
     if chosen is None or values[name].errors:
         return [], []
     try:
@@ -207,10 +207,10 @@ def _converter_entries(
     except (LookupError, SettingError):
         return [], []
     prefix = f"{name}."
-    inner = behind_prefix(given, prefix)
+    inner = behind_prefix(config, prefix)
     inner["converter.type"] = name.partition(".")[0]
-    found = validate(plugin.config, inner, plugins.find)
-    entries = _entries(plugin.config, found)
+    converter_values = validate(plugin.config, inner, plugins.find)
+    entries = _entries(plugin.config, converter_values)
     for entry in entries:
         for part in ("definition", "value"):
             entry[part]["name"] = prefix + entry[part]["name"]

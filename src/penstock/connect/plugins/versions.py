@@ -11,30 +11,30 @@ __all__ = ["in_range", "shown_range", "version_error"]
 _RANGE = re.compile(r"([\[(])\s*([^,\[\]()]*?)\s*(?:(,)\s*([^,\[\]()]*?)\s*)?([\])])")
 
 
-def version_error(plugin: Plugin, wanted: str) -> str:
+def version_error(plugin: Plugin, required: str) -> str:
     """The text about a version that the plugin does not have."""
     return (
-        f"Plugin {plugin.java_class} not found that matches the version range {shown_range(wanted)}, available "
+        f"Plugin {plugin.java_class} not found that matches the version range {shown_range(required)}, available "
         f"versions: [{', '.join(plugin.version for _ in plugin.kinds)}]"
     )
 
 
-def shown_range(wanted: str) -> str:
+def shown_range(required: str) -> str:
     """A version as a range.
 
     >>> shown_range("9.9"), shown_range("[1,2)"), shown_range("")
     ('[9.9,9.9]', '[1,2)', '[,]')
     """
-    return wanted if _RANGE.fullmatch(wanted.strip()) else f"[{wanted},{wanted}]"
+    return required if _RANGE.fullmatch(required.strip()) else f"[{required},{required}]"
 
 
-def in_range(version: str, wanted: str) -> bool:
+def in_range(version: str, required: str) -> bool:
     """Whether a version is the wanted one, or within the wanted range.
 
     >>> in_range("4.3.1", "[4,5)"), in_range("4.3.1", "4.3.1"), in_range("4.3.1", "(4.3.1,]"), in_range("1.0", "latest")
     (True, True, False, True)
     """
-    text = wanted.strip()
+    text = required.strip()
     if text == "latest":
         return True
     match = _RANGE.fullmatch(text)
@@ -51,9 +51,9 @@ def in_range(version: str, wanted: str) -> bool:
 
 def _parts(version: str) -> tuple[tuple[int, int | str], ...]:
     """What versions are compared by: numbers as numbers, zeros at the end left out."""
-    found: list[tuple[int, int | str]] = [
+    parts: list[tuple[int, int | str]] = [
         (1, int(part)) if part.isdecimal() else (0, part) for part in re.split(r"[.\-_+]", version) if part
     ]
-    while found and found[-1] == (1, 0):
-        found.pop()
-    return tuple(found)
+    while parts and parts[-1] == (1, 0):
+        parts.pop()
+    return tuple(parts)

@@ -83,13 +83,13 @@ class AvroConverter(RegistryConverter):
     def writing(self, schema: Schema) -> tuple[str, Any, str]:
         form = self._form
         metadata = self.options["connect.meta.data"]
-        made = to_avro(schema, metadata=metadata, enhanced=form.enhanced, scrubs=form.scrubs)
-        text = json.dumps(made, ensure_ascii=False)
+        avro_schema = to_avro(schema, metadata=metadata, enhanced=form.enhanced, scrubs=form.scrubs)
+        text = json.dumps(avro_schema, ensure_ascii=False)
         return text, _plan(SchemaText(text)), schema.name or ""
 
     def writing_as(self, registered: Registered, plan: Any) -> Any:  # noqa: ARG002 - the schema says all
-        made = _plan(registered.schema)
-        return replace(made, parsed=_with_bytes_as_defaults(made.parsed))
+        registered_plan = _plan(registered.schema)
+        return replace(registered_plan, parsed=_with_bytes_as_defaults(registered_plan.parsed))
 
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
         from fastavro import schemaless_writer
@@ -136,10 +136,10 @@ def _plan(text: SchemaText) -> _Plan:
 def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
     """A schema to write values of others with: defaults of bytes, which are text in schemas, are bytes."""
     schema, names = deepcopy((parsed.schema, parsed.names))
-    made, seen = ParsedSchema(schema, names), set()
+    copied, seen = ParsedSchema(schema, names), set()
 
     def form(kind: Any, default: Any) -> Any:
-        name, definition = made.type_of(kind)
+        name, definition = copied.type_of(kind)
         if name == "union":
             return form(definition[0], default)
         if name in ("bytes", "fixed"):
@@ -164,7 +164,7 @@ def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
             visit(each)
 
     visit([schema, names])
-    return made
+    return copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class _Form:
             if len(chosen) != 1:
                 raise DataError(f"a union of which {len(chosen)} branches are set, not one")
             branch = chosen[0].schema.as_optional(optional=False)
-            made = self.written(branch, value.raw(chosen[0].name))
-            return avro_branch(branch, enhanced=self.enhanced, scrubs=self.scrubs), made
+            branch_value = self.written(branch, value.raw(chosen[0].name))
+            return avro_branch(branch, enhanced=self.enhanced, scrubs=self.scrubs), branch_value
         return {self.name(part.name): self.written(part.schema, value.raw(part.name)) for part in schema.fields}
 
     def name(self, name: str) -> str:
@@ -269,7 +269,7 @@ def _is_of(schema: Schema, value: Any) -> bool:
         Type.FLOAT32: float,
         Type.FLOAT64: float,
     }
-    wanted = kinds.get(schema.type, int)
+    python_types = kinds.get(schema.type, int)
     if schema.type is Type.INT32 and isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
         return False
-    return isinstance(value, wanted) and isinstance(value, bool) == (schema.type is Type.BOOLEAN)
+    return isinstance(value, python_types) and isinstance(value, bool) == (schema.type is Type.BOOLEAN)

@@ -104,15 +104,15 @@ class ProtobufConverter(RegistryConverter):
         return SchemaText(b64encode(message.DESCRIPTOR.file.serialized_pb).decode(), self.kind, schema.referred)
 
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
-        made = plan.message()
+        message = plan.message()
         try:
             if schema.type is Type.STRUCT or _logical_fields(schema, value) is not None:
-                self._fill(made, schema, value)
+                self._fill(message, schema, value)
             else:
-                made.value = value
+                message.value = value
         except (TypeError, ValueError, AttributeError) as error:
             raise DataError(f"the value does not fit its Protobuf message: {error}") from error
-        data: bytes = made.SerializeToString(deterministic=True)
+        data: bytes = message.SerializeToString(deterministic=True)
         return bytes(plan.prefix) + data
 
     def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
@@ -121,32 +121,35 @@ class ProtobufConverter(RegistryConverter):
     def decoded(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> SchemaAndValue:  # noqa: ARG002
         from google.protobuf.message import DecodeError
 
-        text, known = plan
+        text, classes = plan
         end = skip_indexes(data, start)
         if end < 0:
             raise DataError("the bytes have no path of a message after the schema's id")
         path = data[start:end]
         try:
-            found = known.get(path)
-            if found is None:
+            class_and_schema = classes.get(path)
+            if class_and_schema is None:
                 message, parameters = message_class(text, message_at(text, read_indexes(path)))
-                found = message, message_schema(message.DESCRIPTOR, parameters, self._reading)
-                if len(known) < MOST_PATHS:
-                    known[path] = found
-            return SchemaAndValue(found[1], message_value(found[1], found[0].FromString(data[end:]), self._reading))
+                class_and_schema = message, message_schema(message.DESCRIPTOR, parameters, self._reading)
+                if len(classes) < MOST_PATHS:
+                    classes[path] = class_and_schema
+            return SchemaAndValue(
+                class_and_schema[1],
+                message_value(class_and_schema[1], class_and_schema[0].FromString(data[end:]), self._reading),
+            )
         except (DecodeError, ValueError) as error:
             raise DataError(f"the bytes are not of their Protobuf schema: {error}") from error
 
-    def _fill(self, made: Any, schema: Schema, value: Any) -> None:
-        known = _logical_fields(schema, value)
-        if known is not None:
-            for name, part in known.items():
-                setattr(made, name, part)
-            made.SetInParent()
+    def _fill(self, message: Any, schema: Schema, value: Any) -> None:
+        logical_fields = _logical_fields(schema, value)
+        if logical_fields is not None:
+            for name, part in logical_fields.items():
+                setattr(message, name, part)
+            message.SetInParent()
             return
         if not isinstance(value, Struct):
             raise DataError(f"a value of type {type(value).__name__} for {schema}")
-        made.SetInParent()
+        message.SetInParent()
         for part in schema.fields:
             inner = value[part.name]
             if inner is None:
@@ -154,22 +157,22 @@ class ProtobufConverter(RegistryConverter):
             if part.schema.type is Type.STRUCT and (part.schema.name or "").startswith(UNION):
                 for branch in part.schema.fields:
                     if inner[branch.name] is not None:
-                        self._set(made, field_name(branch.name, self._naming), branch.schema, inner[branch.name])
+                        self._set(message, field_name(branch.name, self._naming), branch.schema, inner[branch.name])
                         break
             else:
-                self._set(made, field_name(part.name, self._naming), part.schema, inner)
+                self._set(message, field_name(part.name, self._naming), part.schema, inner)
 
-    def _set(self, made: Any, name: str, schema: Schema, value: Any) -> None:
-        field = made.DESCRIPTOR.fields_by_name[name]
+    def _set(self, message: Any, name: str, schema: Schema, value: Any) -> None:
+        field = message.DESCRIPTOR.fields_by_name[name]
         if schema.type is Type.ARRAY and schema.values is not None:
-            target = getattr(made, name)
+            target = getattr(message, name)
             for each in value:
                 if field.message_type is None:
                     target.append(_plain(schema.values, each, field))
                 else:
                     self._message(target.add(), schema.values, each)
         elif schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
-            target = getattr(made, name)
+            target = getattr(message, name)
             for key, each in value.items():
                 entry = target.add()
                 if key is not None:
@@ -177,16 +180,16 @@ class ProtobufConverter(RegistryConverter):
                 if each is not None:
                     self._set(entry, "value", schema.values, each)
         elif field.message_type is not None:
-            self._message(getattr(made, name), schema, value)
+            self._message(getattr(message, name), schema, value)
         else:
-            setattr(made, name, _plain(schema, value, field))
+            setattr(message, name, _plain(schema, value, field))
 
-    def _message(self, made: Any, schema: Schema, value: Any) -> None:
+    def _message(self, message: Any, schema: Schema, value: Any) -> None:
         if schema.type is Type.STRUCT or _logical_fields(schema, value) is not None:
-            self._fill(made, schema, value)
+            self._fill(message, schema, value)
         else:  # one of the messages that wrap a nullable value
-            made.value = value
-            made.SetInParent()
+            message.value = value
+            message.SetInParent()
 
 
 def _plain(schema: Schema, value: Any, field: Any) -> Any:
@@ -250,7 +253,7 @@ def message_value(schema: Schema, value: Any, reading: ProtobufReading) -> Any:
 
 
 def _struct(schema: Schema, value: Any, reading: ProtobufReading) -> Struct:
-    made = Struct(schema)
+    record = Struct(schema)
     descriptor = value.DESCRIPTOR
     for oneof in descriptor.oneofs:
         chosen = value.WhichOneof(oneof.name) if is_real(oneof) else None
@@ -261,30 +264,30 @@ def _struct(schema: Schema, value: Any, reading: ProtobufReading) -> Struct:
             part = inner.schema.field(chosen)
             assert part is not None  # noqa: S101
             one = descriptor.fields_by_name[chosen]
-            made[name] = Struct(inner.schema, {chosen: _field_value(part.schema, one, value, reading)})
+            record[name] = Struct(inner.schema, {chosen: _field_value(part.schema, one, value, reading)})
     for one in descriptor.fields:
         if in_union(one):
             continue
         part = schema.field(one.name)
         has_no_presence = one.is_repeated or (one.message_type is None and not says_optional(one))
         if part is not None and (has_no_presence or value.HasField(one.name)):
-            made[one.name] = _field_value(part.schema, one, value, reading)
-    return made
+            record[one.name] = _field_value(part.schema, one, value, reading)
+    return record
 
 
 def _field_value(schema: Schema, field: Any, value: Any, reading: ProtobufReading) -> Any:
-    found = getattr(value, field.name)
+    raw = getattr(value, field.name)
     if field.type == ENUM_TYPE and schema.type in (Type.STRING, Type.ARRAY):
         by_number = field.enum_type.values_by_number
 
         def symbol(number: int) -> str:
-            known = by_number.get(number)
-            return known.name if known else f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_{number}"
+            enum_value = by_number.get(number)
+            return enum_value.name if enum_value else f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_{number}"
 
         inner = schema.values if schema.type is Type.ARRAY else schema
         if inner is not None and inner.type is Type.STRING:
-            return [symbol(each) for each in found] if field.is_repeated else symbol(found)
-    return message_value(schema, found, reading)
+            return [symbol(each) for each in raw] if field.is_repeated else symbol(raw)
+    return message_value(schema, raw, reading)
 
 
 def _decimal(value: Any) -> Decimal:

@@ -120,10 +120,10 @@ class RegistryConverter(Converter):
             raise SettingError(
                 f"{type(self).__name__} is not a converter of headers", hint="Use it for keys or values."
             )
-        given = {name: value for name, value in settings.items() if name not in _OF_CONVERTERS}
-        given["schema.registry.url"] = self.options["schema.registry.url"][0]
-        known = {name: value for name, value in given.items() if _is_known(name)}
-        self._settings = SchemaSettings.of(known)
+        own_settings = {name: value for name, value in settings.items() if name not in _OF_CONVERTERS}
+        own_settings["schema.registry.url"] = self.options["schema.registry.url"][0]
+        schema_settings = {name: value for name, value in own_settings.items() if _is_known(name)}
+        self._settings = SchemaSettings.of(schema_settings)
         self._targets: dict[tuple[Schema | None, str], _Target] = {}
         # as in Confluent's serializers, new schemas are registered first of all
         self._uses_latest = self.options["use.latest.version"] and not self.options["auto.register.schemas"]
@@ -139,13 +139,13 @@ class RegistryConverter(Converter):
             return NO_VALUE
         try:
             schema_id, start = read_frame(data, self.kind)
-            found = self._read.get(schema_id)
-            if found is None:
+            plan_and_schema = self._read.get(schema_id)
+            if plan_and_schema is None:
                 registered = self.client.schema(schema_id)
                 if registered.schema.kind != self.kind:
                     raise DataError(f"schema {schema_id} is of type {registered.schema.kind}, not {self.kind}")
-                found = self._read[schema_id] = self.reading(registered)
-            return self.decoded(data, start, found[0], found[1])
+                plan_and_schema = self._read[schema_id] = self.reading(registered)
+            return self.decoded(data, start, plan_and_schema[0], plan_and_schema[1])
         except SerializationError as error:
             raise DataError(f"Failed to deserialize data for topic {topic} to {self.kind}: {error.message}") from error
 
@@ -208,9 +208,9 @@ class RegistryConverter(Converter):
         if self._uses_latest:
             latest = self.client.latest(subject)
             return _Target(self._latest_plan(latest, subject, text, plan), latest, subject)
-        made: RegistrySchema = RegistrySchema(text, self.kind)
+        registry_schema: RegistrySchema = RegistrySchema(text, self.kind)
         automatic, normalize = self.options["auto.register.schemas"], self.options["normalize.schemas"]
-        registered = self.client.register(subject, made, auto_register=automatic, normalize=normalize)
+        registered = self.client.register(subject, registry_schema, auto_register=automatic, normalize=normalize)
         return _Target(plan, registered, subject)
 
     def _latest_plan(self, latest: Registered, subject: str, text: str, plan: Any) -> Any:
@@ -252,12 +252,12 @@ _OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {"latest.cach
 
 def _unreadable(reader: SchemaText, writer: SchemaText) -> list[str]:
     """List the reasons why one schema cannot read what another one wrote."""
-    known = {name: Document(text, reader.kind) for each in (writer, reader) for name, text in each.referred}
+    documents = {name: Document(text, reader.kind) for each in (writer, reader) for name, text in each.referred}
 
     def document(schema: SchemaText) -> Document:
         return Document(schema.text, schema.kind, tuple(Reference(name, name, 1) for name, _ in schema.referred))
 
-    return differences(document(reader), document(writer), lambda reference: known[reference.name])
+    return differences(document(reader), document(writer), lambda reference: documents[reference.name])
 
 
 def _is_known(name: str) -> bool:
@@ -288,11 +288,11 @@ def with_schema(value: Any) -> tuple[Schema, Any]:
     if isinstance(value, dict):
         raise DataError("a map whose keys are not all strings needs a schema")
     if isinstance(value, list):
-        made = [with_schema(each) for each in value if each is not None]
-        kinds = {schema for schema, _ in made}
+        elements = [with_schema(each) for each in value if each is not None]
+        kinds = {schema for schema, _ in elements}
         if len(kinds) > 1:
             raise DataError("a list whose elements differ in type needs a schema")
-        return array(next(iter(kinds), OPTIONAL_STRING), optional=True), [part[1] for part in made]
+        return array(next(iter(kinds), OPTIONAL_STRING), optional=True), [part[1] for part in elements]
     if isinstance(value, Decimal):
         return decimal_schema(-int(value.as_tuple().exponent)).as_optional(), value
     for kind, schema in SIMPLE:

@@ -81,15 +81,15 @@ class AdminEndpoints:
             handle = herder.tasks.handle(task)
             if handle is None:
                 continue
-            made = handle.progress
+            task_progress = handle.progress
             tasks.append(
                 {
                     "connector": task[0],
                     "task": task[1],
-                    "records": made.records,
-                    "errors": made.errors,
-                    "last_error": made.last_error,
-                    "last_record_ms": made.last_record_ms,
+                    "records": task_progress.records,
+                    "errors": task_progress.errors,
+                    "last_error": task_progress.last_error,
+                    "last_record_ms": task_progress.last_record_ms,
                 }
             )
         slots = herder.connectors.copy().items()  # the herder goes on meanwhile

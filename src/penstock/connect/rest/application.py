@@ -81,10 +81,10 @@ class ConnectApplication:
             return Response(
                 _PAGE if shown else b"", 400, media_type=None, headers={"content-type": _HTML} if shown else None
             )
-        found = find_route(self._routes, path)
-        if found is None:
+        match = find_route(self._routes, path)
+        if match is None:
             return _plain_error(404)
-        route, names = found
+        route, names = match
         if request.method == "OPTIONS":
             text = ", ".join(route.methods)
             headers = {"allow": text.replace(" ", ""), "content-type": "text/plain"}

@@ -55,29 +55,29 @@ class ConnectorEndpoints:
         names = self._operations.connectors()
         if "expand" not in call.query:
             return RestAnswer(body=names)
-        wanted = [part for part in ("status", "info") if part in call.query["expand"].split("\0")]
+        parts = [part for part in ("status", "info") if part in call.query["expand"].split("\0")]
         looks = {"status": self._operations.status, "info": self._operations.info}
-        found: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for name in names:
             try:
-                found[name] = {part: looks[part](name) for part in wanted}
+                by_name[name] = {part: looks[part](name) for part in parts}
             except RequestError:
                 continue  # deleted in between
-        return RestAnswer(body=found)
+        return RestAnswer(body=by_name)
 
     def create(self, call: RestCall) -> RestAnswer:
         """Create a connector."""
         document = json_of(call.body)
         if document is None:
             raise RequestError(500, "The request has no body")
-        given = fields_of(document, ("name", "config", "initial_state"), "a connector")
-        name = (text_of("name", given.get("name")) or "").strip(_JAVA_BLANKS)
-        state = text_of("initial_state", given.get("initial_state"))
+        fields = fields_of(document, ("name", "config", "initial_state"), "a connector")
+        name = (text_of("name", fields.get("name")) or "").strip(_JAVA_BLANKS)
+        state = text_of("initial_state", fields.get("initial_state"))
         if state is not None and state.upper() not in _STATES:
             raise RequestError(500, f"No enum constant of the initial state {state}: it is one of {', '.join(_STATES)}")
-        if given.get("config") is None:
+        if fields.get("config") is None:
             raise RequestError(500, "The request has no config")
-        config = config_of(given["config"])
+        config = config_of(fields["config"])
         _check_name(name, config)
         body = self._operations.create(name, config, None if state is None else _STATES[state.upper()])
         return RestAnswer(201, body, {"location": location_of(name)})
@@ -203,9 +203,9 @@ class ConnectorEndpoints:
 
     def _check_signature(self, call: RestCall, purpose: str) -> None:
         """Refuse an internal request that no worker of the group has signed, and all of them as a standalone worker."""
-        given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
-        signed = given is not None and algorithm is not None
-        sent = _signature_of(given or "", algorithm or "") if signed else b""
+        signature_text, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
+        signed = signature_text is not None and algorithm is not None
+        sent = _signature_of(signature_text or "", algorithm or "") if signed else b""
         if not self._worker.config.distributed:
             raise RequestError(500, f"Kafka Connect in standalone mode does not support {purpose}.")
         if not signed:
@@ -213,12 +213,12 @@ class ConnectorEndpoints:
         if algorithm != _ALGORITHM:
             raise RequestError(400, _OTHER_ALGORITHM.format(algorithm, _ALGORITHM))
         key = self._worker.herder.stores.configs.state.session_key
-        wanted = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
-        if not wanted or not hmac.compare_digest(sent, wanted):
+        expected = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
+        if not expected or not hmac.compare_digest(sent, expected):
             raise RequestError(403, "Internal request contained invalid signature.")
 
 
-def _signature_of(given: str, algorithm: str) -> bytes:
+def _signature_of(encoded: str, algorithm: str) -> bytes:
     """Read a signature.
 
     Raises:
@@ -227,7 +227,7 @@ def _signature_of(given: str, algorithm: str) -> bytes:
     if not _HMAC.fullmatch(algorithm):
         raise RequestError(400, f"Algorithm {algorithm} not available")
     try:
-        return base64.b64decode(given, validate=True)
+        return base64.b64decode(encoded, validate=True)
     except ValueError as error:  # no base64, or no ASCII
         raise RequestError(400, f"{SIGNATURE} is not base64: {error}") from error
 

@@ -128,9 +128,9 @@ class Fraction(float):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+        fraction = super().__new__(cls, text)
+        fraction.text = text
+        return fraction
 
 
 def _fraction(text: str) -> float:
@@ -144,7 +144,7 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a JSON number")
 
 
-def fields_of(document: Any, known: tuple[str, ...], what: str) -> dict[str, Any]:
+def fields_of(document: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
     """An object of a body, of whose fields all are known.
 
     Raises:
@@ -152,9 +152,9 @@ def fields_of(document: Any, known: tuple[str, ...], what: str) -> dict[str, Any
     """
     if not isinstance(document, dict):
         raise RequestError(500, f"Cannot deserialize {what} from {_shown(document)}")
-    unknown = [name for name in document if name not in known]
+    unknown = [name for name in document if name not in names]
     if unknown:
-        raise RequestError(500, f'Unrecognized field "{unknown[0]}", known are {", ".join(known)}')
+        raise RequestError(500, f'Unrecognized field "{unknown[0]}", known are {", ".join(names)}')
     return document
 
 

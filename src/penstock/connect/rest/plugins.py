@@ -43,20 +43,20 @@ class PluginEndpoints:
     def listing(self, call: RestCall) -> RestAnswer:
         """The connectors, or all plugins with ``connectorsOnly=false``."""
         only = (call.query.get("connectorsOnly") or "true").strip().lower() == "true"
-        found = [
+        plugins = [
             self._described(plugin, kind)
             for kind in (_CONNECTORS if only else _LISTED)
             for plugin in self._plugins.of_kind(kind)
         ]
-        return RestAnswer(body=found)
+        return RestAnswer(body=plugins)
 
     def settings(self, call: RestCall) -> RestAnswer:
         """The definitions of a plugin's settings."""
         name = call.names["plugin"]
         plugin = self._find(name)
-        wanted = call.query.get("version")
-        if wanted is not None and not in_range(plugin.version, wanted):
-            raise RequestError(400, version_error(plugin, wanted))
+        required_version = call.query.get("version")
+        if required_version is not None and not in_range(plugin.version, required_version):
+            raise RequestError(400, version_error(plugin, required_version))
         return RestAnswer(body=plugin_settings(plugin, self._plugins, self._worker.config.plugin_settings))
 
     def validate(self, call: RestCall) -> RestAnswer:
@@ -66,9 +66,9 @@ class PluginEndpoints:
         if document is None:
             raise RequestError(500, "The request has no body")
         config = config_of(document)
-        given = config.get("connector.class")
-        if given is not None and not _matches(given, name):
-            raise RequestError(400, f"Included connector type {given} does not match request type {name}")
+        connector_class = config.get("connector.class")
+        if connector_class is not None and not _matches(connector_class, name):
+            raise RequestError(400, f"Included connector type {connector_class} does not match request type {name}")
         try:
             return RestAnswer(body=validated(self._worker.herder, config))
         except RequestError as error:

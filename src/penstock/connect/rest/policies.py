@@ -55,8 +55,8 @@ class ExtraHeaders:
 
 def _parts(text: str) -> list[str]:
     """The rules: they are separated by commas, and quoted where they have some."""
-    found = re.findall(r'"([^"]*)"|([^,]+)', text)
-    return [part for part in ((quoted or plain).strip() for quoted, plain in found) if part]
+    pairs = re.findall(r'"([^"]*)"|([^,]+)', text)
+    return [part for part in ((quoted or plain).strip() for quoted, plain in pairs) if part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class CrossOrigin:
 
     def allows(self, origin: str | None) -> bool:
         """Whether pages of this site may use the interface."""
-        known = [each.strip() for each in (self.origins or "").split(",") if each.strip()]
-        return origin is not None and ("*" in known or origin in known)
+        allowed = [each.strip() for each in (self.origins or "").split(",") if each.strip()]
+        return origin is not None and ("*" in allowed or origin in allowed)
 
     def headers(self, method: str, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The headers of an answer."""

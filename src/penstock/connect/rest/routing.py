@@ -49,13 +49,13 @@ class RestRoute:
         """The named parts of a path, if it is of this route."""
         if len(segments) != len(self.segments):
             return None
-        found = {}
-        for own, given in zip(self.segments, segments, strict=True):
+        named_parts = {}
+        for own, segment in zip(self.segments, segments, strict=True):
             if own.startswith("{"):
-                found[own.strip("{}")] = given
-            elif own != given:
+                named_parts[own.strip("{}")] = segment
+            elif own != segment:
                 return None
-        return found
+        return named_parts
 
 
 def routes(worker: Worker, health_s: float) -> list[RestRoute]:
@@ -73,7 +73,7 @@ def routes(worker: Worker, health_s: float) -> list[RestRoute]:
         return RestRoute(tuple(part for part in path.split("/") if part), by_method, reads, asks_log)
 
     c, t = "/connectors/{connector}", "/connectors/{connector}/tasks"
-    found = [
+    listed = [
         route("/", GET=admin.root),
         route("/health", GET=admin.health),
         route("/connectors", POST_=connectors.create, GET=connectors.listing),
@@ -103,9 +103,9 @@ def routes(worker: Worker, health_s: float) -> list[RestRoute]:
         route("/penstock/progress", GET=admin.progress),
     ]
     if worker.config["admin.listeners"] != []:
-        found.append(route("/admin/loggers", GET=admin.loggers))
-        found.append(route("/admin/loggers/{logger}", GET=admin.logger, PUT_=admin.set_logger))
-    return found
+        listed.append(route("/admin/loggers", GET=admin.loggers))
+        listed.append(route("/admin/loggers/{logger}", GET=admin.logger, PUT_=admin.set_logger))
+    return listed
 
 
 def is_ambiguous(path: str) -> bool:
@@ -117,10 +117,10 @@ def is_ambiguous(path: str) -> bool:
     return _BROKEN_ESCAPE.search(path) is not None or _AMBIGUOUS.search(path) is not None
 
 
-def find_route(known: list[RestRoute], path: str) -> tuple[RestRoute, dict[str, str]] | None:
+def find_route(all_routes: list[RestRoute], path: str) -> tuple[RestRoute, dict[str, str]] | None:
     """The route of a path as it was sent, and the named parts of it."""
     segments = [unquote(part.partition(";")[0]) for part in path.split("/") if part]
-    for each in known:
+    for each in all_routes:
         names = each.names(segments)
         if names is not None:
             return each, names

@@ -22,14 +22,14 @@ def parse_properties(text: str) -> dict[str, str]:
     >>> parse_properties("# worker\nname = one\nfile: /var/log/\\\n  access.log\nempty\n")
     {'name': 'one', 'file': '/var/log/access.log', 'empty': ''}
     """
-    found = {}
+    properties = {}
     for line in _logical_lines(text):
         end = _end_of_name(line)
         name, rest = line[:end], line[end:].lstrip(_BLANKS)
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(_BLANKS)
-        found[_unescaped(name)] = _unescaped(rest)
-    return found
+        properties[_unescaped(name)] = _unescaped(rest)
+    return properties
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -78,24 +78,24 @@ def _end_of_name(line: str) -> int:
 
 
 def _unescaped(text: str) -> str:
-    made, at = [], 0
+    characters, at = [], 0
     while at < len(text):
         character = text[at]
         at += 1
         if character != "\\" or at == len(text):
-            made.append(character)
+            characters.append(character)
             continue
         escaped = text[at]
         at += 1
         if escaped != "u":
-            made.append(_ESCAPES.get(escaped, escaped))
+            characters.append(_ESCAPES.get(escaped, escaped))
             continue
         digits = text[at : at + _UNICODE_DIGITS]
         try:
-            made.append(chr(int(digits, 16)))
+            characters.append(chr(int(digits, 16)))
         except ValueError as error:
             raise ConfigError(
                 f"\\u{digits} is not a character", hint="Four hexadecimal digits follow \\u in .properties files."
             ) from error
         at += _UNICODE_DIGITS
-    return "".join(made)
+    return "".join(characters)

@@ -44,8 +44,8 @@ class Providers:
 
     def _value(self, match: re.Match[str]) -> str:
         lookup = self.lookups.get(match[1])
-        found = None if lookup is None else lookup(match[3] or "", match[4])
-        return match[0] if found is None else found
+        value = None if lookup is None else lookup(match[3] or "", match[4])
+        return match[0] if value is None else value
 
 
 def config_providers(settings: Mapping[str, str]) -> Providers:

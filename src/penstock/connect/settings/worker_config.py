@@ -136,20 +136,20 @@ def worker_definition(mode: Mode) -> ConfigDef:
     return ConfigDef([*_COMMON, *(_DISTRIBUTED if mode == "distributed" else _STANDALONE)])
 
 
-def known_client_settings(given: Mapping[str, str]) -> dict[str, str]:
+def known_client_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Those settings that a client of the log knows: Java's clients pass over the others.
 
     >>> known_client_settings({"producer.linger.ms": "5", "admin.listeners": "http://:8080"})
     {'producer.linger.ms': '5'}
     """
-    known = {}
-    for name, value in given.items():
+    client_settings = {}
+    for name, value in settings.items():
         try:
             check_client_name(name)
         except ConfigError:
             continue
-        known[name] = value
-    return known
+        client_settings[name] = value
+    return client_settings
 
 
 def _worker_names() -> set[str]:
@@ -172,13 +172,13 @@ def _is_settled(name: str) -> bool:
     return name in CLIENT_NAMES or (kind in _KINDS and rest in CLIENT_NAMES)
 
 
-def _unknown_names(given: Mapping[str, str]) -> list[str]:
-    known = _worker_names() | CLIENT_NAMES.keys()
+def _unknown_names(settings: Mapping[str, str]) -> list[str]:
+    names = _worker_names() | CLIENT_NAMES.keys()
 
     def is_known(name: str) -> bool:
-        return name in known or _is_settled(name) or name.startswith(_OPEN_ENDED) or WORKER_MODEL.has(name)
+        return name in names or _is_settled(name) or name.startswith(_OPEN_ENDED) or WORKER_MODEL.has(name)
 
-    return [name for name in given if not is_known(name)]
+    return [name for name in settings if not is_known(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +232,9 @@ class WorkerConfig:
             values = worker_definition(mode).parse(given)
         except SettingError as error:
             raise ConfigError(f"the worker's settings: {error.message}", hint="See docs/connect/operate.md.") from error
-        made = cls(mode, dict(given), values)
-        made.address  # noqa: B018 - a wrong listener is an error now
-        return made
+        config = cls(mode, dict(given), values)
+        config.address  # noqa: B018 - a wrong listener is an error now
+        return config
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -259,9 +259,9 @@ class WorkerConfig:
 
     def notes(self, plugins: Plugins) -> list[str]:
         """What a worker says when it starts: which of its settings have no effect, and why."""
-        found = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]
+        idle_notes = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]
         clients = ("producer.", "consumer.", "admin.", "security.", "sasl.", "ssl.")
-        found += [
+        idle_notes += [
             f"{name} has no effect: write it as producer.{name}, consumer.{name} or admin.{name}"
             for name in self.given
             if name in CLIENT_NAMES and not (name in self.values or name.startswith(clients) or WORKER_MODEL.has(name))
@@ -269,7 +269,7 @@ class WorkerConfig:
         check = NameCheck()
         for converter in ("key.converter", "value.converter", "header.converter"):
             check_converter(check, self.given, converter, plugins)
-        return [*found, *check.refused.values(), *check.notes]
+        return [*idle_notes, *check.refused.values(), *check.notes]
 
     @property
     def client_settings(self) -> dict[str, str]:

@@ -72,18 +72,18 @@ class ConfigState:
 
     def copied(self) -> ConfigState:
         """A state of its own with the same contents; the configs in it are never changed, only replaced."""
-        made = copy(self)
+        state = copy(self)
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, dict):
-                setattr(made, each.name, dict(value))
-        return made
+                setattr(state, each.name, dict(value))
+        return state
 
     def task_configs(self, connector: str) -> list[dict[str, str]]:
         """The configs of a connector's tasks, in order; none if a commit is incomplete."""
         count = self.counts.get(connector, 0)
-        found = [self.tasks.get((connector, number)) for number in range(count)]
-        return [config for config in found if config is not None] if None not in found else []
+        configs = [self.tasks.get((connector, number)) for number in range(count)]
+        return [config for config in configs if config is not None] if None not in configs else []
 
     def task_ids(self, connector: str) -> list[ConnectorTaskId]:
         """The tasks of a connector."""

@@ -61,8 +61,8 @@ class OffsetStore:
     def offset(self, connector: str, partition: Partition) -> Offset | None:
         """The offset of a source partition."""
         with self._lock:
-            found = self._offsets.get(connector, {}).get(partition_id(partition))
-            return None if found is None else found[1]
+            entry = self._offsets.get(connector, {}).get(partition_id(partition))
+            return None if entry is None else entry[1]
 
     def put(self, connector: str, offsets: Iterable[tuple[Partition | None, Offset | None]]) -> None:
         """Store offsets; None deletes one."""
@@ -94,8 +94,8 @@ class ConnectorOffsets:
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
         """The offsets of several partitions, in their order."""
         self._store.refresh()
-        found = [self._store.offset(self._connector, partition) for partition in partitions]
-        return [None if offset is None else with_note(offset) for offset in found]
+        stored = [self._store.offset(self._connector, partition) for partition in partitions]
+        return [None if offset is None else with_note(offset) for offset in stored]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """All source partitions with their offsets."""

@@ -85,11 +85,11 @@ class StatusStore:
 
         While they cannot be written they are known here all the same; the next call writes them too.
         """
-        known = dict(self.tasks)
+        tasks = dict(self.tasks)
         for task, status in statuses:
             self._unwritten[task] = status
-            _set(known, task, status)
-        self.tasks = known
+            _set(tasks, task, status)
+        self.tasks = tasks
         unwritten = self._unwritten.items()
         try:
             self._put(

@@ -88,8 +88,8 @@ class MemoryTable:
     def refresh(self) -> list[TableChange]:
         """Return what was put since the last call."""
         with self._lock:
-            found, self._new = self._new, []
-        return found
+            changes, self._new = self._new, []
+        return changes
 
     def close(self) -> None:
         """Do nothing."""
@@ -199,13 +199,13 @@ class TopicTable:
 
     def _read_all(self, ends: Mapping[TopicPartition, int]) -> list[TableChange]:
         """Read all partitions to these ends; if one fails, the next call reads all of them again from here."""
-        found: list[TableChange] = []
+        all_changes: list[TableChange] = []
         reached: dict[TopicPartition, int] = {}
-        for place, end in sorted(ends.items()):
-            changes, reached[place] = self._read(place, end)
-            found += changes
+        for tp, end in sorted(ends.items()):
+            changes, reached[tp] = self._read(tp, end)
+            all_changes += changes
         self._positions |= reached
-        return found
+        return all_changes
 
     def close(self) -> None:
         """Close the writers."""
@@ -223,19 +223,19 @@ class TopicTable:
         if producer is not None:
             producer.close()
 
-    def _read(self, place: TopicPartition, end: int) -> tuple[list[TableChange], int]:
+    def _read(self, tp: TopicPartition, end: int) -> tuple[list[TableChange], int]:
         """Return the records of a partition up to an offset, and the offset after what was read."""
-        position = self._positions.get(place, 0)
-        found: list[TableChange] = []
+        position = self._positions.get(tp, 0)
+        changes: list[TableChange] = []
         while position < end:
-            fetched = self._log.read(self.topic, place.partition, position)
+            fetched = self._log.read(self.topic, tp.partition, position)
             names = ("key", "value", "headers")
             rows = zip(*(fetched.records.column(name).to_pylist() for name in names), strict=True)
-            found += [TableChange(key, value, note_of(headers)) for key, value, headers in rows if key is not None]
+            changes += [TableChange(key, value, note_of(headers)) for key, value, headers in rows if key is not None]
             if fetched.next_offset <= position:
                 break
             position = fetched.next_offset
-        return found, position
+        return changes, position
 
 
 def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> bool:
@@ -245,11 +245,11 @@ def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[
         ConfigError: It is not compacted.
     """
     try:
-        found = log.topic(topic)
+        existing = log.topic(topic)
     except UnknownTopicError:
         ensure_topic(log, topic, partitions, {**settings, "cleanup.policy": "compact"})
         return True
-    policy = found.config.get("cleanup.policy", "delete")
+    policy = existing.config.get("cleanup.policy", "delete")
     if policy != "compact":
         raise ConfigError(
             f"Topic '{topic}' is required to have 'cleanup.policy=compact' to guarantee consistency and durability of "

@@ -50,24 +50,30 @@ class DeadLetters:
         """Write a record, and wait until it is written: its bytes as they were; that of a source as JSON."""
         record = failed.record
         if record is not None:
-            place: dict[str, Any] = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-            self._send(failed, (record.key, record.value), list(record.headers), place, record.timestamp)
+            origin: dict[str, Any] = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            self._send(failed, (record.key, record.value), list(record.headers), origin, record.timestamp)
         elif isinstance(failed.shown, SourceRecord):
-            made = failed.shown
-            place = {"topic": made.topic, "source.partition": _json(made.source_partition)}
-            place["source.offset"] = _json(made.source_offset)
-            headers = [(each.key, _bytes(each.value)) for each in made.headers]
-            self._send(failed, (_bytes(made.key), _bytes(made.value)), headers, place, made.timestamp)
+            source_record = failed.shown
+            origin = {"topic": source_record.topic, "source.partition": _json(source_record.source_partition)}
+            origin["source.offset"] = _json(source_record.source_offset)
+            headers = [(each.key, _bytes(each.value)) for each in source_record.headers]
+            self._send(
+                failed,
+                (_bytes(source_record.key), _bytes(source_record.value)),
+                headers,
+                origin,
+                source_record.timestamp,
+            )
 
     def _send(
         self,
         failed: FailedRecord,
         pair: tuple[bytes | None, bytes | None],
         headers: list[tuple[str, bytes | None]],
-        place: Mapping[str, Any],
+        origin: Mapping[str, Any],
         timestamp: int | None,
     ) -> None:
-        more = self._context(failed, place) if self._headers else []
+        more = self._context(failed, origin) if self._headers else []
         self._producer.send(self._topic, pair[1], key=pair[0], headers=[*headers, *more], timestamp=timestamp)
         self._producer.flush()
 
@@ -75,9 +81,9 @@ class DeadLetters:
         """Close the producer."""
         self._producer.close()
 
-    def _context(self, failed: FailedRecord, place: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
-        found: dict[str, Any] = {
-            **place,
+    def _context(self, failed: FailedRecord, origin: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+        context: dict[str, Any] = {
+            **origin,
             "connector.name": self._task[0],
             "task.id": self._task[1],
             "stage": failed.stage,
@@ -86,7 +92,7 @@ class DeadLetters:
             "exception.message": error_message(failed.error),
             "exception.stacktrace": trace_text(failed.error),
         }
-        return [(f"__connect.errors.{name}", str(value).encode()) for name, value in found.items()]
+        return [(f"__connect.errors.{name}", str(value).encode()) for name, value in context.items()]
 
 
 def _bytes(value: Any) -> bytes | None:

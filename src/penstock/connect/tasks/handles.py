@@ -368,7 +368,7 @@ class ProcessTask:
 
     def news(self) -> list[Message]:
         """What the task has reported; a process that has died of itself has FAILED."""
-        found = []
+        messages = []
         alive = self.process.is_alive()
         try:
             while self.pipe.poll():
@@ -376,17 +376,17 @@ class ProcessTask:
                 if "records" in message:
                     self.progress.add(message["records"], message.get("error"))
                     continue
-                found.append(Message(**message))
+                messages.append(Message(**message))
         except (EOFError, OSError):
             alive = self.process.is_alive()
-        self._last = next((each.state for each in reversed(found) if each.state), self._last)
+        self._last = next((each.state for each in reversed(messages) if each.state), self._last)
         if not alive and not self._ended:
             self._ended = True
             if not self._stopping and self._last != "FAILED":
                 code = self.process.exitcode
                 cause = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-                found.append(Message("FAILED", None, f"The process of the task has ended {cause}."))
-        return found
+                messages.append(Message("FAILED", None, f"The process of the task has ended {cause}."))
+        return messages
 
     def alive(self) -> bool:
         """Whether the process runs."""
@@ -410,9 +410,9 @@ class ProcessTask:
 
 
 def _drained(messages: queue.SimpleQueue[Message]) -> list[Message]:
-    found = []
+    drained = []
     while True:
         try:
-            found.append(messages.get_nowait())
+            drained.append(messages.get_nowait())
         except queue.Empty:
-            return found
+            return drained

@@ -144,9 +144,9 @@ class TaskParts:
         own = self.connector.get(name)
         source: Mapping[str, Any] = self.connector if own is not None else self.worker.given
         plugin = self.plugins.find(own or self.worker.plugin_settings.converter(name))
-        made: Converter = plugin.make()
-        made.configure(behind_prefix(source, f"{name}."), _ROLES[name])
-        return made
+        configured: Converter = plugin.make()
+        configured.configure(behind_prefix(source, f"{name}."), _ROLES[name])
+        return configured
 
     def close(self) -> None:
         """Close the logs."""

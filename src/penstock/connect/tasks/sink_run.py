@@ -120,10 +120,10 @@ class SinkRun:
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_S
-        found = [name for name in self._topics if self._is_there(name)]
-        if found != self._known:
-            self._known = found
-            self._consumer.subscribe(found, listener=self._delivery)
+        topics = [name for name in self._topics if self._is_there(name)]
+        if topics != self._known:
+            self._known = topics
+            self._consumer.subscribe(topics, listener=self._delivery)
 
     def _is_there(self, topic: str) -> bool:
         try:

@@ -100,10 +100,10 @@ class ConnectTestDriver:
         """All committed records of a topic, read by the connector's converters."""
         rows = []
         for number in range(self.log.partitions(topic)):
-            place = TopicPartition(topic, number)
+            tp = TopicPartition(topic, number)
             first, end = self.log.beginning_offset(topic, number), self.log.end_offset(topic, number)
             for batch in self.log.read_range(topic, number, first, end):
-                rows += [self.converters.decode(place, row) for row in batch.to_pylist()]
+                rows += [self.converters.decode(tp, row) for row in batch.to_pylist()]
         return rows
 
     # Sinks
@@ -112,7 +112,7 @@ class ConnectTestDriver:
         self, topic: str, *values: Any, key: Any = None, headers: Mapping[str, Any] | None = None, partition: int = 0
     ) -> None:
         """Write values to a topic, as the connector's converters write them; structs with their schemas."""
-        made = Headers(Header(name, value) for name, value in (headers or {}).items())
+        record_headers = Headers(Header(name, value) for name, value in (headers or {}).items())
         now = unix_ms()
         count = ensure_topic(self.log, topic, partition + 1)
         if count <= partition:
@@ -126,13 +126,13 @@ class ConnectTestDriver:
                 key_schema=key.schema if isinstance(key, Struct) else None,
                 value=value,
                 value_schema=value.schema if isinstance(value, Struct) else None,
-                headers=made,
+                headers=record_headers,
             )
             for value in values
         ]
         encoded = [self.converters.encode(record, now) for record in records]
-        for place, batch in batches_of(encoded, {topic: count}, 0):
-            self.log.append(place.topic, place.partition, batch)
+        for tp, batch in batches_of(encoded, {topic: count}, 0):
+            self.log.append(tp.topic, tp.partition, batch)
         self._share()
 
     def put(self, *, crash: Step | None = None, commit: bool = True) -> list[SinkRecord]:
@@ -144,15 +144,15 @@ class ConnectTestDriver:
         """
 
         def put() -> list[SinkRecord]:
-            found: list[SinkRecord] = []
+            delivered: list[SinkRecord] = []
             for task in self.sinks:
                 try:
-                    found += task.deliver()
+                    delivered += task.deliver()
                 except RetriableError:
                     continue
                 if commit:
                     task.commit()
-            return found
+            return delivered
 
         return self._dying(crash, put, [])
 
@@ -209,9 +209,9 @@ class ConnectTestDriver:
             if not isinstance(task, SourceTask):
                 raise ConfigError(f"{type(task).__name__} is not a task of a source")
             own = {**self.config, **settings}
-            made = SingleSource(self.log, (self.name, number), task, own, self._pipeline(own), on_step=self._at)
-            made.start()
-            self.sources.append(made)
+            source = SingleSource(self.log, (self.name, number), task, own, self._pipeline(own), on_step=self._at)
+            source.start()
+            self.sources.append(source)
 
     def _pipeline(self, settings: Mapping[str, str]) -> Pipeline:
         return Pipeline.of(settings, self.plugins, PLAIN_CONVERTERS)
@@ -222,9 +222,9 @@ class ConnectTestDriver:
             if not isinstance(task, SinkTask):
                 raise ConfigError(f"{type(task).__name__} is not a task of a sink")
             own = {**self.config, **settings}
-            made = single_sink(self.log, task, own, self._pipeline(own), on_step=self._at)
-            made.start()
-            self.sinks.append(made)
+            sink = single_sink(self.log, task, own, self._pipeline(own), on_step=self._at)
+            sink.start()
+            self.sinks.append(sink)
         self._share()
 
     def _share(self) -> None:
@@ -232,13 +232,13 @@ class ConnectTestDriver:
         if not self.sinks:
             return
         topics = topics_of(self.config, self.log)
-        known = {info.name: info.partitions for info in self.log.topics()}
-        places = [TopicPartition(name, n) for name in topics for n in range(known.get(name, 0))]
+        counts = {info.name: info.partitions for info in self.log.topics()}
+        places = [TopicPartition(name, n) for name in topics for n in range(counts.get(name, 0))]
         fair = -(-len(places) // len(self.sinks))
-        shares = [[place for place in task.assignment if place in places][:fair] for task in self.sinks]
-        free = [place for place in places if not any(place in share for share in shares)]
-        for place in free:
-            min(shares, key=len).append(place)
+        shares = [[tp for tp in task.assignment if tp in places][:fair] for task in self.sinks]
+        free = [tp for tp in places if not any(tp in share for share in shares)]
+        for tp in free:
+            min(shares, key=len).append(tp)
         for task, share in sorted(zip(self.sinks, shares, strict=True), key=lambda pair: -len(pair[0].assignment)):
             task.assign(share)
 

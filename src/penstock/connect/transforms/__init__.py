@@ -48,7 +48,7 @@ _SIDED: tuple[type[SidedTransformation], ...] = (
     TimestampConverter,
 )
 TRANSFORMS: tuple[type[Transformation], ...] = (
-    *(made for base in _SIDED for made in both_sides(base)),
+    *(sided for base in _SIDED for sided in both_sides(base)),
     DropHeaders,
     Filter,
     InsertHeader,

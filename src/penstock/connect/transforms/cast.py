@@ -73,8 +73,10 @@ def _parse(mappings: list[str]) -> dict[str | None, Type]:
             name = f"Invalid type found in casting spec: {word.strip()}"
             raise SettingError(f"Invalid value java.lang.IllegalArgumentException: {reason} for configuration {name}")
         if kind not in OUTPUTS:
-            known = ", ".join(map(str, OUTPUTS))
-            raise SettingError(f"Cast transformation does not support casting to {kind}; supported types are [{known}]")
+            supported = ", ".join(map(str, OUTPUTS))
+            raise SettingError(
+                f"Cast transformation does not support casting to {kind}; supported types are [{supported}]"
+            )
         whole = whole or field is None
         casts[field] = kind
     if whole and len(mappings) > 1:
@@ -129,8 +131,8 @@ class Cast(SidedTransformation):
             if self._whole is not None:
                 return self.updated(record, None, cast_value(None, value, self._whole))
             fields = require_map(value, PURPOSE)
-            made = {field: cast_value(None, fields.get(field), kind) for field, kind in self._casts.items()}
-            return self.updated(record, None, {**fields, **made})
+            casts = {field: cast_value(None, fields.get(field), kind) for field, kind in self._casts.items()}
+            return self.updated(record, None, {**fields, **casts})
         if self._whole is not None:
             changed = self._schemas(schema)
             return self.updated(record, changed, cast_value(schema, value, self._whole))
@@ -138,30 +140,30 @@ class Cast(SidedTransformation):
         before = require_struct(value, PURPOSE)
         after = Struct(changed)
         for part in before.schema.fields:
-            found = before.get(part, with_default=self.replace_null)
+            original = before.get(part, with_default=self.replace_null)
             kind = self._casts.get(part.name)
-            after[part.name] = found if kind is None else cast_value(part.schema, found, kind)
+            after[part.name] = original if kind is None else cast_value(part.schema, original, kind)
         return self.updated(record, changed, after)
 
     def _changed(self, schema: Schema) -> Schema:
         if self._whole is not None:
-            made = copy_basics(schema, self._whole)
+            changed = copy_basics(schema, self._whole)
         else:
             fields = [(part.name, self._changed_field(part.name, part.schema)) for part in schema.struct_fields()]
-            made = copy_basics(schema, Type.STRUCT, fields)
-        return _with_nulls(made, schema)
+            changed = copy_basics(schema, Type.STRUCT, fields)
+        return _with_nulls(changed, schema)
 
     def _changed_field(self, name: str, schema: Schema) -> Schema:
         kind = self._casts.get(name)
         return schema if kind is None else _with_nulls(Schema(kind), schema)
 
 
-def _with_nulls(made: Schema, source: Schema) -> Schema:
+def _with_nulls(changed: Schema, source: Schema) -> Schema:
     """A schema that is optional as another is, and has its default, cast."""
-    made = replace(made, optional=source.optional)
+    changed = replace(changed, optional=source.optional)
     if source.default is None:
-        return made
-    return with_default(made, cast_value(source, source.default, made.type))
+        return changed
+    return with_default(changed, cast_value(source, source.default, changed.type))
 
 
 def check_input(kind: Type) -> None:
@@ -171,8 +173,8 @@ def check_input(kind: Type) -> None:
         DataError: They cannot.
     """
     if kind not in INPUTS:
-        known = ", ".join(map(str, INPUTS))
-        raise DataError(f"Cast transformation does not support casting from {kind}; supported types are [{known}]")
+        supported = ", ".join(map(str, INPUTS))
+        raise DataError(f"Cast transformation does not support casting from {kind}; supported types are [{supported}]")
 
 
 def cast_value(schema: Schema | None, value: Any, target: Type) -> Any:

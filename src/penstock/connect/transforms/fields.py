@@ -170,14 +170,14 @@ class ExtractField(SidedTransformation):
         """The record with the field in place of its key or value."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
-            found = None if value is None else self._path.in_map(require_map(value, "field extraction"))
-            return self.updated(record, None, found)
+            extracted = None if value is None else self._path.in_map(require_map(value, "field extraction"))
+            return self.updated(record, None, extracted)
         whole = None if value is None else require_struct(value, "field extraction")
         field = self._path.in_schema(schema)
         if field is None:
             raise DataError(f"Unknown field: {self._path.text}")
-        found = None if whole is None else self._path.in_struct(whole, with_default=self.replace_null)
-        return self.updated(record, field.schema, found)
+        extracted = None if whole is None else self._path.in_struct(whole, with_default=self.replace_null)
+        return self.updated(record, field.schema, extracted)
 
 
 class HoistField(SidedTransformation):
@@ -298,15 +298,15 @@ class ReplaceField(SidedTransformation):
         """All keys or values with other fields."""
         if schema is None or schema.type is not Type.STRUCT:
             return None
-        found = raw_structs(schema, values, replace_null=self.replace_null)
-        if found is None:
+        raw_values = raw_structs(schema, values, replace_null=self.replace_null)
+        if raw_values is None:
             return None
         changed = self._schemas(schema)
         originals = (schema.field(self._originals.get(part.name, part.name)) for part in changed.fields)
         rows = [part.index for part in originals if part is not None]
         if len(rows) < len(changed.fields):
             return None
-        return changed, [Struct.of_checked(changed, [value[row] for row in rows]) for value in found]
+        return changed, [Struct.of_checked(changed, [value[row] for row in rows]) for value in raw_values]
 
     def _keeps(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)

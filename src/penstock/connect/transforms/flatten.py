@@ -104,8 +104,8 @@ class Flatten(SidedTransformation):
                 self._collect(part.schema, name, fields, optional=can_be_null, parent=default)
                 continue
             self._refuse_maps(part.schema, name)
-            made = replace(copy_basics(part.schema), optional=can_be_null)
-            fields.append((name, made if default is None else with_default(made, default)))
+            flat = replace(copy_basics(part.schema), optional=can_be_null)
+            fields.append((name, flat if default is None else with_default(flat, default)))
 
     def _fill(self, flat: Struct, nested: Struct | None, prefix: str) -> None:
         if nested is None:

@@ -80,10 +80,10 @@ class InsertField(SidedTransformation):
             return record
         if schema is None:
             fields = require_map(value, PURPOSE)
-            found = self._found(record)
-            if "partition" in found:
-                found["partition"] = Int32(found["partition"])
-            return self.updated(record, None, fields | {self._fields[part][0]: one for part, one in found.items()})
+            inserted = self._found(record)
+            if "partition" in inserted:
+                inserted["partition"] = Int32(inserted["partition"])
+            return self.updated(record, None, fields | {self._fields[part][0]: one for part, one in inserted.items()})
         before = require_struct(value, PURPOSE)
         changed = self._schemas(before.schema)
         after = Struct(changed, self.raw_or_default(before))
@@ -95,26 +95,26 @@ class InsertField(SidedTransformation):
         """All keys or values with a fixed text as a field."""
         if schema is None or schema.type is not Type.STRUCT or set(self._fields) != {"static"}:
             return None
-        found = raw_structs(schema, values, replace_null=self.replace_null)
-        if found is None:
+        raw_values = raw_structs(schema, values, replace_null=self.replace_null)
+        if raw_values is None:
             return None
         changed, static = self._schemas(schema), self._static
-        return changed, [Struct.of_checked(changed, [*value, static]) for value in found]
+        return changed, [Struct.of_checked(changed, [*value, static]) for value in raw_values]
 
     def _found(self, record: ConnectRecord) -> dict[str, Any]:
         """What there is to insert, by part."""
-        found: dict[str, Any] = {}
+        inserted: dict[str, Any] = {}
         if "topic" in self._fields:
-            found["topic"] = record.topic
+            inserted["topic"] = record.topic
         if "partition" in self._fields and record.partition is not None:
-            found["partition"] = record.partition
+            inserted["partition"] = record.partition
         if "offset" in self._fields:
-            found["offset"] = require_sink_record(record, PURPOSE).offset
+            inserted["offset"] = require_sink_record(record, PURPOSE).offset
         if "timestamp" in self._fields and record.timestamp is not None:
-            found["timestamp"] = record.timestamp
+            inserted["timestamp"] = record.timestamp
         if "static" in self._fields:
-            found["static"] = self._static
-        return found
+            inserted["static"] = self._static
+        return inserted
 
     def _extended(self, schema: Schema) -> Schema:
         fields = [(part.name, part.schema) for part in schema.struct_fields()]

@@ -86,8 +86,8 @@ class MaskField(SidedTransformation):
         before = require_struct(value, PURPOSE)
         after = Struct(before.schema)
         for part in before.schema.fields:
-            found = before.get(part, with_default=self.replace_null)
-            after[part.name] = self._masked(found, part.schema) if part.name in self._fields else found
+            original = before.get(part, with_default=self.replace_null)
+            after[part.name] = self._masked(original, part.schema) if part.name in self._fields else original
         return self.updated(record, schema, after)
 
     def _masked(self, value: Any, schema: Schema | None) -> Any:

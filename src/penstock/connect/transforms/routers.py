@@ -64,14 +64,14 @@ class RegexRouter(Transformation):
         """The record under another topic, if the expression matches the whole of its topic."""
         if record.topic is None or self._regex.fullmatch(record.topic) is None:
             return record
-        found = self._regex.search(record.topic)
-        if found is None or self._replacement is None:
+        match = self._regex.search(record.topic)
+        if match is None or self._replacement is None:
             raise UnexpectedDataError(f"no replacement for the topic {record.topic}")
         try:
-            new = replacement(self._replacement, found)
+            new = replacement(self._replacement, match)
         except JavaTextError as error:
             raise UnexpectedDataError(str(error)) from error
-        return record.with_(topic=record.topic[: found.start()] + new + record.topic[found.end() :])
+        return record.with_(topic=record.topic[: match.start()] + new + record.topic[match.end() :])
 
 
 class TimestampRouter(Transformation):

@@ -127,8 +127,8 @@ class TimestampConverter(SidedTransformation):
             fields = require_map(value, PURPOSE)
             return self.updated(record, None, fields | {self._field: self._converted(fields.get(self._field), None)})
         if not self._field:
-            made = self._converted(value, schema)
-            return self.updated(record, SCHEMAS[self._target].as_optional(schema.optional), made)
+            converted = self._converted(value, schema)
+            return self.updated(record, SCHEMAS[self._target].as_optional(schema.optional), converted)
         before = None if value is None else require_struct(value, PURPOSE)
         changed = self._schemas(schema)
         return self.updated(record, changed, None if before is None else self._struct(before, changed))
@@ -136,8 +136,8 @@ class TimestampConverter(SidedTransformation):
     def _struct(self, before: Struct, schema: Schema) -> Struct:
         after = Struct(schema)
         for part in before.schema.fields:
-            found = before.get(part, with_default=self.replace_null)
-            after[part.name] = self._converted(found, part.schema) if part.name == self._field else found
+            original = before.get(part, with_default=self.replace_null)
+            after[part.name] = self._converted(original, part.schema) if part.name == self._field else original
         return after
 
     def _changed(self, schema: Schema) -> Schema:
@@ -146,10 +146,10 @@ class TimestampConverter(SidedTransformation):
             (part.name, target.as_optional(part.schema.optional) if part.name == self._field else part.schema)
             for part in schema.struct_fields()
         ]
-        made = replace(copy_basics(schema, Type.STRUCT, fields), optional=schema.optional)
+        changed = replace(copy_basics(schema, Type.STRUCT, fields), optional=schema.optional)
         if schema.default is None:
-            return made
-        return with_struct_default(made, self._struct(schema.default, made))
+            return changed
+        return with_struct_default(changed, self._struct(schema.default, changed))
 
     def _converted(self, value: Any, schema: Schema | None) -> Any:
         kind = None if schema is None else _kind_of(schema)
@@ -172,8 +172,8 @@ class TimestampConverter(SidedTransformation):
     def _read(self, value: Any, kind: str, schema: Schema | None) -> Moment:
         if kind == "string":
             if not isinstance(value, str):
-                found = java_class(value, schema)
-                raise DataError(f"Expected string timestamp to be a String, but found class {found}")
+                java_type = java_class(value, schema)
+                raise DataError(f"Expected string timestamp to be a String, but found class {java_type}")
             if self._format is None:
                 raise UnexpectedDataError("there is no format to read timestamps in")
             try:
@@ -184,12 +184,12 @@ class TimestampConverter(SidedTransformation):
                 ) from error
         if kind == "unix":
             if type_of(value, schema) is not Type.INT64:
-                found = java_class(value, schema)
-                raise DataError(f"Expected Unix timestamp to be a Long, but found class {found}")
+                java_type = java_class(value, schema)
+                raise DataError(f"Expected Unix timestamp to be a Long, but found class {java_type}")
             return Moment(_scaled(value, 1000, self._per_second))
         if not isinstance(value, Moment):
-            found = java_class(value, schema)
-            raise DataError(f"Expected {kind} to be a java.util.Date, but found class {found}")
+            java_type = java_class(value, schema)
+            raise DataError(f"Expected {kind} to be a java.util.Date, but found class {java_type}")
         return value
 
     def _unix(self, ms: int) -> int:

@@ -168,8 +168,8 @@ def require_map(value: Any, purpose: str) -> dict[Any, Any]:
         DataError: It is something else.
     """
     if not isinstance(value, dict):
-        found = java_class(value)
-        raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
+        java_type = java_class(value)
+        raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {java_type}")
     return value
 
 
@@ -179,11 +179,11 @@ def raw_structs(schema: Schema, values: Sequence[Any], *, replace_null: bool) ->
         return None
     if not all(type(value) is Struct and value.schema is schema for value in values):
         return None
-    found = [value.all_raw() for value in values]
+    raw_values = [value.all_raw() for value in values]
     needed = [part.index for part in schema.fields if not part.schema.optional]
-    if any(None in row and any(row[index] is None for index in needed) for row in found):
+    if any(None in row and any(row[index] is None for index in needed) for row in raw_values):
         return None
-    return found
+    return raw_values
 
 
 def require_struct(value: Any, purpose: str) -> Struct:
@@ -204,6 +204,6 @@ def require_sink_record(record: ConnectRecord, purpose: str) -> SinkRecord:
         DataError: It is a source's.
     """
     if not isinstance(record, SinkRecord):
-        found = "org.apache.kafka.connect.source.SourceRecord"
-        raise DataError(f"Only SinkRecord supported for [{purpose}], found: {found}")
+        java_type = "org.apache.kafka.connect.source.SourceRecord"
+        raise DataError(f"Only SinkRecord supported for [{purpose}], found: {java_type}")
     return record

@@ -46,10 +46,10 @@ class Fencing:
     def mark(self, state: ConfigState, name: str) -> Mark | None:
         """What identifies the present configs of a connector's tasks; None: they need no fencing."""
         version = state.revisions.get(name, 0), state.versions.get(name, 0)
-        known = self._known.get(name)
-        if known is None or known[0] != version:
-            known = self._known[name] = version, self._made(state, name)
-        return known[1]
+        versioned_mark = self._known.get(name)
+        if versioned_mark is None or versioned_mark[0] != version:
+            versioned_mark = self._known[name] = version, self._made(state, name)
+        return versioned_mark[1]
 
     def fence(self, state: ConfigState, fenced: Mapping[str, Mark], busy: Collection[str]) -> Marks:
         """Fence the earlier runs of all connectors whose tasks have changed, and that nobody runs any more.
@@ -65,7 +65,7 @@ class Fencing:
         Raises:
             LogError: The log cannot be used.
         """
-        found = dict(fenced)
+        marks = dict(fenced)
         for name in fenced.keys() | state.connectors.keys():
             mark = self.mark(state, name) if name in state.connectors else None
             before = fenced.get(name)
@@ -75,10 +75,10 @@ class Fencing:
             for number in range(count):
                 Producer(self._log, transactional_id=transactional_id(self._config, (name, number))).close()
             if mark is None:
-                found.pop(name, None)
+                marks.pop(name, None)
             else:
-                found[name] = mark
-        return found
+                marks[name] = mark
+        return marks
 
     def _made(self, state: ConfigState, name: str) -> Mark | None:
         if self._config["delivery.guarantee"] != "exactly_once":

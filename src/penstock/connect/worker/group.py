@@ -44,14 +44,14 @@ def planned(members: Collection[str], work: Iterable[Work], before: Mapping[Work
         >>> plan["x"], plan["x", 0], plan["x", 1]
         ('a', 'a', 'b')
     """
-    wanted = sorted(work, key=str)
+    ordered = sorted(work, key=str)
     loads: dict[str, list[Work]] = {member: [] for member in sorted(members)}
     if not loads:
         return {}
-    for each in wanted:
+    for each in ordered:
         if before.get(each) in loads:
             loads[before[each]].append(each)
-    for each in wanted:
+    for each in ordered:
         if before.get(each) not in loads:
             min(loads.values(), key=len).append(each)
     while True:
@@ -60,7 +60,7 @@ def planned(members: Collection[str], work: Iterable[Work], before: Mapping[Work
             break
         least.append(most.pop())
     where = {each: member for member, owned in loads.items() for each in owned}
-    return {each: where[each] for each in wanted}
+    return {each: where[each] for each in ordered}
 
 
 class WorkerGroupMembership:
@@ -161,8 +161,8 @@ class WorkerGroupMembership:
 
     def _may_start(self, state: ConfigState, name: str) -> bool:
         """Whether the runs before a connector's present configs of tasks are fenced."""
-        wanted = self._fencing.mark(state, name)
-        return wanted is None or self._fenced.get(name) == wanted
+        mark = self._fencing.mark(state, name)
+        return mark is None or self._fenced.get(name) == mark
 
     def _look(self, owned: Collection[Work]) -> None:
         """Write what this worker owns, if it has changed, and read what the others have written."""
@@ -173,8 +173,8 @@ class WorkerGroupMembership:
             self._written = now
         if time.monotonic() - self._looked >= _LOOK_S or self._worker not in self._members:
             self._looked = time.monotonic()
-            found = self._log.group_state(self._group).members
-            self._members = tuple(sorted({member.client for member in found}))
+            members = self._log.group_state(self._group).members
+            self._members = tuple(sorted({member.client for member in members}))
         for change in self._table.refresh():
             self._read(change)
 

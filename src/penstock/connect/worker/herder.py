@@ -32,7 +32,7 @@ from penstock.log.base import TopicLog
 
 __all__ = ["Herder", "LogTrouble", "Stages", "StartTask", "TaskSlots", "WorkerStores"]
 
-Wanted = Mapping[ConnectorTaskId, tuple[TaskSpec, int, str]]
+TaskTargets = Mapping[ConnectorTaskId, tuple[TaskSpec, int, str]]
 _KILLED_S = 5.0
 
 
@@ -187,9 +187,9 @@ class Herder:
     def passed(self, timeout_s: float) -> bool:
         """Wait until the herder's loop has gone once from its beginning to its end; return whether it has in time."""
         with self._passes:
-            wanted = self._begun + 1
+            next_pass = self._begun + 1
             self._woken.set()
-            return self._passes.wait_for(lambda: self._ended >= wanted, timeout_s)
+            return self._passes.wait_for(lambda: self._ended >= next_pass, timeout_s)
 
     def wake(self) -> None:
         """Let the next tick come soon."""
@@ -348,10 +348,12 @@ class Herder:
         if self.view.leads:
             self._forget_deleted(state.connectors)
 
-    def _forget_deleted(self, known: Mapping[str, Any]) -> None:
+    def _forget_deleted(self, configured: Mapping[str, Any]) -> None:
         """Delete states of connectors that were deleted while nobody had them."""
         statuses = self.stores.statuses
-        gone = {*statuses.connectors, *(name for name, _ in statuses.tasks)} - known.keys() - self.connectors.keys()
+        gone = (
+            {*statuses.connectors, *(name for name, _ in statuses.tasks)} - configured.keys() - self.connectors.keys()
+        )
         for name in gone:
             if not self.tasks.of(name):
                 statuses.forget(name)
@@ -426,7 +428,7 @@ class Herder:
 
     def _align_tasks(self) -> None:
         state = self.stores.configs.state
-        wanted = {}
+        targets = {}
         for task in self.view.tasks:
             name = task[0]
             target = state.target(name)
@@ -435,11 +437,11 @@ class Herder:
                     task, state.connectors[name], state.tasks[task], self.config.given, self.config.mode,
                     self.stores.offsets_topic, self.log.url,
                 )  # fmt: skip
-                wanted[task] = (spec, state.versions.get(name, 0), target)
-        self.tasks.align(wanted)
+                targets[task] = (spec, state.versions.get(name, 0), target)
+        self.tasks.align(targets)
         gone: list[tuple[ConnectorTaskId, StoredStatus | None]] = []
         for task in self.tasks.take_ended():
-            if task not in wanted:
+            if task not in targets:
                 kept = task in self._configured()
                 gone.append((task, StoredStatus("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
         if self.view.joined:
@@ -453,8 +455,8 @@ class Herder:
 
     def _forget_old_tasks(self) -> None:
         """Delete states of tasks that are configured no more and run nowhere here."""
-        known = {*self._configured(), *self.tasks.owned()}
-        old = [task for task in self.stores.statuses.tasks if task not in known]
+        current = {*self._configured(), *self.tasks.owned()}
+        old = [task for task in self.stores.statuses.tasks if task not in current]
         self.stores.statuses.put_tasks((task, None) for task in old)
 
     def _take_news(self) -> None:
@@ -564,13 +566,13 @@ class TaskSlots:
         slot = self._slots.get(task)
         return None if slot is None else slot.handle
 
-    def align(self, wanted: Wanted) -> None:
+    def align(self, targets: TaskTargets) -> None:
         """Start, stop and pause tasks: what each is to run with, the version of its config, its target state."""
         for task, slot in list(self._slots.items()):
-            if slot.deadline is None and (task not in wanted or wanted[task][1] != slot.version):
+            if slot.deadline is None and (task not in targets or targets[task][1] != slot.version):
                 self.stop(task)
         self.reap()
-        for task, (spec, version, target) in wanted.items():
+        for task, (spec, version, target) in targets.items():
             held = self._slots.get(task)
             if held is None:
                 self._slots[task] = _Slot(self._start(spec, target), version, target)

@@ -64,18 +64,18 @@ class Loggers:
         Raises:
             RequestError: There is no such level (404).
         """
-        namespace, wanted = _own_name(namespace), level.upper()
-        if wanted not in _LEVELS:
+        namespace, new_level = _own_name(namespace), level.upper()
+        if new_level not in _LEVELS:
             raise RequestError(404, f"invalid log level '{level}'.")
         with self._lock:
             below = [name for name in {*self._levels, *_known_names()} if _is_below(name, namespace)]
-            changed = sorted(name for name in {namespace, *below} if self._effective(name) != wanted)
+            changed = sorted(name for name in {namespace, *below} if self._effective(name) != new_level)
             now = unix_ms()
             for name in changed:
-                self._levels[name] = wanted
+                self._levels[name] = new_level
                 self._changed_ms[name] = now
                 if name == _ROOT or name in _known_names():  # a logger that Python does not have is not made
-                    logging.getLogger(None if name == _ROOT else name).setLevel(_LEVELS[wanted])
+                    logging.getLogger(None if name == _ROOT else name).setLevel(_LEVELS[new_level])
             return changed
 
     def _effective(self, name: str) -> str:
@@ -104,7 +104,7 @@ def _own_name(name: str) -> str:
 
 
 def _known_names() -> list[str]:
-    return [name for name, found in logging.root.manager.loggerDict.items() if isinstance(found, logging.Logger)]
+    return [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
 
 
 def _is_below(name: str, namespace: str) -> bool:

@@ -44,11 +44,11 @@ class OffsetOperations:
         config = self._config(name)
         if self._is_sink(config):
             committed = self._herder.log.committed_offsets(_group(name, config))
-            found = [
-                {"partition": {_PARTITION: place.partition, _TOPIC: place.topic}, "offset": {_OFFSET: offset}}
-                for place, offset in sorted(committed.items())
+            entries = [
+                {"partition": {_PARTITION: tp.partition, _TOPIC: tp.topic}, "offset": {_OFFSET: offset}}
+                for tp, offset in sorted(committed.items())
             ]
-            return {"offsets": found}
+            return {"offsets": entries}
         self._herder.stores.offsets.refresh()
         pairs = self._herder.stores.offsets.offsets(name)
         return {"offsets": [{"partition": dict(partition), "offset": dict(offset)} for partition, offset in pairs]}
@@ -130,10 +130,10 @@ class OffsetOperations:
                 if group in log.groups():
                     log.delete_group(group)
                 return checked
-            removed = [place for place, offset in offsets.items() if offset is None]
+            removed = [tp for tp, offset in offsets.items() if offset is None]
             if removed:
                 log.delete_offsets(group, removed)
-            kept = {place: offset for place, offset in offsets.items() if offset is not None}
+            kept = {tp: offset for tp, offset in offsets.items() if offset is not None}
             if kept:
                 log.commit_offsets(group, kept)
         except PenstockError as error:
@@ -149,16 +149,16 @@ class OffsetOperations:
 
     def _check_places(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Refuse offsets of partitions that are not there: the group would never read from them."""
-        for place, offset in offsets.items():
+        for tp, offset in offsets.items():
             if offset is None:
                 continue
             try:
-                count = self._herder.log.partitions(place.topic)
+                count = self._herder.log.partitions(tp.topic)
             except UnknownTopicError as error:
-                raise RequestError(400, f"There is no topic '{place.topic}'") from error
-            if place.partition >= count:
+                raise RequestError(400, f"There is no topic '{tp.topic}'") from error
+            if tp.partition >= count:
                 raise RequestError(
-                    400, f"There is no partition {place.partition} of the topic '{place.topic}', which has {count}"
+                    400, f"There is no partition {tp.partition} of the topic '{tp.topic}', which has {count}"
                 )
 
     def _await_empty(self, group: str) -> None:
@@ -192,7 +192,7 @@ def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
     Raises:
         RequestError: They have another form (400).
     """
-    found: dict[TopicPartition, int | None] = {}
+    offsets: dict[TopicPartition, int | None] = {}
     for partition, offset in pairs:
         if partition is None:
             raise RequestError(400, "The partition for a sink connector offset cannot be null or missing")
@@ -205,15 +205,15 @@ def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
         if number is None:
             raise RequestError(400, "Kafka partitions must be valid numbers and may not be null")
         at = _whole(number, "partition", "Partition", 32)
-        place = TopicPartition(str(topic), at)
+        tp = TopicPartition(str(topic), at)
         if offset is None:
-            found[place] = None
+            offsets[tp] = None
             continue
         if _OFFSET not in offset:
             text = f"The offset for a sink connector should either be null or contain the key '{_OFFSET}'"
             raise RequestError(400, text)
-        found[place] = _whole(offset[_OFFSET], "offset", "Offset", 64)
-    return found
+        offsets[tp] = _whole(offset[_OFFSET], "offset", "Offset", 64)
+    return offsets
 
 
 def _whole(value: object, name: str, word: str, bits: int) -> int:

@@ -51,23 +51,23 @@ class Hiding:
         names = self._names(tuple(sorted((name, value) for name, value in config.items() if value is not None)))
         return {name: HIDDEN if _is_plain(value) and name in names else _open(value) for name, value in config.items()}
 
-    def kept(self, given: Config, stored: Config) -> dict[str, str | None]:
+    def kept(self, config: Config, stored: Config) -> dict[str, str | None]:
         """A config that was sent, with the stored secrets in place of stars."""
         if not self._enabled:
-            return dict(given)
+            return dict(config)
         return {
             name: stored.get(name, value) if value == HIDDEN or value == _open(stored.get(name)) else value
-            for name, value in given.items()
+            for name, value in config.items()
         }
 
     def _passwords(self, config: tuple[tuple[str, str], ...]) -> frozenset[str]:
-        found = {name for name, _ in config if _SECRET.search(name)}
+        secret_names = {name for name, _ in config if _SECRET.search(name)}
         try:
             body = validate_connector(self._providers.resolve(dict(config)), self._plugins, self._worker)
         except (LookupError, PenstockError):
-            return frozenset(found)
+            return frozenset(secret_names)
         kinds = (entry["definition"] for entry in body["configs"])
-        return frozenset(found | {kind["name"] for kind in kinds if kind["type"] == "PASSWORD"})
+        return frozenset(secret_names | {kind["name"] for kind in kinds if kind["type"] == "PASSWORD"})
 
 
 def _open(value: str | None) -> str | None:
@@ -163,27 +163,27 @@ class Operations:
 
     def create(self, name: str, config: Config, target: str | None) -> dict[str, Any]:
         """Create a connector."""
-        given = {**config, "name": name}
-        check_config(self.herder, given)
+        named_config = {**config, "name": name}
+        check_config(self.herder, named_config)
         with self.herder.turn(f"creating connector {name}"):
             self._lead()
             if name in self._configs.state.connectors:
                 raise RequestError(409, f"Connector {name} already exists")
-            self._refuse_nulls(given)
-            answer = self._info(name, given)
-            self._configs.put_connector(name, given, target)
+            self._refuse_nulls(named_config)
+            answer = self._info(name, named_config)
+            self._configs.put_connector(name, named_config, target)
             return self._aligned(name) if self.standalone else self._soon(answer)
 
     def put_config(self, name: str, config: Config) -> tuple[bool, dict[str, Any]]:
         """Create a connector, or replace its config; return whether it was created."""
-        given = self._hiding.kept({"name": name, **config}, self._configs.state.connectors.get(name, {}))
-        check_config(self.herder, given)
+        named_config = self._hiding.kept({"name": name, **config}, self._configs.state.connectors.get(name, {}))
+        check_config(self.herder, named_config)
         with self.herder.turn(f"writing a config for connector {name} to the config topic"):
             self._lead()
-            self._refuse_nulls(given)
+            self._refuse_nulls(named_config)
             created = name not in self._configs.state.connectors
-            answer = self._info(name, given)
-            self._configs.put_connector(name, given)
+            answer = self._info(name, named_config)
+            self._configs.put_connector(name, named_config)
             return created, self._aligned(name) if self.standalone else self._soon(answer)
 
     def patch_config(self, name: str, patch: Config) -> dict[str, Any]:
@@ -191,13 +191,13 @@ class Operations:
         self._lead()
         stored = self._seen(name)
         merged = self._hiding.kept({**stored, **patch}, stored)
-        given = {key: value for key, value in merged.items() if value is not None}
-        check_config(self.herder, given)
+        patched = {key: value for key, value in merged.items() if value is not None}
+        check_config(self.herder, patched)
         with self.herder.turn(f"writing a config for connector {name} to the config topic"):
             self._lead()
             self._known(name)
-            answer = self._info(name, given)
-            self._configs.put_connector(name, given)
+            answer = self._info(name, patched)
+            self._configs.put_connector(name, patched)
             return self._aligned(name) if self.standalone else self._soon(answer)
 
     def delete(self, name: str) -> None:
@@ -296,28 +296,28 @@ class Operations:
 
     def _look(self, look: Callable[[], T | None]) -> T | None:
         """What is in memory; another worker may have written just now what is not, so the herder reads once more."""
-        found = look()
-        if found is None and not self.standalone and self.herder.passed(_LOOK_S):
+        current = look()
+        if current is None and not self.standalone and self.herder.passed(_LOOK_S):
             return look()
-        return found
+        return current
 
     def _seen(self, name: str) -> dict[str, str | None]:
         """The config of a connector, without a turn."""
-        found = self._look(lambda: self._configs.state.connectors.get(name))
-        if found is None:
+        config = self._look(lambda: self._configs.state.connectors.get(name))
+        if config is None:
             raise RequestError.not_found(name)
-        return found
+        return config
 
     def _known(self, name: str) -> dict[str, str | None]:
         """The config of a connector, in a turn."""
-        found = self._configs.state.connectors.get(name)
-        if found is None:
+        config = self._configs.state.connectors.get(name)
+        if config is None:
             with suppress(FencedError):  # the herder's loop handles it
                 self.herder.tick()  # another worker may have created it just now
-            found = self._configs.state.connectors.get(name)
-        if found is None:
+            config = self._configs.state.connectors.get(name)
+        if config is None:
             raise RequestError.not_found(name)
-        return found
+        return config
 
     def _lead(self) -> None:
         """Refuse what only the leader may do."""

@@ -43,9 +43,9 @@ class RestartPolicy:
         Raises:
             SettingError: One is wrong.
         """
-        given = {name: value for name, value in config.items() if value is not None}
-        given["restart.policy"] = given.get("restart.policy") or "none"
-        parsed = RESTARTS.parse(given)
+        settings = {name: value for name, value in config.items() if value is not None}
+        settings["restart.policy"] = settings.get("restart.policy") or "none"
+        parsed = RESTARTS.parse(settings)
         return cls(
             parsed["restart.policy"].lower() != "none",
             parsed["restart.max.attempts"],
@@ -98,7 +98,7 @@ class TaskRestarts:
             return []
         now = self._now()
         self._tasks = {task: history for task, history in self._tasks.items() if task in owned}
-        found = [task for task, history in self._tasks.items() if history.due is not None and history.due <= now]
-        for task in found:
+        due_tasks = [task for task, history in self._tasks.items() if history.due is not None and history.due <= now]
+        for task in due_tasks:
             self._tasks[task].due = None
-        return found
+        return due_tasks

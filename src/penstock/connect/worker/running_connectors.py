@@ -141,8 +141,8 @@ def task_configs(slot: ConnectorSlot) -> list[dict[str, str]]:
 
 def _stored(config: dict[str, str], slot: ConnectorSlot) -> dict[str, str]:
     """A task's config with references to config providers in place of the values that came from them."""
-    made = {name: str(value) for name, value in config.items() if value is not None}
+    stored = {name: str(value) for name, value in config.items() if value is not None}
     for name, value in slot.config.items():
-        if value is not None and "${" in value and made.get(name) == slot.settings.get(name):
-            made[name] = value
-    return made
+        if value is not None and "${" in value and stored.get(name) == slot.settings.get(name):
+            stored[name] = value
+    return stored

@@ -85,9 +85,9 @@ def check_config(herder: Herder, config: Mapping[str, str | None]) -> None:
 
 
 def _check_version(plugin: Plugin, config: Mapping[str, str | None]) -> None:
-    wanted = config.get("connector.plugin.version")
-    if wanted is not None and not in_range(plugin.version, wanted):
-        text = version_error(plugin, wanted)
+    required_version = config.get("connector.plugin.version")
+    if required_version is not None and not in_range(plugin.version, required_version):
+        text = version_error(plugin, required_version)
         raise _invalid([text, text])  # of the class and of the version
 
 
@@ -115,8 +115,8 @@ def _invalid(errors: list[str]) -> RequestError:
 
 
 def _available(herder: Herder) -> str:
-    found = herder.plugins.of_kind(PluginKind.SOURCE, PluginKind.SINK)
-    return ", ".join(f"{plugin.java_class} {plugin.version}" for plugin in found)
+    plugins = herder.plugins.of_kind(PluginKind.SOURCE, PluginKind.SINK)
+    return ", ".join(f"{plugin.java_class} {plugin.version}" for plugin in plugins)
 
 
 def override_errors(herder: Herder, config: Mapping[str, str | None]) -> list[dict[str, Any]]:
@@ -171,10 +171,10 @@ def client_setting(client: str, name: str) -> Setting | None:
     >>> client_setting("producer", "linger.ms").default
     5
     """
-    found = _definitions()[client].get(name)
-    if found is None:
+    definition = _definitions()[client].get(name)
+    if definition is None:
         return None
-    kind, default, importance, *required = found
+    kind, default, importance, *required = definition
     return Setting(
         name=name,
         kind=Kind[kind],
@@ -188,15 +188,16 @@ def client_setting(client: str, name: str) -> Setting | None:
 @cache
 def _definitions() -> dict[str, dict[str, list[Any]]]:
     text = files("penstock.connect.worker").joinpath("client_settings.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, list[Any]]] = json.loads(text)
-    return found
+    definitions: dict[str, dict[str, list[Any]]] = json.loads(text)
+    return definitions
 
 
-def _policy_name(given: str) -> str:
-    name = given.rpartition(".")[2].removesuffix(_ENDING)
+def _policy_name(setting: str) -> str:
+    name = setting.rpartition(".")[2].removesuffix(_ENDING)
     if name not in _POLICIES:
         raise ConfigError(
-            f"connector.client.config.override.policy={given!r} is not a policy", hint=f"One of {', '.join(_POLICIES)}."
+            f"connector.client.config.override.policy={setting!r} is not a policy",
+            hint=f"One of {', '.join(_POLICIES)}.",
         )
     return name
 
