@@ -33,13 +33,13 @@ def audit(who: str, what: str, result: str) -> None:
     _log.info("%s: %s: %s", who, what, result)
 
 
-def reset_group(log: TopicLog, group: str, wanted: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
+def reset_group(log: TopicLog, group: str, request: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
     """Move the offsets of a stopped group; return the moves, which a dry run only plans.
 
     Args:
         log: The log.
         group: The group.
-        wanted: ``to`` is earliest, latest, ``offset:N`` or ``time:T``; ``topics`` are names, ``orders:0,2`` for some
+        request: ``to`` is earliest, latest, ``offset:N`` or ``time:T``; ``topics`` are names, ``orders:0,2`` for some
             partitions; by default all that the group has read.
         dry_run: Whether nothing is changed.
 
@@ -48,11 +48,11 @@ def reset_group(log: TopicLog, group: str, wanted: Mapping[str, Any], *, dry_run
         LogError: There is no such group.
         FencedError: The group has members, or its application runs.
     """
-    topics = wanted.get("topics") or ()
+    topics = request.get("topics") or ()
     if isinstance(topics, str) or not all(isinstance(each, str) for each in topics):
         raise ConfigError("topics is a list of names", hint='For example ["orders", "clicks:0,2"].')
     admin = GroupAdmin(log)
-    moves = admin.plan_reset(group, _target(str(wanted.get("to", ""))), tuple(topics))
+    moves = admin.plan_reset(group, _target(str(request.get("to", ""))), tuple(topics))
     if not dry_run:
         admin.reset(group, moves)
     note = ""
@@ -74,13 +74,13 @@ def _target(text: str) -> Target:
     raise ConfigError(f"to is {text[:60]!r}", hint="Use earliest, latest, offset:N or time:2026-11-22T12:00:00Z.")
 
 
-def produce(log: TopicLog, topic: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def produce(log: TopicLog, topic: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """Append one message.
 
     Args:
         log: The log.
         topic: An existing topic.
-        wanted: ``key`` and ``value`` as text, or null; JSON for formats that are neither text nor numbers.
+        request: ``key`` and ``value`` as text, or null; JSON for formats that are neither text nor numbers.
             ``key_format`` and ``value_format`` are by default those that the application that writes the topic has
             noted, else text; ``partition`` is by default that of the key.
 
@@ -91,14 +91,14 @@ def produce(log: TopicLog, topic: str, wanted: Mapping[str, Any]) -> dict[str, A
     """
     if topic not in {each.name for each in log.topics()}:
         raise LogError(f"the log has no topic {topic[:100]!r}", hint="Create it first: penstock topics create.")
-    key, value, partition = wanted.get("key"), wanted.get("value"), wanted.get("partition")
+    key, value, partition = request.get("key"), request.get("value"), request.get("partition")
     if not (isinstance(key, str | None) and isinstance(value, str | None)):
         raise ConfigError("key and value are texts or null", hint='For example {"key": "u1", "value": "{}"}.')
     if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
         raise ConfigError("partition is a whole number", hint="Leave it out for that of the key.")
     noted = format_of(log, topic)
     formats = [
-        str(wanted.get(f"{side}_format") or (getattr(noted, side) if noted else "string")) for side in ("key", "value")
+        str(request.get(f"{side}_format") or (getattr(noted, side) if noted else "string")) for side in ("key", "value")
     ]
     producer = TextProducer(log, topic, formats[0], formats[1], partition=partition)
     producer.add(key, value, unix_ms())

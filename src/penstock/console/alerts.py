@@ -193,7 +193,7 @@ def _lag_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - 
 
 
 def _retention(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
-    found = [
+    alerts = [
         Alert(
             "records lost",
             name,
@@ -204,7 +204,7 @@ def _retention(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - 
         for name, count in sorted(picture.get("lost", {}).items())
         if count
     ]
-    found.extend(
+    alerts.extend(
         Alert(
             "retention overtakes",
             each.name,
@@ -214,7 +214,7 @@ def _retention(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - 
         for each in picture.partitions
         if each.lag and each.margin is not None and each.margin < _MARGIN and (each.seconds or 0) > _BEHIND_S
     )
-    return found
+    return alerts
 
 
 def _skew(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
@@ -327,8 +327,8 @@ def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
     []
     """
     now = unix_ms() if now_ms is None else now_ms
-    found = [alert for rule in RULES for alert in rule(picture, now)]
-    return sorted(found, key=lambda alert: alert.severity != "error")
+    alerts = [alert for rule in RULES for alert in rule(picture, now)]
+    return sorted(alerts, key=lambda alert: alert.severity != "error")
 
 
 def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:

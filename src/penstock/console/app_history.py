@@ -86,18 +86,18 @@ class Past:
     def _fail(self, node: str, kind: str, count: int, now_ms: int) -> None:
         key = (node[:_MOST_CHARACTERS], kind[:_MOST_CHARACTERS])
         if key in self._errors or len(self._errors) < _MOST:
-            found = self._errors.setdefault(key, [0, now_ms, now_ms])
-            found[0] += count
-            found[2] = now_ms
+            count_and_times = self._errors.setdefault(key, [0, now_ms, now_ms])
+            count_and_times[0] += count
+            count_and_times[2] = now_ms
 
     def _growth(self) -> list[list[Any]]:
         """Return the stores that have only grown for an hour: no window has closed, no task has come or gone."""
         if not self._samples or self._samples[-1][0] - self._samples[0][0] < _HOUR_MS:
             return []
-        found = []
+        growing = []
         for store, now in self._rows.items():
             past = [rows[store] for _, rows in self._samples if store in rows]
             rows = [each[1] for each in (*past, now)]
             if len(past) == len(self._samples) and {each[0] for each in past} == {now[0]} and rows == sorted(rows):
-                found.append([store, rows[0], rows[-1]])
-        return found
+                growing.append([store, rows[0], rows[-1]])
+        return growing

@@ -165,7 +165,7 @@ class Picture:
         """The source partitions by name."""
         behind = self.get("behind", {})
         positions = self.get("positions", {})
-        found = []
+        partitions_behind = []
         for name, lag in sorted(behind.get("lag", {}).items()):
             position = positions.get(name)
             seconds = behind.get("seconds", {}).get(name)
@@ -173,8 +173,8 @@ class Picture:
             margin = None
             if bounds is not None and position is not None and bounds[1] > bounds[0]:
                 margin = (position - bounds[0]) / (bounds[1] - bounds[0])
-            found.append(PartitionBehind(name, position, lag, 0.0 if not lag else seconds, margin))
-        return found
+            partitions_behind.append(PartitionBehind(name, position, lag, 0.0 if not lag else seconds, margin))
+        return partitions_behind
 
     @property
     def lag(self) -> int | None:
@@ -219,16 +219,16 @@ class Picture:
     @cached_property
     def restores(self) -> list[Restore]:
         """The restores that are under way, the one with the most to do first."""
-        found = [Restore.of_document(each) for each in self.get("restores", ())]
-        return sorted(found, key=lambda each: each.share)
+        under_way = [Restore.of_document(each) for each in self.get("restores", ())]
+        return sorted(under_way, key=lambda each: each.share)
 
     @cached_property
     def errors(self) -> list[ErrorGroup]:
         """The errors and drops of the last day in groups; those with the most records of the last hour come first."""
-        found: list[ErrorGroup] = []
+        groups: list[ErrorGroup] = []
         with suppress(KeyError, TypeError, ValueError):  # another version's
-            found = [ErrorGroup.of_row(row) for row in self.get("errors", ())]
-        return sorted(found, key=lambda each: (-sum(each.by_minute(self.figures_ms)), -each.newest_ms))
+            groups = [ErrorGroup.of_row(row) for row in self.get("errors", ())]
+        return sorted(groups, key=lambda each: (-sum(each.by_minute(self.figures_ms)), -each.newest_ms))
 
     @property
     def figures_ms(self) -> int:
@@ -238,16 +238,16 @@ class Picture:
     @property
     def failure(self) -> Mapping[str, Any] | None:
         """The facts of the error that has ended the application: see `penstock.console.exposure.facts_of`."""
-        found = self.get("failure_facts")
-        return found if isinstance(found, Mapping) else None
+        facts = self.get("failure_facts")
+        return facts if isinstance(facts, Mapping) else None
 
     def newest_tasks(self) -> list[dict[str, Any]]:
         """Return the newest report of each task that is still kept, by task."""
-        found: dict[str, dict[str, Any]] = {}
+        newest: dict[str, dict[str, Any]] = {}
         for kept in self.get("tasks", ()):
             for task in kept["tasks"]:
-                found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
-        return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
+                newest[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
+        return [newest[name] for name in sorted(newest, key=lambda name: [int(part) for part in name.split("_")])]
 
     def thread_times(self) -> list[ThreadTime]:
         """Return what each stream thread has done in the looks that are kept, by name; empty for micro-batches."""
@@ -255,17 +255,17 @@ class Picture:
         for kept in self.get("tasks", ()):
             for task in kept["tasks"]:
                 if "thread" in task:
-                    found = times.setdefault(task["thread"], ThreadTime(task["thread"]))
-                    found.add(task)
+                    thread_time = times.setdefault(task["thread"], ThreadTime(task["thread"]))
+                    thread_time.add(task)
         return [times[name] for name in sorted(times)]
 
     def task_times(self) -> dict[str, float]:
         """Return the busy seconds of each task in the batches or looks that are kept."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for kept in self.get("tasks", ()):
             for task in kept["tasks"]:
-                found[task["task"]] = found.get(task["task"], 0.0) + busy_seconds(task)
-        return found
+                times[task["task"]] = times.get(task["task"], 0.0) + busy_seconds(task)
+        return times
 
     def usual_seconds(self, task: str) -> float:
         """Return the median time of a task in the batches that are kept; 0 where there is none."""
@@ -275,5 +275,5 @@ class Picture:
     def batch(self, number: int | None = None) -> Mapping[str, Any] | None:
         """Return the tasks of a batch that is still kept, by default of the newest."""
         kept = self.get("tasks", [])
-        found = [each for each in kept if number is None or each["batch"] == number]
-        return found[-1] if found else None
+        batches = [each for each in kept if number is None or each["batch"] == number]
+        return batches[-1] if batches else None

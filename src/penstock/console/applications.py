@@ -55,19 +55,19 @@ class Application:
 
     def picture(self) -> Picture:
         """Return its figures; without any, only its name and state."""
-        found = self._document(NOW)
+        document = self._document(NOW)
         runs = self._is_leased()
-        if found is None:
+        if document is None:
             return Picture({"application": self.name, "state": "RUNNING" if runs else "NOT_RUNNING"})
-        picture = Picture(found)
+        picture = Picture(document)
         if self._log is not None and not runs and picture.state not in ENDED:  # its process is gone without an end
-            found = {**found, "state": DIED, "was": picture.state}
-        dated = {(alert["name"], alert["where"]): alert for alert in found.get("alerts", ())}
+            document = {**document, "state": DIED, "was": picture.state}
+        dated = {(alert["name"], alert["where"]): alert for alert in document.get("alerts", ())}
         now = [
             dated.get((alert.name, alert.where), alert.document()) | {"what": alert.what}
-            for alert in alerts_of(Picture(found))
+            for alert in alerts_of(Picture(document))
         ]
-        return Picture({**found, "alerts": now})
+        return Picture({**document, "alerts": now})
 
     def topology(self) -> dict[str, Any] | None:
         """Return its drawing; None if it has never run."""
@@ -100,10 +100,10 @@ class Application:
     def _document(self, name: str) -> dict[str, Any] | None:
         with self._lock:
             changed = changed_ms(self.checkpoint, name)
-            known = self._read.get(name)
-            if known is None or known[0] != changed:
-                known = self._read[name] = (changed, None if changed is None else read_facts(self.checkpoint, name))
-            return known[1]
+            cached = self._read.get(name)
+            if cached is None or cached[0] != changed:
+                cached = self._read[name] = (changed, None if changed is None else read_facts(self.checkpoint, name))
+            return cached[1]
 
     def _is_leased(self) -> bool:
         if self._log is not None and time.monotonic() - self._looked > _NAMES_S:
@@ -139,8 +139,8 @@ class OwnApplication:
 
     def topology(self) -> dict[str, Any] | None:
         """Return its drawing; None until it is known."""
-        found = self.recorder.topology
-        return None if found is None else dict(found)
+        drawing = self.recorder.topology
+        return None if drawing is None else dict(drawing)
 
     def minutes(self) -> list[list[Any]]:
         """Return its history, a row for each minute with batches."""

@@ -29,9 +29,9 @@ def read_facts(checkpoint: str, name: str) -> dict[str, Any] | None:
     with suppress(PenstockError, OSError, ValueError, RecursionError):
         text = read_document(checkpoint, name)
         if text is not None and len(text) <= _MOST_CHARACTERS:
-            found = json.loads(text)
-            if isinstance(found, dict) and found.get("format") == FORMAT:
-                return found
+            document = json.loads(text)
+            if isinstance(document, dict) and document.get("format") == FORMAT:
+                return document
     return None
 
 

@@ -141,9 +141,9 @@ class ErrorGroup:
 
     def row(self) -> dict[str, Any]:
         """Return it for JSON."""
-        found = {name: getattr(self, name) for name in self.__slots__ if name not in ("minutes", "examples")}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("minutes", "examples")}
         minutes = [list(each) for each in self.minutes]
-        return {**found, "minutes": minutes, "examples": [asdict(each) for each in self.examples]}
+        return {**fields, "minutes": minutes, "examples": [asdict(each) for each in self.examples]}
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> ErrorGroup:
@@ -184,11 +184,11 @@ class ErrorGroups:
     def add(self, task: str, cause: Cause, count: int, examples: Sequence[Example], now_ms: int) -> ErrorGroup:
         """Add records of a cause; return their group."""
         cause = Cause(*map(_cut, cause))
-        found = self._groups.pop(cause, None) or ErrorGroup(*cause)
-        self._groups[cause] = found  # the last one is the newest
-        found.add(count, now_ms, [_example(task, each, now_ms) for each in examples[-OF_A_TASK:]])
+        group = self._groups.pop(cause, None) or ErrorGroup(*cause)
+        self._groups[cause] = group  # the last one is the newest
+        group.add(count, now_ms, [_example(task, each, now_ms) for each in examples[-OF_A_TASK:]])
         self._bound(now_ms)
-        return found
+        return group
 
     def add_end(self, facts: Mapping[str, Any], said: str, now_ms: int) -> None:
         """Add the record that has ended the application.
@@ -211,8 +211,8 @@ class ErrorGroups:
         """Go on with what `rows` has returned; what another version or hand has written is left out."""
         with suppress(KeyError, TypeError, ValueError):
             for row in rows:
-                found = ErrorGroup.of_row(row)
-                self._groups[found.key] = found
+                group = ErrorGroup.of_row(row)
+                self._groups[group.key] = group
         self._bound(max((each.newest_ms for each in self._groups.values()), default=0))
 
     def _bound(self, now_ms: int) -> None:
@@ -220,12 +220,12 @@ class ErrorGroups:
         hour_ms = now_ms - _HOUR_MS
         while len(self._groups) > MOST_GROUPS:
             *old, _ = self._groups.values()
-            found = min(old, key=lambda each: (each.kind == OTHER_REASONS, each.newest_ms > hour_ms, each.records))
-            del self._groups[found.key]
-            if found.kind == OTHER_REASONS:
+            least = min(old, key=lambda each: (each.kind == OTHER_REASONS, each.newest_ms > hour_ms, each.records))
+            del self._groups[least.key]
+            if least.kind == OTHER_REASONS:
                 continue  # as many operators: one of them is not shown
-            others = Cause(found.node, OTHER_REASONS)
-            self._groups.setdefault(others, ErrorGroup(*others)).merge(found)
+            others = Cause(least.node, OTHER_REASONS)
+            self._groups.setdefault(others, ErrorGroup(*others)).merge(least)
 
 
 def _record_of(example: GroupExample) -> object:

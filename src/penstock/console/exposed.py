@@ -44,8 +44,8 @@ class Exposed:
 
     def picture(self) -> Picture:
         """Return its figures."""
-        found = self._application.picture()
-        return Picture(self._exposure.document(found.document)) if self._exposure.is_limited else found
+        whole = self._application.picture()
+        return Picture(self._exposure.document(whole.document)) if self._exposure.is_limited else whole
 
     def topology(self) -> dict[str, Any] | None:
         """Return its drawing; None until it is known."""
@@ -57,8 +57,8 @@ class Exposed:
 
     def queries(self) -> QueryService:
         """Return the service that answers queries of its stores."""
-        found = self._application.queries()
-        return ExposedQueries(found, self._exposure) if self._exposure.is_limited else found
+        service = self._application.queries()
+        return ExposedQueries(service, self._exposure) if self._exposure.is_limited else service
 
     def ask_to_stop(self) -> None:
         """Stop it, or ask its process to.
@@ -66,13 +66,13 @@ class Exposed:
         Raises:
             InvalidStateError: It cannot be stopped from here.
         """
-        found = self._application
-        if isinstance(found, Application):
-            ask_to_stop(found.checkpoint, found.name)
-        elif found.stop is None:
-            raise InvalidStateError(f"{found.name} cannot be stopped from here", hint="Stop its process.")
+        application = self._application
+        if isinstance(application, Application):
+            ask_to_stop(application.checkpoint, application.name)
+        elif application.stop is None:
+            raise InvalidStateError(f"{application.name} cannot be stopped from here", hint="Stop its process.")
         else:
-            found.stop()
+            application.stop()
 
 
 class ExposedQueries(QueryService):
@@ -103,10 +103,10 @@ class ExposedQueries(QueryService):
 
     def health(self) -> dict[str, Any]:
         """Describe how fresh the state is, with the alerts that hold."""
-        found = self._service.health()
-        if "alerts" in found:
-            found = {**found, "alerts": [self._exposure.alert(each, {}) for each in found["alerts"]]}
-        return found
+        facts = self._service.health()
+        if "alerts" in facts:
+            facts = {**facts, "alerts": [self._exposure.alert(each, {}) for each in facts["alerts"]]}
+        return facts
 
     def get(self, store: str, key: str, encoding: Encoding = "auto", as_of: int | None = None) -> dict[str, Any]:
         """Return the value of a key."""
@@ -159,9 +159,9 @@ class ExposedQueries(QueryService):
         self._require_keys()
         return self._service.metadata(store, key, encoding)
 
-    def not_fresh(self, wanted: Freshness) -> StateError | None:
+    def not_fresh(self, freshness: Freshness) -> StateError | None:
         """Return the error if the state is not fresh enough; else None."""
-        return self._service.not_fresh(wanted)
+        return self._service.not_fresh(freshness)
 
     def _require_keys(self) -> None:
         self._exposure.require_messages()
@@ -173,17 +173,17 @@ class ExposedQueries(QueryService):
     def _shown(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         self._exposure.require_messages()
         try:
-            found = ask()
+            answer = ask()
         except PenstockError as error:
             if "answer" in error.facts:  # it has the key that was asked for
                 raise
             raise self._exposure.error(error) from None
-        found = self._entry(found)
-        if "entries" in found:
-            found["entries"] = [self._entry(each) for each in found["entries"]]
-        if self._exposure.hides("key") and found.get("next") and not str(found["next"]).isdecimal():
-            found["next"] = None
-        return found
+        answer = self._entry(answer)
+        if "entries" in answer:
+            answer["entries"] = [self._entry(each) for each in answer["entries"]]
+        if self._exposure.hides("key") and answer.get("next") and not str(answer["next"]).isdecimal():
+            answer["next"] = None
+        return answer
 
     def _entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         shown = {root: self._exposure.fields(root, entry[root]) for root in ("key", "value") if root in entry}

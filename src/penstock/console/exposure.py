@@ -118,11 +118,11 @@ class Exposure:
         """
         if not self.messages:
             return None if value is None else HIDDEN
-        found = value
+        shown = value
         for mask in self.masks:
             if mask.root == root:
-                found = _without(_parsed(found), mask.steps, is_key=root == "key")
-        return plain(found)
+                shown = _without(_parsed(shown), mask.steps, is_key=root == "key")
+        return plain(shown)
 
     def headers(self, headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
         """Return the headers of a message that are shown, the values of hidden ones replaced."""
@@ -169,8 +169,8 @@ class Exposure:
 
     def reason(self, text: str) -> str:
         """Return the reason of a drop: of an error only its class, where something is hidden."""
-        found = _CLASS.match(text) if self.is_limited else None
-        return text if found is None else found[0]
+        error_class = _CLASS.match(text) if self.is_limited else None
+        return text if error_class is None else error_class[0]
 
     def trace(self, text: str) -> str:
         """Return why a connector or task has failed: only the classes of errors, where something is hidden."""
@@ -192,17 +192,17 @@ class Exposure:
         """Return the figures of an application as they are shown."""
         if not self.is_limited:
             return dict(document)
-        found = dict(document)
-        found["reasons"] = [[row[0], self.reason(str(row[1])), *row[2:]] for row in document.get("reasons", ())]
-        found["errors"] = [
+        shown = dict(document)
+        shown["reasons"] = [[row[0], self.reason(str(row[1])), *row[2:]] for row in document.get("reasons", ())]
+        shown["errors"] = [
             {**row, "examples": [{**each, "said": ""} for each in row.get("examples", ())]}
             for row in document.get("errors", ())
         ]
         if document.get("failure"):
             safe = document.get("failure_place") or "the application ended with an error"
-            found["failure"] = [safe, _WHOLE_LOG]
-        found["alerts"] = [self.alert(each, found) for each in document.get("alerts", ())]
-        return found
+            shown["failure"] = [safe, _WHOLE_LOG]
+        shown["alerts"] = [self.alert(each, shown) for each in document.get("alerts", ())]
+        return shown
 
     def alert(self, alert: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
         """Return an alert as it is shown: texts of errors come from a document that has none."""
@@ -239,14 +239,14 @@ def place_of(error: PenstockError) -> str:
     'ValueError in MAP: f (a.py:3), for the record in-0 offset 7'
     """
     facts = error.facts
-    found = str(facts.get("kind") or type(error).__name__)
+    text = str(facts.get("kind") or type(error).__name__)
     if facts.get("node"):
-        found += f" in {facts['node']}"
+        text += f" in {facts['node']}"
     if facts.get("function"):
-        found += f": {facts['function']} ({facts.get('file')}:{facts.get('line')})"
+        text += f": {facts['function']} ({facts.get('file')}:{facts.get('line')})"
     if facts.get("topic") and facts.get("offset") is not None:
-        found += f", for the record {facts['topic']}-{facts.get('partition')} offset {facts['offset']}"
-    return found
+        text += f", for the record {facts['topic']}-{facts.get('partition')} offset {facts['offset']}"
+    return text
 
 
 def facts_of(error: PenstockError) -> dict[str, Any]:
@@ -279,12 +279,12 @@ def facts_of(error: PenstockError) -> dict[str, Any]:
     }
 
 
-def _record(found: Any) -> list[Any] | None:
+def _record(record: Any) -> list[Any] | None:
     """Return topic, partition and offset; None if they are not known."""
-    if not isinstance(found, list | tuple) or len(found) != 3 or not found[0]:
+    if not isinstance(record, list | tuple) or len(record) != 3 or not record[0]:
         return None
-    partition, offset = _number(found[1], -1), _number(found[2], -1)
-    return None if partition < 0 or offset < 0 else [_cut(found[0]), partition, offset]
+    partition, offset = _number(record[1], -1), _number(record[2], -1)
+    return None if partition < 0 or offset < 0 else [_cut(record[0]), partition, offset]
 
 
 def _number(value: Any, default: int) -> int:
@@ -313,10 +313,10 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, str | bytes):
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
         try:
-            found = json.loads(data) if depth_of(data) <= MOST_DEPTH else None
+            parsed = json.loads(data) if depth_of(data) <= MOST_DEPTH else None
         except (ValueError, RecursionError):
             return value
-        return found if isinstance(found, dict | list) else value
+        return parsed if isinstance(parsed, dict | list) else value
     return value
 
 
@@ -337,12 +337,12 @@ def _taken(value: Any, steps: tuple[str | int, ...]) -> Any:
     if not steps:
         return HIDDEN
     if isinstance(value, Mapping) and isinstance(steps[0], str) and set(value) != {"base64"}:
-        found = dict(value)
+        fields = dict(value)
         for number in range(1, len(steps) + 1):  # a name may have dots in it
             name = ".".join(map(str, steps[:number]))
-            for key in [key for key in found if key == name or _name(key) == name]:
-                found[key] = _taken(found[key], steps[number:])
-        return found
+            for key in [key for key in fields if key == name or _name(key) == name]:
+                fields[key] = _taken(fields[key], steps[number:])
+        return fields
     if isinstance(value, list | tuple):
         if isinstance(steps[0], str):
             return [_taken(each, steps) for each in value]

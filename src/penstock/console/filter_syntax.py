@@ -122,30 +122,30 @@ class _Parser:
         self._depth = 0
 
     def _split(self) -> list[tuple[str, str, int]]:
-        found, at = [], 0
+        tokens, at = [], 0
         end = len(self._text.rstrip())
         while at < end:
             match = _TOKEN.match(self._text, at)
             if match is None:
                 raise self._wrong(at, "this is not part of the language")
             kind = str(match.lastgroup)
-            found.append((kind, match[kind], match.start(kind)))
+            tokens.append((kind, match[kind], match.start(kind)))
             at = match.end()
-        return found
+        return tokens
 
     def parsed(self) -> Filter:
         if not self._tokens:
             raise self._wrong(0, "the filter is empty")
-        found = self._either()
+        condition = self._either()
         if self._at < len(self._tokens):
             raise self._wrong(self._place(), "nothing is expected here")
-        return found
+        return condition
 
     def place(self) -> Path:
-        found = self._path()
+        path = self._path()
         if self._at < len(self._tokens):
             raise self._wrong(self._place(), "nothing is expected here")
-        return found
+        return path
 
     def _either(self) -> Filter:
         parts = [self._both()]
@@ -192,22 +192,22 @@ class _Parser:
         return Compare(path, text, tuple(literals))
 
     def _path(self) -> Path:
-        kind, root, place = self._peek()
+        kind, root, at = self._peek()
         if kind != "word" or root not in ROOTS:
-            raise self._wrong(place, f"a name is expected: {', '.join(ROOTS)}")
+            raise self._wrong(at, f"a name is expected: {', '.join(ROOTS)}")
         self._at += 1
         steps: list[str | int] = []
         while True:
             if self._takes("sign", "."):
-                kind, name, place = self._peek()
+                kind, name, at = self._peek()
                 if kind not in ("word", "text"):
-                    raise self._wrong(place, "a field's name is expected")
+                    raise self._wrong(at, "a field's name is expected")
                 steps.append(_unescaped(name) if kind == "text" else name)
                 self._at += 1
             elif self._takes("sign", "["):
-                kind, number, place = self._peek()
+                kind, number, at = self._peek()
                 if kind != "number" or not number.isdecimal():
-                    raise self._wrong(place, "an index is expected, such as 0")
+                    raise self._wrong(at, "an index is expected, such as 0")
                 steps.append(int(number))
                 self._at += 1
                 self._require("]")
@@ -215,7 +215,7 @@ class _Parser:
                 return Path(root, tuple(steps))
 
     def _literal(self) -> Literal:
-        kind, text, place = self._peek()
+        kind, text, at = self._peek()
         self._at += 1
         if kind == "text":
             return _unescaped(text)
@@ -223,7 +223,7 @@ class _Parser:
             return int(text) if text.lstrip("-").isdecimal() else float(text)
         if kind == "word" and text in ("true", "false", "null"):
             return {"true": True, "false": False, "null": None}[text]
-        raise self._wrong(place, 'a value is expected: a number, "text", true, false or null')
+        raise self._wrong(at, 'a value is expected: a number, "text", true, false or null')
 
     def _peek(self) -> tuple[str, str, int]:
         return self._tokens[self._at] if self._at < len(self._tokens) else ("", "", len(self._text))
@@ -241,10 +241,10 @@ class _Parser:
         if not self._takes("sign", sign):
             raise self._wrong(self._place(), f"{sign} is expected")
 
-    def _wrong(self, place: int, why: str) -> ConfigError:
-        seen = f"{self._text[:place][-30:]} >>> {self._text[place:][:30]}"
+    def _wrong(self, at: int, why: str) -> ConfigError:
+        seen = f"{self._text[:at][-30:]} >>> {self._text[at:][:30]}"
         return ConfigError(
-            f"the filter is wrong at character {place + 1}: {why}: {seen}",
+            f"the filter is wrong at character {at + 1}: {why}: {seen}",
             hint='For example: value.total > 100 and key ~ "u1" and has header.trace',
         )
 

@@ -16,7 +16,7 @@ from penstock.serde.plain import plain, text_of
 __all__ = ["Selection", "matches"]
 
 
-def matches(wanted: Filter, message: Mapping[str, Any]) -> bool:
+def matches(condition: Filter, message: Mapping[str, Any]) -> bool:
     """Return whether a message meets a filter; what is not there, or of another type, meets no comparison.
 
     >>> from penstock.console.filter_syntax import parse_filter
@@ -24,18 +24,18 @@ def matches(wanted: Filter, message: Mapping[str, Any]) -> bool:
     True
 
     Args:
-        wanted: The filter.
+        condition: The filter.
         message: Key, value, headers (name, bytes), timestamp, partition, offset.
     """
-    if isinstance(wanted, Not):
-        return not matches(wanted.inner, message)
-    if isinstance(wanted, All):
-        return all(matches(part, message) for part in wanted.parts)
-    if isinstance(wanted, Any_):
-        return any(matches(part, message) for part in wanted.parts)
-    if isinstance(wanted, Has):
-        return any(each is not None for each in _found(wanted.path, message))
-    return any(_fits(each, wanted) for each in _found(wanted.path, message))
+    if isinstance(condition, Not):
+        return not matches(condition.inner, message)
+    if isinstance(condition, All):
+        return all(matches(part, message) for part in condition.parts)
+    if isinstance(condition, Any_):
+        return any(matches(part, message) for part in condition.parts)
+    if isinstance(condition, Has):
+        return any(each is not None for each in _found(condition.path, message))
+    return any(_fits(each, condition) for each in _found(condition.path, message))
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
@@ -49,42 +49,42 @@ def _found(path: Path, message: Mapping[str, Any]) -> list[Any]:
         if not path.steps:
             return [name for name, _ in headers]
         return [None if value is None else text_of(value) for name, value in headers if name == path.steps[0]]
-    found: Any = message.get(path.root)
+    part: Any = message.get(path.root)
     for step in path.steps:
-        if isinstance(step, str) and isinstance(found, Mapping):
-            if step not in found:
+        if isinstance(step, str) and isinstance(part, Mapping):
+            if step not in part:
                 return []
-            found = found[step]
-        elif isinstance(step, int) and isinstance(found, Sequence) and not isinstance(found, str | bytes):
-            if step >= len(found):
+            part = part[step]
+        elif isinstance(step, int) and isinstance(part, Sequence) and not isinstance(part, str | bytes):
+            if step >= len(part):
                 return []
-            found = found[step]
+            part = part[step]
         else:
             return []
-    return [found]
+    return [part]
 
 
-def _fits(found: Any, wanted: Compare) -> bool:
-    if wanted.operator == "in":
-        return any(_same(found, literal) for literal in wanted.literals)
-    (literal,) = wanted.literals
-    if wanted.operator == "=":
-        return _same(found, literal)
-    if wanted.operator == "!=":
-        return not _same(found, literal)
-    if wanted.operator in ("~", "!~"):
-        return (_words(literal) in _words(found)) == (wanted.operator == "~")
-    if isinstance(literal, bool) or isinstance(found, bool) or literal is None:
+def _fits(part: Any, comparison: Compare) -> bool:
+    if comparison.operator == "in":
+        return any(_same(part, literal) for literal in comparison.literals)
+    (literal,) = comparison.literals
+    if comparison.operator == "=":
+        return _same(part, literal)
+    if comparison.operator == "!=":
+        return not _same(part, literal)
+    if comparison.operator in ("~", "!~"):
+        return (_words(literal) in _words(part)) == (comparison.operator == "~")
+    if isinstance(literal, bool) or isinstance(part, bool) or literal is None:
         return False
     if isinstance(literal, str):
-        return isinstance(found, str) and _ordered(found, literal, wanted.operator)
-    return isinstance(found, int | float) and _ordered(found, literal, wanted.operator)
+        return isinstance(part, str) and _ordered(part, literal, comparison.operator)
+    return isinstance(part, int | float) and _ordered(part, literal, comparison.operator)
 
 
-def _same(found: Any, literal: Literal) -> bool:
-    if isinstance(found, bytes):
-        found = text_of(found)
-    return bool(isinstance(found, bool) == isinstance(literal, bool) and found == literal)
+def _same(part: Any, literal: Literal) -> bool:
+    if isinstance(part, bytes):
+        part = text_of(part)
+    return bool(isinstance(part, bool) == isinstance(literal, bool) and part == literal)
 
 
 def _ordered(a: Any, b: Any, operator: str) -> bool:

@@ -96,18 +96,18 @@ class GroupWatch:
             return self._noted(group, lag, self._clock())
 
     def _noted(self, group: str, lag: int, now: float) -> Trend:
-        known = self._known.setdefault(group, _Known())
-        if not known.samples or now - known.samples[-1][0] >= _LOOK_S / 2:
-            known.samples.append((now, lag))
-        while known.samples[0][0] < now - _KEPT_S:
-            known.samples.popleft()
-        return trend_of(list(known.samples))
+        history = self._known.setdefault(group, _Known())
+        if not history.samples or now - history.samples[-1][0] >= _LOOK_S / 2:
+            history.samples.append((now, lag))
+        while history.samples[0][0] < now - _KEPT_S:
+            history.samples.popleft()
+        return trend_of(list(history.samples))
 
     def _look(self, log: TopicLog, application_trend: Callable[[str], Trend | None], now: float) -> list[GroupRow]:
         admin = GroupAdmin(log)
         summaries = admin.groups()[:_MOST_GROUPS]
         names = {each.group for each in summaries}
-        self._known = {name: known for name, known in self._known.items() if name in names}
+        self._known = {name: history for name, history in self._known.items() if name in names}
         deadline, rows = now + _AGES_BUDGET_S, []
         for each in summaries:
             lags = admin.lag(each.group)
@@ -117,15 +117,15 @@ class GroupWatch:
             rows.append(GroupRow(each, total, len(lags), behind, application_trend(each.group) or seen))
         return rows
 
-    def _behind(self, log: TopicLog, known: _Known, lags: Sequence[GroupLag], deadline: float) -> float | None:
+    def _behind(self, log: TopicLog, history: _Known, lags: Sequence[GroupLag], deadline: float) -> float | None:
         waiting = waiting_of(log, lags)
         if not waiting:
             return 0.0
         now = self._clock()
-        if now - known.looked >= _AGES_S and now < deadline:
-            known.looked = now
-            known.behind = max(seconds_behind(log, waiting, unix_ms()).values(), default=None)
-        return known.behind
+        if now - history.looked >= _AGES_S and now < deadline:
+            history.looked = now
+            history.behind = max(seconds_behind(log, waiting, unix_ms()).values(), default=None)
+        return history.behind
 
 
 def waiting_of(log: TopicLog, lags: Sequence[GroupLag]) -> dict[TopicPartition, int]:

@@ -35,9 +35,9 @@ def findings_of(picture: Picture) -> list[Finding]:
     >>> findings_of(Picture({"nodes": {"A": [10, 10, 3.0], "B": [10, 10, 1.0]}}))[0]
     Finding(kind='node', name='A', share=0.75, said='75 % of the processing time')
     """
-    found = [*_tasks(picture)[:2], *_nodes(picture)[:2], *_partitions(picture)[:2]]
-    found += _stores(picture)[: max(1, _MOST - len(found))]
-    return sorted(found, key=lambda each: -each.share)[:_MOST]
+    findings = [*_tasks(picture)[:2], *_nodes(picture)[:2], *_partitions(picture)[:2]]
+    findings += _stores(picture)[: max(1, _MOST - len(findings))]
+    return sorted(findings, key=lambda each: -each.share)[:_MOST]
 
 
 def sentence_of(picture: Picture) -> str:

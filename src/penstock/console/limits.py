@@ -91,17 +91,17 @@ def piece_from(log: TopicLog, topic: str, partition: int, span: tuple[int, int])
         partition: The partition.
         span: The first offset, and the one behind the last.
     """
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size, reached = 0, span[1]
     for batch in log.iterate(topic, partition, *span):
         if not batch.num_rows:
             continue
-        found.append(batch)
+        batches.append(batch)
         size += batch.nbytes
         if size >= PIECE_BYTES:
             reached = int(batch.column("offset")[-1].as_py()) + 1
             break
-    return Piece(pa.concat_batches(found) if found else None, span[0], reached, size)
+    return Piece(pa.concat_batches(batches) if batches else None, span[0], reached, size)
 
 
 def piece_before(log: TopicLog, topic: str, partition: int, span: tuple[int, int], count: int) -> Piece:
@@ -140,11 +140,11 @@ def fit_for_file(data: bytes | None, what: str) -> bytes:
     Raises:
         PenstockError: They are more than `FILE_BYTES`; the answer is 413.
     """
-    found = data or b""
-    if len(found) > FILE_BYTES:
+    content = data or b""
+    if len(content) > FILE_BYTES:
         raise PenstockError(
-            f"{what} has {len(found):,} bytes: more than the {FILE_BYTES:,} that the console sends",
+            f"{what} has {len(content):,} bytes: more than the {FILE_BYTES:,} that the console sends",
             hint="Use penstock topics consume --value-format bytes.",
             status=413,
         )
-    return found
+    return content

@@ -123,7 +123,7 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
     while read < _RECORDS and len(rows) < query.limit:
         open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
-        found = 0
+        matching = 0
         for n in open_ones:
             if size >= REQUEST_BYTES or (size and time.monotonic() > deadline):
                 break
@@ -139,12 +139,12 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
                 continue
             columns = Columns(piece.records, n, (serdes[0].name, serdes[1].name), opaque)
             records = only.candidates(columns)
-            read, found = read + records.num_rows, found + records.num_rows
+            read, matching = read + records.num_rows, matching + records.num_rows
             messages = (_message(each, n, serdes, exposure) for each in records.to_pylist())
             rows += map(_row, filter(only.holds, messages))
         if not open_ones or size >= REQUEST_BYTES or time.monotonic() > deadline:
             break
-        if only.wanted is not None and found < len(open_ones) * chunk // 10:
+        if only.wanted is not None and matching < len(open_ones) * chunk // 10:
             chunk = min(2 * chunk, _MOST_CHUNK)
     rows.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]), reverse=backwards)
     kept = rows[: query.limit]
@@ -164,8 +164,8 @@ def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int)
     record = record_at(log, query.topic, partition, offset)
     if record is None:
         return None
-    found = _message(record, partition, serdes, query.exposure)
-    return {**_with_texts(found, SHOWN_CHARACTERS, indent=2), "original": original_of(found["headers"])}
+    message = _message(record, partition, serdes, query.exposure)
+    return {**_with_texts(message, SHOWN_CHARACTERS, indent=2), "original": original_of(message["headers"])}
 
 
 def original_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
@@ -196,8 +196,8 @@ def _start(log: TopicLog, query: MessageQuery, partition: int, span: tuple[int, 
     if query.start in ("oldest", ""):
         return span[0]
     if query.start.startswith("time:") and query.start[5:].lstrip("-").isdecimal():
-        found = log.offset_for_time(query.topic, partition, int(query.start[5:]))
-        return span[1] if found is None else found.offset
+        first_at = log.offset_for_time(query.topic, partition, int(query.start[5:]))
+        return span[1] if first_at is None else first_at.offset
     if query.start.isdecimal():
         return min(max(int(query.start), span[0]), span[1])
     raise ConfigError(f"the start is {query.start[:40]!r}", hint="Use newest, oldest, an offset, or a time.")
@@ -228,23 +228,23 @@ def _message(record: Mapping[str, Any], partition: int, serdes: tuple[Any, Any],
 
 def _row(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message for a list: what is large is cut, and not kept."""
-    found = _with_texts(message, CELL_CHARACTERS)
+    shortened = _with_texts(message, CELL_CHARACTERS)
     headers = [(cut(name), _short(value)) for name, value in message["headers"][:HEADERS]]
     left_out = max(len(message["headers"]) - HEADERS, 0)
-    return {**found, "headers": headers, "headers_left_out": left_out}
+    return {**shortened, "headers": headers, "headers_left_out": left_out}
 
 
 def _with_texts(message: dict[str, Any], most: int, indent: int | None = None) -> dict[str, Any]:
     """Add the texts of key and value; where one is cut, it takes the place of the value."""
-    found = dict(message)
+    shown = dict(message)
     for side in ("key", "value"):
         text = _shown(message[side], indent)
         text = None if text is None else visible(text)
-        found[f"{side}_text"] = cut(text, most)
-        found[f"{side}_is_cut"] = text is not None and len(text) > most
-        if found[f"{side}_is_cut"]:
-            found[side] = found[f"{side}_text"]
-    return found
+        shown[f"{side}_text"] = cut(text, most)
+        shown[f"{side}_is_cut"] = text is not None and len(text) > most
+        if shown[f"{side}_is_cut"]:
+            shown[side] = shown[f"{side}_text"]
+    return shown
 
 
 def _short(value: bytes | None) -> bytes | None:

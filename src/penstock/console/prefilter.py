@@ -78,7 +78,7 @@ class Columns:
         return self._escaped[root]
 
 
-def candidates(wanted: Filter, columns: Columns) -> NDArray[np.bool_]:
+def candidates(condition: Filter, columns: Columns) -> NDArray[np.bool_]:
     """Return which records may meet a filter; all others do not.
 
     >>> import pyarrow as pa
@@ -89,22 +89,22 @@ def candidates(wanted: Filter, columns: Columns) -> NDArray[np.bool_]:
     >>> candidates(parse_filter("value.total >= 2"), Columns(records, 0, ("string", "json"))).tolist()
     [False, False, True, True]
     """
-    found = _may_meet(wanted, columns)
-    return np.ones(columns.number, np.bool_) if found is None else found.to_numpy().astype(np.bool_)
+    rows = _may_meet(condition, columns)
+    return np.ones(columns.number, np.bool_) if rows is None else rows.to_numpy().astype(np.bool_)
 
 
-def _may_meet(wanted: Filter, columns: Columns) -> pl.Series | None:
+def _may_meet(condition: Filter, columns: Columns) -> pl.Series | None:
     """Return which records may meet a filter; None: the bytes cannot tell."""
-    if isinstance(wanted, All):
-        known = [found for part in wanted.parts if (found := _may_meet(part, columns)) is not None]
-        return functools.reduce(operator.and_, known) if known else None
-    if isinstance(wanted, Any_):
-        parts = [_may_meet(part, columns) for part in wanted.parts]
-        known = [found for found in parts if found is not None]
-        return functools.reduce(operator.or_, known) if len(known) == len(parts) else None
-    if isinstance(wanted, Has):
-        return _has(wanted.path, columns)
-    return _compares(wanted, columns) if isinstance(wanted, Compare) else None
+    if isinstance(condition, All):
+        deciding = [rows for part in condition.parts if (rows := _may_meet(part, columns)) is not None]
+        return functools.reduce(operator.and_, deciding) if deciding else None
+    if isinstance(condition, Any_):
+        parts = [_may_meet(part, columns) for part in condition.parts]
+        deciding = [rows for rows in parts if rows is not None]
+        return functools.reduce(operator.or_, deciding) if len(deciding) == len(parts) else None
+    if isinstance(condition, Has):
+        return _has(condition.path, columns)
+    return _compares(condition, columns) if isinstance(condition, Compare) else None
 
 
 def _has(path: Path, columns: Columns) -> pl.Series | None:
@@ -114,44 +114,44 @@ def _has(path: Path, columns: Columns) -> pl.Series | None:
     return columns.contain(path.root, f'"{field}"'.encode()) | columns.escaped(path.root)
 
 
-def _compares(wanted: Compare, columns: Columns) -> pl.Series | None:
-    path, literals = wanted.path, wanted.literals
+def _compares(comparison: Compare, columns: Columns) -> pl.Series | None:
+    path, literals = comparison.path, comparison.literals
     if path.root in ("offset", "timestamp", "partition"):
-        return None if path.steps else _places(wanted, columns)
-    if wanted.operator in ("!=", "!~") or path.root not in columns.formats or path.root in columns.opaque:
+        return None if path.steps else _places(comparison, columns)
+    if comparison.operator in ("!=", "!~") or path.root not in columns.formats or path.root in columns.opaque:
         return None
     if all(isinstance(literal, str) and literal for literal in literals):
-        return _texts(wanted, columns)
+        return _texts(comparison, columns)
     (literal, *others) = literals
     if others or isinstance(literal, bool) or not isinstance(literal, int | float) or not _is_json(path, columns):
         return None
-    return _numbers(wanted, literal, columns)
+    return _numbers(comparison, literal, columns)
 
 
-def _places(wanted: Compare, columns: Columns) -> pl.Series | None:
+def _places(comparison: Compare, columns: Columns) -> pl.Series | None:
     """Compare offsets, times or the partition, which are numbers as they stand."""
-    literals = [each for each in wanted.literals if isinstance(each, int | float) and not isinstance(each, bool)]
-    if len(literals) < len(wanted.literals) or wanted.operator not in (*_COMPARE, "=", "in"):
+    literals = [each for each in comparison.literals if isinstance(each, int | float) and not isinstance(each, bool)]
+    if len(literals) < len(comparison.literals) or comparison.operator not in (*_COMPARE, "=", "in"):
         return None
-    name = wanted.path.root
+    name = comparison.path.root
     values = pl.Series([columns.partition] * columns.number) if name == "partition" else columns.numbers(name)
-    if wanted.operator in _COMPARE:
-        return _COMPARE[wanted.operator](values, literals[0])
+    if comparison.operator in _COMPARE:
+        return _COMPARE[comparison.operator](values, literals[0])
     return functools.reduce(operator.or_, (values == literal for literal in literals))
 
 
-def _texts(wanted: Compare, columns: Columns) -> pl.Series | None:
+def _texts(comparison: Compare, columns: Columns) -> pl.Series | None:
     """Look for the literals among the bytes."""
-    root, literals = wanted.path.root, [str(literal) for literal in wanted.literals]
-    if wanted.operator not in ("=", "in", "~"):
+    root, literals = comparison.path.root, [str(literal) for literal in comparison.literals]
+    if comparison.operator not in ("=", "in", "~"):
         return None
-    is_json = _is_json(wanted.path, columns)
+    is_json = _is_json(comparison.path, columns)
     if not is_json and columns.formats[root] != "string":
         return None
-    if is_json and wanted.operator == "~" and not _stays_whole(literals[0]):
+    if is_json and comparison.operator == "~" and not _stays_whole(literals[0]):
         return None
-    found: pl.Series = functools.reduce(operator.or_, (columns.contain(root, each.encode()) for each in literals))
-    return found | columns.escaped(root) if is_json else found
+    rows: pl.Series = functools.reduce(operator.or_, (columns.contain(root, each.encode()) for each in literals))
+    return rows | columns.escaped(root) if is_json else rows
 
 
 def _stays_whole(text: str) -> bool:
@@ -159,25 +159,27 @@ def _stays_whole(text: str) -> bool:
     return not _SPANNING & set(text) and not set(text) <= _DIGITS
 
 
-def _numbers(wanted: Compare, literal: float, columns: Columns) -> pl.Series | None:
+def _numbers(comparison: Compare, literal: float, columns: Columns) -> pl.Series | None:
     """Compare the number behind the name of the field, if the bytes have that name once."""
-    field = wanted.path.steps[-1] if wanted.path.steps else None
-    if not isinstance(field, str) or wanted.operator not in (*_COMPARE, "=") or re.search(r'["\\]', field):
+    field = comparison.path.steps[-1] if comparison.path.steps else None
+    if not isinstance(field, str) or comparison.operator not in (*_COMPARE, "=") or re.search(r'["\\]', field):
         return None
-    root, name = wanted.path.root, f'"{field}"'
+    root, name = comparison.path.root, f'"{field}"'
     try:
         texts = columns.data(root).cast(pl.String)
     except pl.exceptions.PolarsError:  # not UTF-8, somewhere
         return None
-    found = texts.str.extract(rf"{re.escape(name)}\s*:\s*{_NUMBER}", 1).cast(pl.Float64, strict=False)
+    numbers = texts.str.extract(rf"{re.escape(name)}\s*:\s*{_NUMBER}", 1).cast(pl.Float64, strict=False)
     slack = abs(literal) * _EXACT
-    if wanted.operator == "=":
-        fits = (found - literal).abs() <= slack
+    if comparison.operator == "=":
+        fits = (numbers - literal).abs() <= slack
     else:
-        fits = _COMPARE[wanted.operator](found, literal + (slack if wanted.operator.startswith("<") else -slack))
-        fits = fits | (found == literal)
+        fits = _COMPARE[comparison.operator](
+            numbers, literal + (slack if comparison.operator.startswith("<") else -slack)
+        )
+        fits = fits | (numbers == literal)
     times = texts.str.count_matches(name, literal=True)
-    unknown = (times > 1) | (found.is_null() & (times > 0))
+    unknown = (times > 1) | (numbers.is_null() & (times > 0))
     return fits.fill_null(value=False) | unknown.fill_null(value=True) | columns.escaped(root)
 
 
@@ -186,6 +188,6 @@ def _is_json(path: Path, columns: Columns) -> bool:
 
 
 def _series(column: pa.Array) -> pl.Series:
-    found = pl.from_arrow(column)
-    assert isinstance(found, pl.Series)  # noqa: S101 - an array is a series
-    return found
+    series = pl.from_arrow(column)
+    assert isinstance(series, pl.Series)  # noqa: S101 - an array is a series
+    return series

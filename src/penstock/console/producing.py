@@ -81,16 +81,16 @@ def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, 
             transaction.append(topic, partition, batch)
 
 
-def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
-    if given is None:
+def _encode(serde: Any, content: str | bytes | None, what: str) -> bytes | None:
+    if content is None:
         return None
     if serde.name == "bytes":
-        return given if isinstance(given, bytes) else given.encode()
+        return content if isinstance(content, bytes) else content.encode()
     try:
-        text = given if isinstance(given, str) else given.decode()
+        text = content if isinstance(content, str) else content.decode()
     except UnicodeDecodeError as error:
         raise SerializationError(
-            f"the {what} {given!r} is not text in UTF-8", hint=f"--{what}-format bytes accepts any bytes."
+            f"the {what} {content!r} is not text in UTF-8", hint=f"--{what}-format bytes accepts any bytes."
         ) from error
     value: Any = text
     if serde.name != "string" and depth_of(text.encode()) > MOST_DEPTH:

@@ -75,11 +75,11 @@ def _lags(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], st
 
 
 def _partitions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    partitions: dict[tuple[str, str], dict[str, Any]] = {}
     for name, tags, _, value in _lags(document):
         at = tags["topic"], tags["partition"]
-        found.setdefault(at, {"topic": at[0], "partition": int(at[1])})[name.removeprefix("lag-")] = value
-    return list(found.values())
+        partitions.setdefault(at, {"topic": at[0], "partition": int(at[1])})[name.removeprefix("lag-")] = value
+    return list(partitions.values())
 
 
 def _place(at: str) -> dict[str, str]:

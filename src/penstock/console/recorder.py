@@ -137,10 +137,10 @@ class Recorder:
         exposure = Exposure.of(
             messages=config["penstock.console.messages"], masked=tuple(config["penstock.console.mask"])
         )
-        found = cls(config["application.id"], state, webhook, is_enabled=is_enabled, exposure=exposure)
+        recorder = cls(config["application.id"], state, webhook, is_enabled=is_enabled, exposure=exposure)
         if batches is not None:
-            found.batches = batches
-        return found
+            recorder.batches = batches
+        return recorder
 
     def __call__(self, progress: BatchProgress) -> None:
         """Take a batch of which there is no record yet."""
@@ -239,9 +239,9 @@ class Recorder:
 
     def _all_lines(self) -> list[BatchLine]:
         """Return the lines of all batches; each is made once."""
-        known, records = self._lines, self.batches.whole()
-        made = ((each, known[id(each)][1] if id(each) in known else BatchLine.of_record(each)) for each in records)
-        self._lines = {id(record): (record, line) for record, line in made}
+        lines, records = self._lines, self.batches.whole()
+        pairs = ((each, lines[id(each)][1] if id(each) in lines else BatchLine.of_record(each)) for each in records)
+        self._lines = {id(record): (record, line) for record, line in pairs}
         return [line for _, line in self._lines.values()]
 
     def _charts(self) -> list[dict[str, Any]]:
@@ -293,8 +293,8 @@ class Recorder:
             "tasks": self._charts(),
         }
         document["phase"] = self._phase(now_ms - max(newest, self._started_ms), waiting)
-        found = alerts_of(Picture(document, lines), now_ms)
-        document["alerts"] = [alert.document() for alert in self._alert_log.seen(found, now_ms)]
+        alerts = alerts_of(Picture(document, lines), now_ms)
+        document["alerts"] = [alert.document() for alert in self._alert_log.seen(alerts, now_ms)]
         is_new = is_new or document["alerts"] != self._document.get("alerts")
         with self._lock:
             self._document = document
@@ -312,8 +312,8 @@ class Recorder:
             if self._failure_facts["node"]:
                 text = "" if self._exposure.is_limited else str(error.facts.get("said") or "")
                 self._groups.add_end(self._failure_facts, text, now_ms)
-        place = place_of(error)[:_MOST_OF_A_FAILURE]
-        return {"failure": said, "failure_place": place, "failure_facts": self._failure_facts}
+        where = place_of(error)[:_MOST_OF_A_FAILURE]
+        return {"failure": said, "failure_place": where, "failure_facts": self._failure_facts}
 
     def _sample(self, behind: Mapping[str, Any], now_ms: int) -> None:
         """Note how much waits now, apart from batches: one that runs for minutes says nothing until it ends."""

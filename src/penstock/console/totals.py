@@ -83,9 +83,9 @@ class Totals:
             key = (node, str(reason)[:_MOST_REASON_CHARACTERS])
             if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
                 key = (node, OTHER_REASONS)
-            found = self.reasons.setdefault(key, [0, now_ms, now_ms])
-            found[0] += count
-            found[2] = now_ms
+            count_and_times = self.reasons.setdefault(key, [0, now_ms, now_ms])
+            count_and_times[0] += count
+            count_and_times[2] = now_ms
 
     def rates(self, now_ms: int) -> dict[str, Any]:
         """Return rows a second of each node, and records a second in and out, over the last ten seconds."""
@@ -118,5 +118,5 @@ class Totals:
 
 
 def _add(amounts: Amounts, name: str, more: Any) -> None:
-    known = amounts.get(name)
-    amounts[name] = list(more) if known is None else [a + b for a, b in zip(known, more, strict=True)]
+    before = amounts.get(name)
+    amounts[name] = list(more) if before is None else [a + b for a, b in zip(before, more, strict=True)]

@@ -52,11 +52,11 @@ def make_console(site: Site, streams: int = 128) -> Application:
     channels = Channels(renderer.body, lambda: site.is_stopping(), streams)  # noqa: PLW0108 - set later
 
     def visit_of(path: str, parameters: Mapping[str, str]) -> tuple[Page, Visit]:
-        page = next((found for form, found in PAGES if (match := form.fullmatch(path))), None)
-        if page is None:
-            raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
-        match = next(match for form, _ in PAGES if (match := form.fullmatch(path)))
-        return page, Visit(site, path, {**parameters, **match.groupdict()})
+        for form, page in PAGES:
+            match = form.fullmatch(path)
+            if match is not None:
+                return page, Visit(site, path, {**parameters, **match.groupdict()})
+        raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
 
     async def show(request: Request) -> Response:
         parameters = dict(request.query_params)
@@ -67,8 +67,8 @@ def make_console(site: Site, streams: int = 128) -> Application:
             page, visit = visit_of(path, parameters)
             return HTMLResponse(await run_in_threadpool(renderer.whole, page, visit), headers=_FRESH)
         except NotThereError as error:
-            found = Visit(site, path, {})
-            return HTMLResponse(await run_in_threadpool(renderer.problem, found, error), 404, headers=_FRESH)
+            no_page = Visit(site, path, {})
+            return HTMLResponse(await run_in_threadpool(renderer.problem, no_page, error), 404, headers=_FRESH)
 
     async def live(request: Request) -> Response:
         of = request.query_params.get("of", "/")[:_MOST_CHARACTERS]

@@ -103,9 +103,9 @@ class Channels:
     async def _follow(self, channel: _Channel, page: Page, visit: Visit) -> None:
         stamp: object = object()
         while not self._is_stopping():
-            found = await run_in_threadpool(page.stamp, visit)
-            if found is None or found != stamp:
-                stamp = found
+            newest = await run_in_threadpool(page.stamp, visit)
+            if newest is None or newest != stamp:
+                stamp = newest
                 body = await run_in_threadpool(self._render, page, visit)
                 identity = hashlib.blake2b(body.encode(), digest_size=8).hexdigest()
                 if identity != channel.id:

@@ -108,8 +108,8 @@ class Renderer:
         def url(path: str, **parameters: Any) -> str:
             """Return the address of a page, for the same application."""
             chosen = {"app": visit.get("app"), **parameters}
-            given = {key: value for key, value in chosen.items() if value not in ("", None)}
-            return f"{self._root}{quote(path, safe=_IN_PATHS)}" + (f"?{urlencode(given)}" if given else "")
+            query = {key: value for key, value in chosen.items() if value not in ("", None)}
+            return f"{self._root}{quote(path, safe=_IN_PATHS)}" + (f"?{urlencode(query)}" if query else "")
 
         template = self._environment.get_template(f"{name}.html")
         return template.render(**facts, url=url, root=self._root, visit=visit)
@@ -174,16 +174,16 @@ def when(value_ms: int | None) -> Markup | str:
 
 def ago(value_ms: int | None) -> Markup | str:
     """Return a time as an element that the page shows as an age."""
-    found = when(value_ms)
-    return found.replace("<time ", Markup("<time data-ago "), 1) if isinstance(found, Markup) else found
+    element = when(value_ms)
+    return element.replace("<time ", Markup("<time data-ago "), 1) if isinstance(element, Markup) else element
 
 
 def spark(values: Sequence[float | None], label: str = "") -> Markup:
     """Return a line of values as a small picture, scaled from zero to its largest value."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < 2:
         return Markup('<svg class="spark" viewBox="0 0 160 36" aria-hidden="true"></svg>')
-    most = max(known) or 1
+    most = max(numbers) or 1
     step = _WIDTH / (len(values) - 1)
     points = [
         f"{number * step:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * value / most:.1f}"
@@ -201,7 +201,7 @@ def spark(values: Sequence[float | None], label: str = "") -> Markup:
 def columns(values: Sequence[int], label: str = "") -> Markup:
     """Return counts as columns of a small picture, scaled from zero to the largest."""
     most, width = max(values, default=0) or 1, _WIDTH / max(len(values), 1)
-    found = Markup("").join(
+    bars = Markup("").join(
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
             number * width, _HEIGHT - max(_HEIGHT * value / most, 2), width * 0.8, max(_HEIGHT * value / most, 2)
         )
@@ -211,7 +211,7 @@ def columns(values: Sequence[int], label: str = "") -> Markup:
     return Markup(
         '<svg class="columns-chart" viewBox="0 0 160 36" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<path d="M0 36H160"/>{}</svg>'
-    ).format(label, found)
+    ).format(label, bars)
 
 
 def plain(value: Any) -> str:

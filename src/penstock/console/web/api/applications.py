@@ -34,10 +34,10 @@ _BY = {"seconds": ("task", "node"), "lag": ("partition",), "rows": ("store",), "
 
 
 def _chosen(visit: Visit) -> Exposed:
-    found = visit.application
-    if found is None:
+    chosen = visit.application
+    if chosen is None:
         raise NotThereError("the log has no application", hint="Start one with penstock run.")
-    return found
+    return chosen
 
 
 def line_of(line: BatchLine) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def application(visit: Visit) -> Any:
 
 def batches(visit: Visit) -> Any:
     """Return the batches between two times, sums of neighbours where there are more than 600 of them."""
-    found = _chosen(visit)
-    picture = found.picture()
+    chosen = _chosen(visit)
+    picture = chosen.picture()
     lines = [_point(line.end_ms, 1, line) for line in picture.lines]
     first_ms = picture.lines[0].end_ms if picture.lines else _MOST_MS
-    minutes = [_minute(row) for row in found.minutes() if row[0] + 60_000 <= first_ms]
+    minutes = [_minute(row) for row in chosen.minutes() if row[0] + 60_000 <= first_ms]
     low, high = whole(visit.get("from"), "from", 0, _MOST_MS), whole(visit.get("to"), "to", _MOST_MS, _MOST_MS)
     points = [each for each in (*minutes, *lines) if low <= each["at_ms"] <= high]
     span = points[-1]["at_ms"] - points[0]["at_ms"] + 1 if points else 0
@@ -125,23 +125,23 @@ def _point(at_ms: int, count: int, line: BatchLine) -> dict[str, Any]:
 
 def _minute(row: list[Any]) -> dict[str, Any]:
     names = ("at_ms", "batches", "seconds", "records_in", "records_out", "dropped", "lag")
-    found = dict(zip(names, row, strict=False))
-    return {**found, "lag": None if found.get("lag") == UNKNOWN else found.get("lag")}
+    fields = dict(zip(names, row, strict=False))
+    return {**fields, "lag": None if fields.get("lag") == UNKNOWN else fields.get("lag")}
 
 
 def _thinned(points: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+    by_time: dict[int, dict[str, Any]] = {}
     for each in points:
         at = each["at_ms"] // step * step
-        known = found.get(at)
-        if known is None:
-            found[at] = {**each, "at_ms": at}
+        point = by_time.get(at)
+        if point is None:
+            by_time[at] = {**each, "at_ms": at}
             continue
         for name in ("batches", "records_in", "records_out", "dropped"):
-            known[name] += each[name]
-        known["seconds"] = round(known["seconds"] + each["seconds"], 4)
-        known["lag"] = known["lag"] if each["lag"] is None else each["lag"]
-    return list(found.values())
+            point[name] += each[name]
+        point["seconds"] = round(point["seconds"] + each["seconds"], 4)
+        point["lag"] = point["lag"] if each["lag"] is None else each["lag"]
+    return list(by_time.values())
 
 
 def batch(visit: Visit) -> Any:
@@ -163,18 +163,18 @@ def top(visit: Visit) -> Any:
     if unknown:
         raise PenstockError(f"by={by[:60]!r} is unknown", hint=f"Use one or some of {', '.join(_BY)}.")
     kinds = {kind for name in by.split(",") for kind in _BY.get(name, ())}
-    found = [
+    findings = [
         {"kind": each.kind, "name": each.name, "share": round(each.share, 4), "said": each.said}
         for each in findings_of(picture)
         if not by or each.kind in kinds
     ]
     if "dropped" in by.split(","):
         total = sum(row[2] for row in picture.get("reasons", ())) or 1
-        found += [
+        findings += [
             {"kind": "drop", "name": row[0], "share": round(row[2] / total, 4), "said": f"{row[2]:,}: {row[1]}"}
             for row in sorted(picture.get("reasons", ()), key=lambda row: -row[2])[:6]
         ]
-    return found
+    return findings
 
 
 def tasks(visit: Visit) -> Any:
@@ -192,8 +192,8 @@ def restores(visit: Visit) -> Any:
 
 def node(visit: Visit) -> Any:
     """Describe a node: how it runs, its rows, time and drops."""
-    found = _chosen(visit)
-    picture, drawing, name = found.picture(), found.topology(), visit.get("node")
+    chosen = _chosen(visit)
+    picture, drawing, name = chosen.picture(), chosen.topology(), visit.get("node")
     box = next((each for each in (drawing or {}).get("boxes", ()) if each["name"] == name), None)
     if box is None:
         raise NotThereError(f"the topology has no node {name[:100]!r}", hint="See /topology.")
@@ -217,12 +217,12 @@ def errors(visit: Visit) -> Any:
     }
 
 
-def _group(found: ErrorGroup) -> dict[str, Any]:
+def _group(group: ErrorGroup) -> dict[str, Any]:
     return {
-        **found.row(),
-        "reason": found.reason,
-        "place": _place(found.place),
-        "minutes": [{"at_ms": minute * 60_000, "records": count} for minute, count in found.minutes],
+        **group.row(),
+        "reason": group.reason,
+        "place": _place(group.place),
+        "minutes": [{"at_ms": minute * 60_000, "records": count} for minute, count in group.minutes],
     }
 
 
@@ -230,8 +230,8 @@ def _failure(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "record": _place(facts.get("record"))}
 
 
-def _place(found: Sequence[Any] | None) -> dict[str, Any] | None:
-    return None if found is None else dict(zip(("topic", "partition", "offset"), found, strict=True))
+def _place(place: Sequence[Any] | None) -> dict[str, Any] | None:
+    return None if place is None else dict(zip(("topic", "partition", "offset"), place, strict=True))
 
 
 def stores(visit: Visit) -> Any:

@@ -113,8 +113,8 @@ def api_routes(site: Site, channels: Channels) -> Mount:
                 return do()
 
             who = request.client.host if request.client else "?"
-            found = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, who, said, do))
-            return topic_endpoints.as_response(found)
+            outcome = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, who, said, do))
+            return topic_endpoints.as_response(outcome)
 
         return answer
 
@@ -127,10 +127,10 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
     async def topology(request: Request) -> Response:
         application = await run_in_threadpool(lambda: visit_of(request).application)
-        found = None if application is None else await run_in_threadpool(application.topology)
-        if found is None:
+        drawing = None if application is None else await run_in_threadpool(application.topology)
+        if drawing is None:
             raise NotThereError("the topology is not known", hint="It is available when the application has started.")
-        body = json.dumps(found).encode()
+        body = json.dumps(drawing).encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
@@ -182,15 +182,15 @@ class _Stores:
         from penstock.query.http.routes import make_app
 
         name = scope["path_params"]["app"]
-        found = Visit(self._site, "", {"app": name}).application
-        assert found is not None  # noqa: S101 - it is named
-        service = await run_in_threadpool(found.queries)
+        application = Visit(self._site, "", {"app": name}).application
+        assert application is not None  # noqa: S101 - it is named
+        service = await run_in_threadpool(application.queries)
         origin = service.origin if isinstance(service, ExposedQueries) else service
-        known = self._known.get(name)
-        if known is None or known[0] is not origin:
-            known = self._known[name] = (origin, make_app(service))
+        served = self._known.get(name)
+        if served is None or served[0] is not origin:
+            served = self._known[name] = (origin, make_app(service))
         root = scope["root_path"].removesuffix("/stores")
-        await known[1]({**scope, "root_path": root}, receive, send)
+        await served[1]({**scope, "root_path": root}, receive, send)
 
 
 async def _missing(request: Request) -> Response:

@@ -16,12 +16,14 @@ __all__ = ["health", "metrics", "ready"]
 
 def health(visit: Visit) -> Any:
     """Return the state and alerts of each application; 503 if one is stuck, has failed, or has died."""
-    found = []
+    applications = []
     for name in visit.site.applications.names():
         picture = visit.site.application(name).picture()
-        found.append({"application": name, "state": picture.state, "alerts": list(picture.get("alerts", ()))})
-    is_ill = any(alert["name"] in ("failed", "died", "stuck", "silent") for each in found for alert in each["alerts"])
-    return EscapedJson({"healthy": not is_ill, "applications": found}, 503 if is_ill else 200)
+        applications.append({"application": name, "state": picture.state, "alerts": list(picture.get("alerts", ()))})
+    is_ill = any(
+        alert["name"] in ("failed", "died", "stuck", "silent") for each in applications for alert in each["alerts"]
+    )
+    return EscapedJson({"healthy": not is_ill, "applications": applications}, 503 if is_ill else 200)
 
 
 def ready(visit: Visit) -> Any:

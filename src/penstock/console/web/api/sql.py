@@ -22,17 +22,17 @@ _MOST_CHARACTERS = 20_000
 
 def connectors(visit: Visit) -> Any:
     """List the connectors with their tasks."""
-    found = visit.site.connectors
-    if found is None:
+    worker = visit.site.connectors
+    if worker is None:
         raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
-    return [asdict(visit.site.exposure.connector(each)) for each in found.all()]
+    return [asdict(visit.site.exposure.connector(each)) for each in worker.all()]
 
 
 def _statements(visit: Visit) -> Statements:
-    found = visit.site.statements
-    if found is None:
+    known_statements = visit.site.statements
+    if known_statements is None:
         raise NotThereError("no server of SQL is known", hint="Start the console with --sql URL.")
-    return found
+    return known_statements
 
 
 def complete(visit: Visit) -> Any:
@@ -47,8 +47,8 @@ def complete(visit: Visit) -> Any:
 
 def query(visit: Visit) -> Any:
     """Run statements that only read."""
-    found = _statements(visit).run(visit.get("sql"), writes=False, records=not visit.site.exposure.is_limited)
-    return {"results": [_document(each) for each in found]}
+    results = _statements(visit).run(visit.get("sql"), writes=False, records=not visit.site.exposure.is_limited)
+    return {"results": [_document(each) for each in results]}
 
 
 def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
@@ -58,12 +58,12 @@ def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')
     try:
-        found = _statements(visit).run(text, writes=True, records=not visit.site.exposure.is_limited)
+        results = _statements(visit).run(text, writes=True, records=not visit.site.exposure.is_limited)
     except PenstockError as error:
         audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
         raise
     audit(who, f"SQL {text[:500]!r}", "done")
-    return {"results": [_document(each) for each in found]}
+    return {"results": [_document(each) for each in results]}
 
 
 def _document(result: SqlResult) -> dict[str, Any]:

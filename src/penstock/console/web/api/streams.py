@@ -38,9 +38,9 @@ async def _ticks(
         yield "retry: 1000\n\n"
         quiet = 0.0
         while not is_stopping():
-            found = await run_in_threadpool(look)
-            quiet = 0.0 if found else quiet + _LOOK_S
-            for each in found:
+            events = await run_in_threadpool(look)
+            quiet = 0.0 if events else quiet + _LOOK_S
+            for each in events:
                 yield each
             if quiet >= _PING_S:
                 quiet = 0.0
@@ -61,7 +61,7 @@ def application_events(visit: Visit, seen: str, room: Callable[[int], None]) -> 
     application = visit.application
     last = int(seen) if seen.isdecimal() and len(seen) < 19 else None
     stamp: object = object()
-    known: dict[str, Any] = {}
+    sent: dict[str, Any] = {}
 
     def look() -> list[str]:
         nonlocal last, stamp
@@ -72,16 +72,16 @@ def application_events(visit: Visit, seen: str, room: Callable[[int], None]) -> 
             last = picture.newest.number - 1 if picture.newest else -1
         elif picture.newest is not None and picture.newest.number < last:
             last = -1  # the application has begun anew
-        found = []
+        events = []
         for line in picture.lines:
             if line.number > last:
-                found.append(_event("batch", line_of(line), line.number))
+                events.append(_event("batch", line_of(line), line.number))
                 last = line.number
         for name, now in (("state", picture.state), ("alert", list(picture.get("alerts", ())))):
-            if known.get(name) != now:
-                known[name] = now
-                found.append(_event(name, now))
-        return found
+            if sent.get(name) != now:
+                sent[name] = now
+                events.append(_event(name, now))
+        return events
 
     return _ticks(look, visit.site.is_stopping, room)
 
@@ -95,14 +95,14 @@ def tail_events(visit: Visit, room: Callable[[int], None]) -> AsyncIterator[str]
     def look() -> list[str]:
         nonlocal ends
         now = dict(log.end_offsets([name]))
-        new = sum(now[place] - ends.get(place, now[place]) for place in now)
+        new = sum(now[tp] - ends.get(tp, now[tp]) for tp in now)
         if new <= 0:
             ends = now
             return []
-        found: Messages = read_messages(log, query)
+        messages: Messages = read_messages(log, query)
         rows = [
             row
-            for row in found.rows
+            for row in messages.rows
             if any(p.partition == row["partition"] and row["offset"] >= first for p, first in ends.items())
         ]
         ends = now

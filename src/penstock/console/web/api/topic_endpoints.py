@@ -54,8 +54,7 @@ def topic(visit: Visit) -> Any:
         "name": info.name,
         "config": dict(info.config),
         "partitions": [
-            {"partition": place.partition, "beginning": firsts[place], "end": end}
-            for place, end in sorted(ends.items())
+            {"partition": tp.partition, "beginning": firsts[tp], "end": end} for tp, end in sorted(ends.items())
         ],
     }
 
@@ -69,12 +68,12 @@ def require_topic(visit: Visit) -> None:
 def messages(visit: Visit) -> Any:
     """Return messages, how far the topic was searched, and where to go on."""
     require_topic(visit)
-    found = read_messages(log_of(visit), message_query(visit))
+    page = read_messages(log_of(visit), message_query(visit))
     return {
-        "messages": [message_document(row) for row in found.rows],
-        "searched": found.searched,
-        "total": found.total,
-        "next": found.cursor or None,
+        "messages": [message_document(row) for row in page.rows],
+        "searched": page.searched,
+        "total": page.total,
+        "next": page.cursor or None,
     }
 
 
@@ -90,8 +89,8 @@ def message_document(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _original(place: tuple[str, int, int]) -> dict[str, Any]:
-    return {"original": dict(zip(("topic", "partition", "offset"), place, strict=True))}
+def _original(position: tuple[str, int, int]) -> dict[str, Any]:
+    return {"original": dict(zip(("topic", "partition", "offset"), position, strict=True))}
 
 
 def message(visit: Visit) -> Any:
@@ -99,11 +98,11 @@ def message(visit: Visit) -> Any:
     visit.site.exposure.require_messages()
     raw = visit.get("raw")
     if not raw:
-        place = place_of(visit)
-        found = one_message(log_of(visit), message_query(visit), place[1], place[2])
-        if found is None:
-            raise _gone(*place)
-        return message_document(found)
+        position = place_of(visit)
+        whole = one_message(log_of(visit), message_query(visit), position[1], position[2])
+        if whole is None:
+            raise _gone(*position)
+        return message_document(whole)
     if raw not in ("key", "value"):
         raise PenstockError(f"raw={raw[:20]!r} is unknown", hint="Use key or value.")
     visit.site.exposure.require_bytes(raw)
@@ -140,14 +139,14 @@ def groups(visit: Visit) -> Any:
 
 def group(visit: Visit) -> Any:
     """Describe a group: its members, and the lag and owner of each partition."""
-    found = log_pages.group(visit)
-    described = found["group"]
+    facts = log_pages.group(visit)
+    described = facts["group"]
     return {
         "group": described.group,
         "state": described.state,
-        "lag": found["lag"],
-        "trend": found["trend"].word,
-        "per_second": found["trend"].per_second,
+        "lag": facts["lag"],
+        "trend": facts["trend"].word,
+        "per_second": facts["trend"].per_second,
         "members": [
             {"member": each.member, "client": each.client, "host": each.host, "partitions": len(each.owned)}
             for each in described.members
@@ -158,16 +157,16 @@ def group(visit: Visit) -> Any:
                 "behind_seconds": each["behind"],
                 "owner": each["owner"].member if each["owner"] else None,
             }
-            for each in found["rows"]
+            for each in facts["rows"]
         ],
     }
 
 
-def as_response(found: Any) -> Response:
+def as_response(outcome: Any) -> Response:
     """Return an answer as JSON, unless it is a response already."""
-    if isinstance(found, Response):
-        return found
-    return _Json(found, headers={"cache-control": "no-store"})
+    if isinstance(outcome, Response):
+        return outcome
+    return _Json(outcome, headers={"cache-control": "no-store"})
 
 
 class _Json(JSONResponse):

@@ -36,24 +36,24 @@ def body_of(data: bytes) -> Mapping[str, Any]:
     try:
         if depth_of(data) > _DEEPEST:
             raise ConfigError("the body is nested too deeply", hint="Send an object with texts and lists.")
-        found = json.loads(data.decode() or "{}")
+        document = json.loads(data.decode() or "{}")
     except ValueError as error:
         raise ConfigError(f"the body is not JSON: {error}"[:200], hint="Send an object.") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ConfigError("the body is not a JSON object", hint='For example {"to": "earliest"}.')
-    return found
+    return document
 
 
 def changed(visit: Visit, who: str, what: str, work: Any) -> Any:
     """Do a change, and log it with its result; refusals are logged, too."""
     try:
         require_writes(visit)
-        found = work()
+        outcome = work()
     except PenstockError as error:
         actions.audit(who, what, f"refused: {error.message}")
         raise
     actions.audit(who, what, "done")
-    return found
+    return outcome
 
 
 def reset(visit: Visit, body: Mapping[str, Any]) -> Any:
@@ -70,15 +70,15 @@ def produce(visit: Visit, body: Mapping[str, Any]) -> Any:
 def stop(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Stop a running application."""
     del body
-    found = visit.application
-    if found is None:
+    application = visit.application
+    if application is None:
         raise NotThereError("the log has no application", hint="Start one with penstock run.")
-    if not found.picture().is_running:
+    if not application.picture().is_running:
         raise InvalidStateError(
-            f"{found.name} does not run: it is {found.picture().state}", hint="There is nothing to stop."
+            f"{application.name} does not run: it is {application.picture().state}", hint="There is nothing to stop."
         )
-    found.ask_to_stop()
-    return {"application": found.name, "stopping": True}
+    application.ask_to_stop()
+    return {"application": application.name, "stopping": True}
 
 
 def restart_connector(visit: Visit, body: Mapping[str, Any]) -> Any:

@@ -60,7 +60,11 @@ def linked_places(
     """
     if not visit.site.permissions.messages:
         return {}
-    return {place: f"/topics/{place[0]}/{place[1]}/{place[2]}" for place in places if place and place[0] in there}
+    return {
+        position: f"/topics/{position[0]}/{position[1]}/{position[2]}"
+        for position in places
+        if position and position[0] in there
+    }
 
 
 def linked_nodes(visit: Visit) -> frozenset[str]:
@@ -94,6 +98,8 @@ def failure_of(visit: Visit, picture: Picture) -> dict[str, Any] | None:
         **facts,
         "node_is_linked": facts["node"] in linked_nodes(visit),
         "said": picture.get("failure")[0],
-        "records": [(f"{place[0]}-{place[1]} offset {place[2]:,}", links.get(place)) for place in places],
+        "records": [
+            (f"{position[0]}-{position[1]} offset {position[2]:,}", links.get(position)) for position in places
+        ],
         "is_sure": bool(record),
     }

@@ -63,7 +63,7 @@ def batches(visit: Visit) -> Mapping[str, Any]:
 
 def _threads(picture: Picture) -> list[dict[str, Any]]:
     """Return the stream threads with their steps as parts of a bar; empty for micro-batches."""
-    found = []
+    rows = []
     for thread in picture.thread_times():
         total, at, parts = max(sum(thread.steps.values()), 1e-9), 0.0, []
         for step, seconds in thread.steps.items():
@@ -72,8 +72,8 @@ def _threads(picture: Picture) -> list[dict[str, Any]]:
             parts.append({"step": shown, "name": step, "x": round(at, 1), "width": round(width, 1), "seconds": seconds})
             at += width
         busiest = max(thread.tasks, key=thread.tasks.__getitem__, default="")
-        found.append({"thread": thread, "parts": parts, "busiest": busiest})
-    return found
+        rows.append({"thread": thread, "parts": parts, "busiest": busiest})
+    return rows
 
 
 def _task_rows(picture: Picture) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return []
     first, span = min(task["began_ms"] for task in tasks), max(_span(tasks), 1.0)
     seconds = [busy_seconds(task) for task in tasks]
-    found = []
+    bars = []
     for task, taken, ratio in zip(tasks, seconds, times_the_median(seconds), strict=True):
         at, parts = (task["began_ms"] - first) / span * _WIDTH, []
         for step, each in task["seconds"].items():
@@ -114,18 +114,18 @@ def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 }
             )
             at += width
-        found.append({**task, "parts": parts, "taken": taken, "ratio": ratio})
-    return sorted(found, key=lambda each: [int(part) if part.isdecimal() else 0 for part in each["task"].split("_")])
+        bars.append({**task, "parts": parts, "taken": taken, "ratio": ratio})
+    return sorted(bars, key=lambda each: [int(part) if part.isdecimal() else 0 for part in each["task"].split("_")])
 
 
 def tasks(visit: Visit) -> Mapping[str, Any]:
     """Return the newest report of each task, with its time and what it restored."""
     picture, facts = head_of(visit)
-    found = picture.newest_tasks()
-    seconds = [busy_seconds(task) for task in found]
+    newest = picture.newest_tasks()
+    seconds = [busy_seconds(task) for task in newest]
     rows = [
         {**task, "taken": taken, "ratio": ratio, "restored": _restored(task)}
-        for task, taken, ratio in zip(found, seconds, times_the_median(seconds), strict=True)
+        for task, taken, ratio in zip(newest, seconds, times_the_median(seconds), strict=True)
     ]
     return {**facts, "rows": rows}
 
@@ -133,10 +133,10 @@ def tasks(visit: Visit) -> Mapping[str, Any]:
 def _restored(task: Mapping[str, Any]) -> str:
     if task.get("recovered"):
         return "took over the outputs of an earlier attempt"
-    found = task.get("restored")
-    if not isinstance(found, list) or len(found) != 2:
+    counts = task.get("restored")
+    if not isinstance(counts, list) or len(counts) != 2:
         return ""
-    return f"{found[0]:,} segments, {size(found[1])}"
+    return f"{counts[0]:,} segments, {size(counts[1])}"
 
 
 def errors(visit: Visit) -> Mapping[str, Any]:
@@ -146,14 +146,14 @@ def errors(visit: Visit) -> Mapping[str, Any]:
     there = linked_topics(visit)
     letters = settings.get("errors.dead.letter.queue.topic.name")
     newest = newest_letters(visit, letters) if letters in there else []
-    found = picture.errors
-    groups = found[:_GROUPS]
+    all_groups = picture.errors
+    groups = all_groups[:_GROUPS]
     places = [each.place for group in groups for each in group.examples] + [each["original"] for each in newest]
     return {
         "newest": newest,
         **facts,
         "groups": [(each, each.by_minute(picture.figures_ms)) for each in groups],
-        "left_out": len(found) - len(groups),
+        "left_out": len(all_groups) - len(groups),
         "nodes": linked_nodes(visit),
         "links": linked_places(visit, there, places),
         "failure": failure_of(visit, picture),

@@ -56,12 +56,12 @@ def log_of(visit: Visit) -> TopicLog:
 def topics(visit: Visit) -> Mapping[str, Any]:
     """Return the topics with their records, and the groups and applications that they belong to."""
     log = log_of(visit)
-    found = log.topics()[:_MOST_TOPICS]
-    names = [each.name for each in found]
+    infos = log.topics()[:_MOST_TOPICS]
+    names = [each.name for each in infos]
     ends, firsts = log.end_offsets(names), log.beginning_offsets(names)
     records = dict.fromkeys(names, 0)
-    for place, end in ends.items():
-        records[place.topic] += end - firsts[place]
+    for tp, end in ends.items():
+        records[tp.topic] += end - firsts[tp]
     owners = visit.site.applications.names()
     rows = [
         {
@@ -71,7 +71,7 @@ def topics(visit: Visit) -> Mapping[str, Any]:
             "policy": each.config.get("cleanup.policy", "delete"),
             "owner": max((name for name in owners if each.name.startswith(f"{name}-")), key=len, default=""),
         }
-        for each in found
+        for each in infos
     ]
     shown = [row for row in rows if visit.get("internal") not in ("no", "false") or not row["owner"]]
     return {"rows": shown, "total": len(rows), "internal": sum(1 for row in rows if row["owner"])}
@@ -156,7 +156,7 @@ def topic(visit: Visit) -> Mapping[str, Any]:
     ends, firsts = log.end_offsets([name]), log.beginning_offsets([name])
     facts: dict[str, Any] = {
         "info": info,
-        "bounds": [(place.partition, firsts[place], end) for place, end in sorted(ends.items())],
+        "bounds": [(tp.partition, firsts[tp], end) for tp, end in sorted(ends.items())],
         "allowed": visit.site.permissions.messages,
         "found": None,
         "problem": None,
@@ -184,8 +184,8 @@ def place_of(visit: Visit) -> tuple[str, int, int]:
     """
     name = visit.get("name")
     partition = whole(visit.get("number"), "the partition", 0, 1_000_000)
-    known = {each.name: each.partitions for each in log_of(visit).topics()}
-    if partition >= known.get(name, 0):
+    partitions = {each.name: each.partitions for each in log_of(visit).topics()}
+    if partition >= partitions.get(name, 0):
         raise NotThereError(f"the log has no {name[:100]}-{partition}", hint="The page of topics lists them.")
     return name, partition, whole(visit.get("offset"), "the offset", 0, 2**62)
 
@@ -197,16 +197,16 @@ def message(visit: Visit) -> Mapping[str, Any]:
     visit.site.exposure.require_messages()
     _, partition, offset = place_of(visit)
     try:
-        found = one_message(log, query, partition, offset)
+        shown = one_message(log, query, partition, offset)
     except OffsetOutOfRangeError as error:
         raise NotThereError(error.message, hint=error.hint) from error
-    if found is None:
+    if shown is None:
         raise NotThereError(
             f"{query.topic}-{partition} has no message at offset {offset:,}",
             hint="It was deleted or compacted, or the offset holds the end of a transaction.",
         )
-    links = linked_places(visit, linked_topics(visit), [found["original"]])
-    return {"topic": query.topic, "found": found, "original_path": links.get(found["original"])}
+    links = linked_places(visit, linked_topics(visit), [shown["original"]])
+    return {"topic": query.topic, "found": shown, "original_path": links.get(shown["original"])}
 
 
 def group_rows(visit: Visit) -> list[GroupRow]:
@@ -217,8 +217,8 @@ def group_rows(visit: Visit) -> list[GroupRow]:
 def _trend_of_application(visit: Visit, name: str) -> Trend | None:
     if name not in visit.site.applications.names():
         return None
-    found = visit.site.application(name).picture()
-    return found.trend if found.is_running and found.trend.word != "unknown" else None
+    picture = visit.site.application(name).picture()
+    return picture.trend if picture.is_running and picture.trend.word != "unknown" else None
 
 
 def groups(visit: Visit) -> Mapping[str, Any]:
@@ -230,18 +230,18 @@ def group(visit: Visit) -> Mapping[str, Any]:
     """Return a group's members, and its lag by partition in records and seconds."""
     log, name = log_of(visit), visit.get("name")
     try:
-        found = GroupAdmin(log).describe(name)
+        described = GroupAdmin(log).describe(name)
     except LogError as error:
         raise NotThereError(error.message, hint=error.hint) from error
-    behind = seconds_behind(log, waiting_of(log, found.partitions), unix_ms())
+    behind = seconds_behind(log, waiting_of(log, described.partitions), unix_ms())
     rows = [
         {
             "row": row,
             "behind": 0.0 if not row.lag else behind.get(TopicPartition(row.topic, row.partition)),
-            "owner": found.owner(row.topic, row.partition),
+            "owner": described.owner(row.topic, row.partition),
         }
-        for row in found.partitions
+        for row in described.partitions
     ]
-    lag = sum(row.lag for row in found.partitions)
+    lag = sum(row.lag for row in described.partitions)
     trend = _trend_of_application(visit, name) or visit.site.groups.note(name, lag)
-    return {"group": found, "rows": rows, "lag": lag, "trend": trend, "there": linked_topics(visit)}
+    return {"group": described, "rows": rows, "lag": lag, "trend": trend, "there": linked_topics(visit)}

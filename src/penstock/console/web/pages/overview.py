@@ -44,8 +44,8 @@ def overview(visit: Visit) -> Mapping[str, Any]:
 
 def _per_second(lines: Sequence[BatchLine], name: str) -> list[float | None]:
     """Return a count a second between one batch and the next, for the last ones."""
-    found: list[float | None] = []
+    rates: list[float | None] = []
     for before, line in pairwise(lines):
         seconds = max((line.end_ms - before.end_ms) / 1000, 0.05)
-        found.append(getattr(line, name) / seconds)
-    return found[-_POINTS:]
+        rates.append(getattr(line, name) / seconds)
+    return rates[-_POINTS:]

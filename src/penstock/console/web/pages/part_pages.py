@@ -14,9 +14,9 @@ __all__ = ["connectors", "sql"]
 
 def connectors(visit: Visit) -> Mapping[str, Any]:
     """Return the connectors, and the tasks and topics of the chosen one."""
-    found = visit.site.connectors
+    worker = visit.site.connectors
     facts: dict[str, Any] = {
-        "url_of_worker": None if found is None else found.url,
+        "url_of_worker": None if worker is None else worker.url,
         "rows": [],
         "failed": 0,
         "chosen": None,
@@ -24,17 +24,17 @@ def connectors(visit: Visit) -> Mapping[str, Any]:
         "there": frozenset(),
         "problem": None,
     }
-    if found is None:
+    if worker is None:
         return facts
     try:
-        rows = [visit.site.exposure.connector(each) for each in found.all()]
+        rows = [visit.site.exposure.connector(each) for each in worker.all()]
     except PenstockError as error:
         return {**facts, "problem": visit.site.exposure.error(error)}
     name = visit.get("name")
     chosen = next((row for row in rows if row.name == name), None)
     if name and chosen is None:
         raise NotThereError(f"there is no connector {name[:100]!r}", hint="The page of connectors lists them.")
-    topics = [] if chosen is None else found.topics(chosen.name)
+    topics = [] if chosen is None else worker.topics(chosen.name)
     failed = sum(row.has_failed for row in rows)
     return {**facts, "rows": rows, "failed": failed, "chosen": chosen, "topics": topics, "there": linked_topics(visit)}
 

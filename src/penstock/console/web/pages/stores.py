@@ -35,14 +35,14 @@ def stores(visit: Visit) -> Mapping[str, Any]:
             described = {each["name"]: each for each in application.queries().stores()}
         except PenstockError as error:
             problem = visit.site.exposure.error(error)
-    known = {**drawing.get("stores", {}), **described}
+    by_name = {**drawing.get("stores", {}), **described}
     rows = [
         {
             "name": name,
-            "facts": known.get(name, {}),
+            "facts": by_name.get(name, {}),
             "rows": picture.store_rows.get(name),
         }
-        for name in sorted({*known, *picture.store_rows})
+        for name in sorted({*by_name, *picture.store_rows})
     ]
     return {**facts, "rows": rows, "problem": problem}
 
