@@ -57,8 +57,8 @@ def doctor(
         if bootstrap and all(f.ok for f in clients):
             from penstock.cli.servers.broker_check import check_broker
 
-            name, found, remedy = check_broker(bootstrap, settings)
-            findings.append(CheckResult(name, found, ok=not remedy, remedy=remedy))
+            name, fact, remedy = check_broker(bootstrap, settings)
+            findings.append(CheckResult(name, fact, ok=not remedy, remedy=remedy))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})

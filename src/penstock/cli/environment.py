@@ -37,18 +37,18 @@ class CheckResult:
 
 def versions() -> dict[str, str]:
     """Return the versions of Penstock and its dependencies."""
-    found = {"penstock": __version__, "python": platform.python_version()}
-    return {**found, **_installed(_PACKAGES), "java": java_version() or "missing"}
+    own = {"penstock": __version__, "python": platform.python_version()}
+    return {**own, **_installed(_PACKAGES), "java": java_version() or "missing"}
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
-    found = {}
+    by_name = {}
     for name in names:
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            by_name[name] = "missing"
+    return by_name
 
 
 def kafka_packages() -> list[CheckResult]:
@@ -70,8 +70,8 @@ def java_version() -> str | None:
         printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
-    return found[1] if found else None
+    match = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
+    return match[1] if match else None
 
 
 def examine(state_dir: Path | None = None, port: int | None = None) -> list[CheckResult]:

@@ -25,20 +25,20 @@ def make_archive() -> Path:
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as scratch:
-        made = Path(scratch) / "classes.jsa"
-        command = [sys.executable, "-m", "penstock.cli.java_archive", scratch, str(made)]
+        archive = Path(scratch) / "classes.jsa"
+        command = [sys.executable, "-m", "penstock.cli.java_archive", scratch, str(archive)]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
         except subprocess.TimeoutExpired as error:
             raise EnvironmentProblemError(
                 f"Java's class archive was not done in {_PATIENCE_S} s", hint="Try again when the machine is less busy."
             ) from error
-        if run.returncode or not made.exists():
+        if run.returncode or not archive.exists():
             said = (run.stderr or run.stdout).strip().splitlines() or ["Java wrote none"]
             raise EnvironmentProblemError(
                 f"Java's class archive could not be made: {said[-1]}", hint="Spark works without it, and starts slower."
             )
-        made.replace(path)
+        archive.replace(path)
     others = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
     for old in others[_MOST_ARCHIVES:]:
         old.unlink(missing_ok=True)

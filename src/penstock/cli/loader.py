@@ -40,26 +40,26 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
             f"{name} has no attribute {attribute!r}",
             hint=meant or "Name the variable that holds the topology.",
         )
-    found: Any = getattr(module, attribute)
-    if callable(found) and not isinstance(found, Topology | StreamsBuilder | type):
-        found = found()
+    loaded: Any = getattr(module, attribute)
+    if callable(loaded) and not isinstance(loaded, Topology | StreamsBuilder | type):
+        loaded = loaded()
     settings = _config_of(module)
-    if isinstance(found, StreamsBuilder):
-        found = found.build()
-    elif _is_application(found):
-        found, settings = found.topology, {**settings, **found.config.given}
-    if not isinstance(found, Topology):
+    if isinstance(loaded, StreamsBuilder):
+        loaded = loaded.build()
+    elif _is_application(loaded):
+        loaded, settings = loaded.topology, {**settings, **loaded.config.given}
+    if not isinstance(loaded, Topology):
         raise ConfigError(
-            f"{target} is {with_article(type(found).__name__)}, not a topology",
+            f"{target} is {with_article(type(loaded).__name__)}, not a topology",
             hint="Name a Topology, a StreamsBuilder, a KafkaStreams or a function that returns one.",
         )
-    return found, settings
+    return loaded, settings
 
 
-def _is_application(found: object) -> bool:
+def _is_application(loaded: object) -> bool:
     """Return whether it is a KafkaStreams; its module is loaded if it is one."""
     app = sys.modules.get("penstock.engines.kafka_streams")
-    return app is not None and isinstance(found, app.KafkaStreams)
+    return app is not None and isinstance(loaded, app.KafkaStreams)
 
 
 def _config_of(module: ModuleType) -> dict[str, Any]:

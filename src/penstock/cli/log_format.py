@@ -48,10 +48,10 @@ def logged(command: Callable[..., None]) -> Callable[..., None]:
             start_json_lines()
         command(**given)
 
-    found = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, eval_str=True)
     kind = inspect.Parameter.KEYWORD_ONLY
     option = inspect.Parameter("log_format", kind, default=LogFormat.TEXT, annotation=_Option)
-    parameters = [*(each.replace(kind=kind) for each in found.parameters.values()), option]
+    parameters = [*(each.replace(kind=kind) for each in signature.parameters.values()), option]
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__module__, run.__qualname__ = command.__module__, command.__qualname__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -36,8 +36,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
-    if wanted:
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - typer's signature
+    if is_asked:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
@@ -62,11 +62,11 @@ def version(*, as_json: Json = False) -> None:
     """Print the versions of Penstock and its dependencies."""
     from penstock.cli.environment import versions
 
-    found = versions()
+    numbers = versions()
     if as_json:
-        print_json(found)
+        print_json(numbers)
         return
-    for name, number in found.items():
+    for name, number in numbers.items():
         console().print(f"{name} {number}")
 
 

@@ -40,14 +40,14 @@ class MovingOptions:
         """Return the targets of all given options; one is allowed."""
         from penstock.log.groups.resets import Target
 
-        found = [Target.earliest()] if self.to_earliest else []
-        found += [Target.latest()] if self.to_latest else []
-        found += [] if self.to_offset is None else [Target.offset(self.to_offset)]
-        found += [] if self.shift_by is None else [Target.shifted(self.shift_by)]
-        found += [] if self.to_datetime is None else [Target.at(self.to_datetime)]
-        found += [] if self.by_duration is None else [Target.ago(self.by_duration)]
-        found += [] if self.from_file is None else [Target.of_file(self.from_file)]
-        return found
+        given_targets = [Target.earliest()] if self.to_earliest else []
+        given_targets += [Target.latest()] if self.to_latest else []
+        given_targets += [] if self.to_offset is None else [Target.offset(self.to_offset)]
+        given_targets += [] if self.shift_by is None else [Target.shifted(self.shift_by)]
+        given_targets += [] if self.to_datetime is None else [Target.at(self.to_datetime)]
+        given_targets += [] if self.by_duration is None else [Target.ago(self.by_duration)]
+        given_targets += [] if self.from_file is None else [Target.of_file(self.from_file)]
+        return given_targets
 
     def wants_execution(self) -> bool:
         """Return whether to execute the plan."""

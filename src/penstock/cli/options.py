@@ -65,10 +65,10 @@ def open_log_at(url: str, *, create: bool = False, settings: Mapping[str, Any] |
     if kafka_servers(url) is not None:
         warn_of_plain_text(url, settings)
         return open_log(url, settings)
-    place = parse_log_url(url)
-    if place.path is not None and not create and not place.path.exists():
+    log_url = parse_log_url(url)
+    if log_url.path is not None and not create and not log_url.path.exists():
         raise LogError(
-            f"there is no topic log at {place.path}",
+            f"there is no topic log at {log_url.path}",
             hint="Give its file with --bootstrap-servers (or set PENSTOCK_BOOTSTRAP_SERVERS).",
         )
     return open_log(url)
@@ -123,11 +123,11 @@ def read_command_config(file: Path | None) -> dict[str, str]:
 
     if file is None:
         return {}
-    found = {name: str(value) for name, value in _read_file(file).items()}
-    for name in found:
+    settings = {name: str(value) for name, value in _read_file(file).items()}
+    for name in settings:
         if name != "bootstrap.servers":
             check_client_name(name)
-    return found
+    return settings
 
 
 def _read_file(file: Path) -> dict[str, Any]:

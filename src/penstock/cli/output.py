@@ -99,9 +99,9 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "none") -> None:
     """Print a table; columns whose name ends with ``#`` are right-aligned numbers."""
-    found = [list(row) for row in rows]
+    lines = [list(row) for row in rows]
     out = console()
-    if not found:
+    if not lines:
         out.print(empty)
         return
     from rich.table import Table
@@ -110,7 +110,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     for column in columns:
         name, last = column.removesuffix("#"), column is columns[-1]  # long texts are in the last, which wraps
         table.add_column(name, justify="left" if name == column else "right", no_wrap=not last, overflow="fold")
-    for row in found:
+    for row in lines:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else one_line(str(cell)) for cell in row))
     out.print(table)
 

@@ -171,19 +171,21 @@ def listen(host: str, port: int, name: str) -> Listener:
         EnvironmentProblemError: The address or port cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers wait 40 ms for an acknowledgement
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server_socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    server_socket.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # else answers wait 40 ms for an acknowledgement
+    server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(128)  # clients that connect before the server runs wait here
+        server_socket.bind((host, port))
+        server_socket.listen(128)  # clients that connect before the server runs wait here
     except (OSError, OverflowError) as error:
-        listening.close()
+        server_socket.close()
         why = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
         raise EnvironmentProblemError(
             f"the {name} cannot listen on {host}:{port}: {why}", hint="Choose another port, or 0 for a free one."
         ) from error
-    return Listener(listening, name)
+    return Listener(server_socket, name)
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers

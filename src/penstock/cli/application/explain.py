@@ -15,18 +15,18 @@ __all__ = ["explained"]
 
 
 def explained(
-    topology: Topology, config: Mapping[str, Any], known: Mapping[str, int], partitions: int
+    topology: Topology, config: Mapping[str, Any], partition_counts: Mapping[str, int], partitions: int
 ) -> tuple[str, dict[str, Any]]:
     """Describe stages, tasks, operators and stores, as text and as plain data.
 
     Args:
         topology: The topology.
         config: Settings; ``application.id`` may be missing.
-        known: Partition counts of existing topics.
+        partition_counts: Partition counts of existing topics.
         partitions: The count to assume for other source topics.
     """
     settings = StreamsConfig({"application.id": "app", **config})
     sources = {topic for node in topology.sources if not node.internal for topic in node.topics}
-    plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **known})
+    plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **partition_counts})
     sliced = sliced_reasons(topology, settings, plan)
     return explain_text(plan, topology, sliced, settings), explain_json(plan, topology, sliced, settings)

@@ -34,8 +34,8 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
             args = ["show", *args]
-        found: list[str] = super().parse_args(ctx, args)
-        return found
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
 
 app = typer.Typer(cls=_Group, help="The metrics of an application.")
@@ -88,11 +88,11 @@ def _source(which: str, where: LogOptions, checkpoint: str, opened: ExitStack) -
     log = opened.enter_context(where.open())
     applications = Applications(log, {"bootstrap.servers": where.bootstrap}, [checkpoint] if checkpoint else ())
     opened.callback(applications.close)
-    found = applications.get(which or _only_one(applications))
-    active = Instances(found.checkpoint).active() if isinstance(found, Application) else None
+    application = applications.get(which or _only_one(applications))
+    active = Instances(application.checkpoint).active() if isinstance(application, Application) else None
     if active is not None and active.serves_http:
         return opened.enter_context(closing(RemoteClient(active.url))).metrics
-    return lambda matching: recorded_metrics(found.picture().document, matching)
+    return lambda matching: recorded_metrics(application.picture().document, matching)
 
 
 def _only_one(applications: Applications) -> str:
@@ -129,13 +129,13 @@ def _watch(table: Callable[[], Table]) -> None:
             live.update(shown, refresh=True)
 
 
-def _table(found: dict[str, Any]) -> Table:
-    batch = found["batch"]
-    title = f"{found['state']}"
+def _table(document: dict[str, Any]) -> Table:
+    batch = document["batch"]
+    title = f"{document['state']}"
     if batch is not None:
         title += f" · batch {batch['number']:,}: {batch['records_in']:,} records in {batch['seconds']:.2f} s"
         title += f" · skew {batch['skew']:.1f}"
-    if partitions := found["partitions"]:
+    if partitions := document["partitions"]:
         ages = [each["seconds"] for each in partitions if each["seconds"] is not None]
         title += f" · lag {sum(each['records'] for each in partitions):,} records"
         title += f", {max(ages):,.1f} s" if ages else ""
@@ -143,7 +143,7 @@ def _table(found: dict[str, Any]) -> Table:
     for column in ("group", "name", "tags"):
         table.add_column(column)
     table.add_column("value", justify="right")
-    for one in sorted(found["metrics"], key=lambda each: _rank(each["group"])):
+    for one in sorted(document["metrics"], key=lambda each: _rank(each["group"])):
         tags = ", ".join(text for tag, text in one["tags"].items() if tag not in ("client-id", "thread-id"))
         table.add_row(one["group"], one["name"], Text(tags), Text(_shown(one["value"])))
     return table

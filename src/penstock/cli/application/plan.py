@@ -54,15 +54,15 @@ def plan(
     from penstock.topology.plan.identity import plan_after
 
     topology, settings = options.load()
-    known: dict[str, int] = {}
+    partition_counts: dict[str, int] = {}
     if options.bootstrap:
         with open_log_at(options.bootstrap) as log:
-            known = {topic.name: topic.partitions for topic in log.topics()}
-    stored = _stored(old, settings, known, partitions)
+            partition_counts = {topic.name: topic.partitions for topic in log.topics()}
+    stored = _stored(old, settings, partition_counts, partitions)
     application = stored.plan["application"]
     noted = {f"default.{fact.replace('_', '.')}": name for fact, name in stored.plan.get("defaults", {}).items()}
     config = StreamsConfig({**noted, **settings, "application.id": settings.get("application.id", application)})
-    counts = {**_assumed(topology, partitions), **_noted(stored.plan), **known}
+    counts = {**_assumed(topology, partitions), **_noted(stored.plan), **partition_counts}
     new = document_of(plan_after(stored, topology, config["application.id"], counts), topology, config)
     change = compare(stored, new, (*config["penstock.state.drop"], *drop))
     if new["application"] != application:
@@ -71,8 +71,8 @@ def plan(
             hint="Compare versions of one application: --config application.id=...",
         )
     if as_json:
-        found = {name: list(getattr(change, name)) for name in ("reasons", "migrations", "notes")}
-        print_json({"verdict": change.verdict, **found})
+        findings = {name: list(getattr(change, name)) for name in ("reasons", "migrations", "notes")}
+        print_json({"verdict": change.verdict, **findings})
     else:
         out = console()
         out.print(_VERDICTS[change.verdict], markup=False, soft_wrap=True)
@@ -83,7 +83,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def _stored(old: str, settings: Mapping[str, Any], known: Mapping[str, int], partitions: int) -> StoredPlan:
+def _stored(old: str, settings: Mapping[str, Any], partition_counts: Mapping[str, int], partitions: int) -> StoredPlan:
     """Load the plan of a checkpoint, or make that of a topology."""
     from penstock.cli.loader import load_topology
     from penstock.state.checkpoint import read_plan
@@ -101,7 +101,9 @@ def _stored(old: str, settings: Mapping[str, Any], known: Mapping[str, int], par
         return StoredPlan.of(facts)
     topology, own = load_topology(old)
     config = {**own, **settings}
-    plan = plan_of(topology, config.get("application.id", "app"), {**_assumed(topology, partitions), **known})
+    plan = plan_of(
+        topology, config.get("application.id", "app"), {**_assumed(topology, partitions), **partition_counts}
+    )
     document = document_of(plan, topology, config)
     return StoredPlan.first(json.loads(json.dumps(document)), "")
 
@@ -112,5 +114,7 @@ def _assumed(topology: Topology, partitions: int) -> dict[str, int]:
 
 def _noted(plan: Mapping[str, Any]) -> dict[str, int]:
     """Return the partitions of input topics when the checkpoint was written; early ones only have the tasks."""
-    found: dict[str, int] = {topic: sub["tasks"] for sub in plan["subtopologies"].values() for topic in sub["topics"]}
-    return {**found, **plan.get("partitions", {})}
+    of_tasks: dict[str, int] = {
+        topic: sub["tasks"] for sub in plan["subtopologies"].values() for topic in sub["topics"]
+    }
+    return {**of_tasks, **plan.get("partitions", {})}

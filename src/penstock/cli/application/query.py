@@ -42,8 +42,8 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help"):
             args = [self.default, *args]
-        found: list[str] = super().parse_args(ctx, args)
-        return found
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
 
 app = typer.Typer(
@@ -92,10 +92,10 @@ class StateOptions:
         from penstock.engines.committed.opening import lag_of, open_committed
 
         named = AppOptions(target, self.bootstrap, self.command_config, self.config, self.config_file)
-        topology, given = named.load()
+        topology, config = named.load()
         if self.checkpoint:
-            given["penstock.checkpoint.location"] = self.checkpoint
-        settings = StreamsConfig(given)
+            config["penstock.checkpoint.location"] = self.checkpoint
+        settings = StreamsConfig(config)
         settings.require("application.id", "bootstrap.servers")
         return QueryService(open_committed(topology, settings), lag=lag_of(settings))
 
@@ -143,17 +143,17 @@ class QueryOptions(StateOptions):
             applications = Applications(log, {"bootstrap.servers": self.bootstrap})
             names = applications.names()
             if application not in names:
-                known = ", ".join(names) or "none"
+                listed = ", ".join(names) or "none"
                 raise ConfigError(
-                    f"there is no module and no application {application!r}", hint=f"Applications of the log: {known}."
+                    f"there is no module and no application {application!r}", hint=f"Applications of the log: {listed}."
                 )
             applications.open_log = open_log
-            found = applications.get(application)
-        assert isinstance(found, Application)  # noqa: S101 - of another process
-        active = Instances(found.checkpoint).active()
+            member = applications.get(application)
+        assert isinstance(member, Application)  # noqa: S101 - of another process
+        active = Instances(member.checkpoint).active()
         if active is not None and active.serves_http:
             return RemoteClient(active.url)
-        return LocalClient(found.queries())
+        return LocalClient(member.queries())
 
     def split(self, words: list[str], most: int) -> tuple[str, list[str]]:
         """Split the words into the topology, which may be empty, and the others.
@@ -215,22 +215,22 @@ def get(
     key = rest[0] if rest else None
     with closing(options.client(target)) as client:
         kind = client.kind(store)
-        wanted = StoreQuery(store, "get", encoding=encoding, reverse=reverse, limit=limit, stale=stale)
+        query = StoreQuery(store, "get", encoding=encoding, reverse=reverse, limit=limit, stale=stale)
         if kind in ("window", "session"):
             low, high = _between(window or key_range or "..")
             since, until = instant_ms(low, "--window"), instant_ms(high, "--window")
             form: Literal["windows", "sessions"] = "windows" if kind == "window" else "sessions"
-            wanted = replace(wanted, form=form, key=key, low=since, high=until)
+            query = replace(query, form=form, key=key, low=since, high=until)
         elif window is not None:
             raise ConfigError(f"--window is for windows and sessions; store {store!r} is of kind {kind!r}")
         elif key is not None:
-            wanted = replace(wanted, key=key, as_of=instant_ms(as_of, "--as-of"))
+            query = replace(query, key=key, as_of=instant_ms(as_of, "--as-of"))
         elif prefix is not None:
-            wanted = replace(wanted, form="prefix", key=prefix)
+            query = replace(query, form="prefix", key=prefix)
         else:
             low, high = _between(key_range or "..")
-            wanted = replace(wanted, form="range", low=low, high=high)
-        answer = client.query(wanted)
+            query = replace(query, form="range", low=low, high=high)
+        answer = client.query(query)
     if as_json:
         print_json(answer)
     else:
@@ -247,14 +247,14 @@ def stores(
 ) -> None:
     """List the stores that can be queried."""
     with closing(options.client(target)) as client:
-        found = client.stores()
+        described = client.stores()
     if as_json:
-        print_json(found)
+        print_json(described)
         return
     columns = ["name", "kind", "partitions", "key_serde", "value_serde"]
     print_table(
         ["store", "kind", "partitions#", "key", "value"],
-        ([one[name] for name in columns] for one in found),
+        ([one[name] for name in columns] for one in described),
         empty="no stores: the application has not run yet",
     )
 
@@ -275,18 +275,18 @@ def where(
     if not rest:
         raise ConfigError("no key is named", hint="penstock query where MODULE:TOPOLOGY STORE KEY")
     with closing(options.client(target)) as client:
-        found = client.metadata(store, rest[0], encoding)
+        metadata = client.metadata(store, rest[0], encoding)
     if as_json:
-        print_json(found)
+        print_json(metadata)
         return
-    machines = [f"{name} ({_behind(lag)})" for name, lag in found["standby_machines"].items()]
+    machines = [f"{name} ({_behind(lag)})" for name, lag in metadata["standby_machines"].items()]
     rows: list[list[Any]] = [
-        ["partition", found["partition"]],
-        ["active host", found["active_host"] or "none runs"],
-        ["standby hosts", ", ".join(found["standby_hosts"]) or "none"],
+        ["partition", metadata["partition"]],
+        ["active host", metadata["active_host"] or "none runs"],
+        ["standby hosts", ", ".join(metadata["standby_hosts"]) or "none"],
     ]
-    if found["active_machine"]:
-        rows += [["runs on", found["active_machine"]], ["standbys on", ", ".join(machines) or "none"]]
+    if metadata["active_machine"]:
+        rows += [["runs on", metadata["active_machine"]], ["standbys on", ", ".join(machines) or "none"]]
     print_table(["", ""], rows)
 
 
@@ -300,12 +300,12 @@ def lags(
 ) -> None:
     """Show how far the copies of stores on this machine, or on that of --url, are behind."""
     with closing(options.client(target)) as client:
-        found = client.lags()
+        by_store = client.lags()
     if as_json:
-        print_json(found)
+        print_json(by_store)
         return
     names = ("current_offset_position", "end_offset_position", "offset_lag")
-    rows = [[s, int(p), *(lag[name] for name in names)] for s, parts in found.items() for p, lag in parts.items()]
+    rows = [[s, int(p), *(lag[name] for name in names)] for s, parts in by_store.items() for p, lag in parts.items()]
     print_table(
         ["store", "partition#", "at#", "end#", "lag#"], rows, empty="there is no copy of a store on this machine"
     )
@@ -366,8 +366,8 @@ def _between(text: str) -> tuple[str | None, str | None]:
 def _show(answer: dict[str, Any]) -> None:
     out = console()
     entries = answer.get("entries", [answer])
-    known = ("key", "start", "end", "value", "timestamp", "valid_to")
-    columns = [name for name in known if any(name in entry for entry in entries)]
+    fields = ("key", "start", "end", "value", "timestamp", "valid_to")
+    columns = [name for name in fields if any(name in entry for entry in entries)]
     numbers = ("start", "end", "timestamp", "valid_to")
     rows = [[_cell(name, entry.get(name)) for name in columns] for entry in entries]
     print_table([name + ("#" if name in numbers else "") for name in columns], rows, empty="no entries")

@@ -53,9 +53,9 @@ class ApplicationOptions:
         if ":" in self.application or self.application.endswith(".py"):
             options = AppOptions(self.application, self.bootstrap, self.command_config, self.config, self.config_file)
             topology, settings = options.load()
-            found = StreamsConfig(settings)
-            found.require("application.id", "bootstrap.servers")
-            return topology, found
+            config = StreamsConfig(settings)
+            config.require("application.id", "bootstrap.servers")
+            return topology, config
         settings = {"bootstrap.servers": _LOG, **read_command_config(self.command_config)}
         settings |= {**read_config(self.config, self.config_file), "application.id": self.application}
         if self.bootstrap:
@@ -108,8 +108,8 @@ def reset(
     with open_log_at(str(settings["bootstrap.servers"]), settings=log_settings(settings)) as log:
         tool = ApplicationReset(log, settings, topology, without_checkpoint=without_checkpoint)
         if not tool.is_known():
-            known = ", ".join(log.groups()) or "none"
-            raise LogError(f"no application {application!r} has run on this log", hint=f"Groups: {known}.")
+            groups = ", ".join(log.groups()) or "none"
+            raise LogError(f"no application {application!r} has run on this log", hint=f"Groups: {groups}.")
         plan = tool.plan(target, input_topic, internal_topic)
         deleted = tool.run(plan, force=force) if does else (*plan.topics, *plan.places)
     if as_json:

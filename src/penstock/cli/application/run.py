@@ -102,14 +102,14 @@ def explain(
     from penstock.cli.application.explain import explained
 
     topology, settings = options.load()
-    known: dict[str, int] = {}
+    partition_counts: dict[str, int] = {}
     if options.bootstrap:
         from penstock.config import StreamsConfig
         from penstock.engines.application.app_log import log_settings
 
         with open_log_at(options.bootstrap, settings=log_settings(StreamsConfig(settings))) as log:
-            known = {topic.name: topic.partitions for topic in log.topics()}
-    text, facts = explained(topology, settings, known, partitions)
+            partition_counts = {topic.name: topic.partitions for topic in log.topics()}
+    text, facts = explained(topology, settings, partition_counts, partitions)
     if as_json:
         print_json(facts)
     else:

@@ -53,17 +53,17 @@ def verify(
     """Read all segments and check that none is damaged or missing; exits with 1 if one is."""
     with _rebuilder(options) as rebuilder:
         tasks = list(rebuilder.tasks())
-        found = []
+        reports = []
         with working("reading the segments of tasks", len(tasks)) as bar:
             for sub, partition in tasks:
-                found.append(rebuilder.look(sub, partition))
+                reports.append(rebuilder.look(sub, partition))
                 bar.advance()
-    rows = [{"task": each.task, "batch": each.chain.head, "gap": each.gap} for each in found]
+    rows = [{"task": each.task, "batch": each.chain.head, "gap": each.gap} for each in reports]
     if as_json:
         print_json(rows)
     else:
         print_table(["task", "batch#", "what is missing"], ([r["task"], r["batch"], r["gap"] or ""] for r in rows))
-    if any(each.gap for each in found):
+    if any(each.gap for each in reports):
         raise typer.Exit(1)
 
 
@@ -157,8 +157,8 @@ def _rebuilder(options: AppOptions) -> Iterator[Rebuilder]:
     from penstock.engines.batches.recovery.rebuild import rebuilder_for
 
     topology, settings = options.load()
-    with rebuilder_for(topology, StreamsConfig(settings)) as found:
-        yield found
+    with rebuilder_for(topology, StreamsConfig(settings)) as rebuilder:
+        yield rebuilder
 
 
 def _made_anew(
@@ -168,5 +168,5 @@ def _made_anew(
     from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 
     topology, settings = options.load()
-    with lost_checkpoint_of(topology, StreamsConfig(settings)) as found:
-        return found.make(dry_run=dry_run, accept_loss=accept_loss, progress=progress)
+    with lost_checkpoint_of(topology, StreamsConfig(settings)) as lost_checkpoint:
+        return lost_checkpoint.make(dry_run=dry_run, accept_loss=accept_loss, progress=progress)

@@ -61,9 +61,9 @@ def apply(
     """
     from penstock.connect.client import ConnectClient, make_plan
 
-    wanted = _configs(folder)
+    configs = _configs(folder)
     with ConnectClient(url, user) as client:
-        plan = make_plan(wanted, client.configs(), prunes=prune)
+        plan = make_plan(configs, client.configs(), prunes=prune)
         _show(plan)
         if not plan.changes:
             return
@@ -103,14 +103,14 @@ def tap(
         try:
             while count is None or shown < count:
                 for record in reader.read():
-                    made = {"partition": record.partition, "offset": record.offset, **shown_record(record)}
+                    document = {"partition": record.partition, "offset": record.offset, **shown_record(record)}
                     if as_json:
-                        print_json(made)
+                        print_json(document)
                     else:
-                        place = f"{record.topic}-{record.partition}@{record.offset}"
-                        parts = [part for part in ("key", "value", "headers") if part in made]
-                        text = "  ".join(f"{part}={one_line(str(made[part]))}" for part in parts)
-                        out.print(f"{place}  {text}", markup=False, highlight=False, soft_wrap=True)
+                        position = f"{record.topic}-{record.partition}@{record.offset}"
+                        parts = [part for part in ("key", "value", "headers") if part in document]
+                        text = "  ".join(f"{part}={one_line(str(document[part]))}" for part in parts)
+                        out.print(f"{position}  {text}", markup=False, highlight=False, soft_wrap=True)
                     shown += 1
                     if shown == count:
                         break
@@ -127,15 +127,15 @@ def _configs(folder: Path) -> dict[str, dict[str, str]]:
     files = [folder] if folder.is_file() else sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES)
     if not files:
         raise ConfigError(f"{folder} has no files of connectors", hint=f"They end with {', '.join(SUFFIXES)}.")
-    found: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str]] = {}
     places: dict[str, Path] = {}
     for file in files:
         config = read_connector(file)
         name = config["name"]
-        if name in found:
+        if name in configs:
             raise ConfigError(f"{places[name]} and {file} both name the connector {name}", hint="Rename one of them.")
-        found[name], places[name] = config, file
-    return found
+        configs[name], places[name] = config, file
+    return configs
 
 
 def _show(plan: Plan) -> None:
@@ -153,9 +153,9 @@ def _show(plan: Plan) -> None:
 
 def _check(plan: Plan, client: ConnectClient) -> None:
     problems = {change.name: client.problems(change.config) for change in plan.changes if change.config}
-    wrong = {name: found for name, found in problems.items() if found}
+    wrong = {name: sentences for name, sentences in problems.items() if sentences}
     if wrong:
-        texts = [f"{name}: {text}" for name, found in wrong.items() for text in found]
+        texts = [f"{name}: {text}" for name, sentences in wrong.items() for text in sentences]
         raise ConfigError(
             "the workers refuse:\n  " + "\n  ".join(texts), hint="Correct the files; nothing was changed."
         )

@@ -55,9 +55,9 @@ def java(
     from penstock.tools.broker.java_worker import JavaWorker
     from penstock.tools.broker.packages import parse_coordinates
 
-    given = given_settings(properties, settings)
-    made = {**_COMMON, **(_STANDALONE if connectors else _DISTRIBUTED), **given}
-    servers = made["bootstrap.servers"]
+    own_settings = given_settings(properties, settings)
+    worker_settings = {**_COMMON, **(_STANDALONE if connectors else _DISTRIBUTED), **own_settings}
+    servers = worker_settings["bootstrap.servers"]
     if "://" in servers.removeprefix("kafka://") or servers.endswith(".db"):
         raise ConfigError(
             f"bootstrap.servers={servers}: Java's worker needs a Kafka cluster",
@@ -65,7 +65,7 @@ def java(
         )
     names = [name for each in packages or () for name in each.split(",") if name.strip()]
     worker = JavaWorker(
-        made, connectors or (), [parse_coordinates(name) for name in names], heap=heap,
+        worker_settings, connectors or (), [parse_coordinates(name) for name in names], heap=heap,
         level="info" if verbose else "warn",
     )  # fmt: skip
     ending = threading.Event()
@@ -77,7 +77,7 @@ def java(
     code: int | None = None
     try:
         pid = worker.start()
-        where = made.get("listeners", "http://localhost:8083")
+        where = worker_settings.get("listeners", "http://localhost:8083")
         console(stderr=True).print(f"Kafka Connect as process {pid}, at {where}; Ctrl-C ends it")
         while not ending.is_set() and code is None:
             code = worker.wait(_LOOK_S)

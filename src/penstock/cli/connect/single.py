@@ -89,12 +89,12 @@ def dry_run(
     with where.open(create=True) as log:
         for number, record in enumerate(steps_of(log, config, _plugins(file), count), 1):
             if as_json:
-                print_json({name: shown_record(made) for name, made in record.steps})
+                print_json({name: shown_record(step) for name, step in record.steps})
                 continue
             out.print(f"record {number}", style="bold")
-            for name, made in record.steps:
-                text = made if isinstance(made, str) else json_text(shown_record(made), default=str)
-                out.print(f"  {name}: {'dropped' if made is None else text}", markup=False, highlight=False)
+            for name, step in record.steps:
+                text = step if isinstance(step, str) else json_text(shown_record(step), default=str)
+                out.print(f"  {name}: {'dropped' if step is None else text}", markup=False, highlight=False)
     if not number:
         console(stderr=True).print("no records came")
 
@@ -103,14 +103,14 @@ def list_connectors(*, as_json: Json = False) -> None:
     """List the connectors that are installed, with their versions, and which of them are experimental."""
     from penstock.connect.plugins import PluginKind
 
-    found = _plugins(None).of_kind(PluginKind.SOURCE, PluginKind.SINK)
+    plugins = _plugins(None).of_kind(PluginKind.SOURCE, PluginKind.SINK)
     if as_json:
-        rows = [{"class": p.java_class, "type": p.kinds[0].value, "version": p.version} for p in found]
-        print_json([{**row, "experimental": p.experimental} for row, p in zip(rows, found, strict=True)])
+        rows = [{"class": p.java_class, "type": p.kinds[0].value, "version": p.version} for p in plugins]
+        print_json([{**row, "experimental": p.experimental} for row, p in zip(rows, plugins, strict=True)])
         return
     print_table(
         ("connector", "type", "version", "state"),
-        [(p.java_class, p.kinds[0].value, p.version, "experimental" if p.experimental else "") for p in found],
+        [(p.java_class, p.kinds[0].value, p.version, "experimental" if p.experimental else "") for p in plugins],
     )
 
 
@@ -189,23 +189,23 @@ def _plugins(file: Path | None) -> Plugins:
 
     folders = [] if file is None else [file.absolute().parent, Path.cwd()]
     warn = console(stderr=True)
-    found = installed_plugins(folders, lambda message: warn.print(message, style="yellow"))
+    plugins = installed_plugins(folders, lambda message: warn.print(message, style="yellow"))
     for connector in OWN:
-        found.add(connector_plugin(connector))
-    return found
+        plugins.add(connector_plugin(connector))
+    return plugins
 
 
-def shown_record(made: ConnectRecord | Encoded | str | None) -> Any:
+def shown_record(step: ConnectRecord | Encoded | str | None) -> Any:
     """A record, or what a converter makes of it, as JSON has it; texts and None stay."""
     from penstock.connect.delivery import Encoded
     from penstock.serde.plain import plain
 
-    if made is None or isinstance(made, str):
-        return made
+    if step is None or isinstance(step, str):
+        return step
 
-    if isinstance(made, Encoded):
-        headers: dict[str, Any] = {name: plain(value) for name, value in made.headers}
+    if isinstance(step, Encoded):
+        headers: dict[str, Any] = {name: plain(value) for name, value in step.headers}
     else:
-        headers = {header.key: plain(header.value) for header in made.headers}
-    shown = {"topic": made.topic, "key": plain(made.key), "value": plain(made.value), "headers": headers}
+        headers = {header.key: plain(header.value) for header in step.headers}
+    shown = {"topic": step.topic, "key": plain(step.key), "value": plain(step.value), "headers": headers}
     return {name: value for name, value in shown.items() if value not in (None, {})}

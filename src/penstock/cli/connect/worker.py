@@ -92,8 +92,8 @@ def _server(properties: Path | None, defaults: dict[str, str], settings: list[st
             f"a Connect worker needs an HTTP server, which is missing: {error}",
             hint='Install it: pip install "penstock[connect]".',
         ) from error
-    made = {**(defaults if properties is None else {}), **given_settings(properties, settings)}
-    config = WorkerConfig.of(made, mode)
+    worker_settings = {**(defaults if properties is None else {}), **given_settings(properties, settings)}
+    config = WorkerConfig.of(worker_settings, mode)
     if not config["tasks.in.process"]:
         fork_template(config.log_url)
     return WorkerServer(config)
@@ -107,13 +107,13 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
     """
     from penstock.connect.settings.properties import read_properties
 
-    given = {} if properties is None else read_properties(properties)
+    worker_settings = {} if properties is None else read_properties(properties)
     for each in settings or ():
         name, separator, value = each.partition("=")
         if not separator or not name.strip():
             raise ConfigError(f"--set {each!r} is not NAME=VALUE", hint="For example --set rest.port=8084")
-        given[name.strip()] = value.strip()
-    return given
+        worker_settings[name.strip()] = value.strip()
+    return worker_settings
 
 
 def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None:

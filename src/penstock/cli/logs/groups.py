@@ -30,11 +30,11 @@ def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
     from penstock.log.groups.admin import GroupAdmin
 
     with where.open() as log:
-        found = GroupAdmin(log).groups()
+        groups = GroupAdmin(log).groups()
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([asdict(each) for each in groups])
         return
-    rows = ((each.group, each.state, each.members, "yes" if each.application else "") for each in found)
+    rows = ((each.group, each.state, each.members, "yes" if each.application else "") for each in groups)
     print_table(["group", "state", "members#", "application"], rows, empty="no groups")
 
 
@@ -45,20 +45,20 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     from penstock.log.groups.admin import GroupAdmin
 
     with where.open() as log:
-        found = GroupAdmin(log).describe(group)
+        described = GroupAdmin(log).describe(group)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(described))
         return
-    what = "application" if found.application else "group"
-    how = f", assignor {found.assignor}" if found.assignor else ""
-    console().print(f"{what} {group}: {found.state}, {counted(len(found.members), 'member')}{how}")
+    what = "application" if described.application else "group"
+    how = f", assignor {described.assignor}" if described.assignor else ""
+    console().print(f"{what} {group}: {described.state}, {counted(len(described.members), 'member')}{how}")
     rows: list[list[Any]] = []
-    for each in found.partitions:
-        owner = found.owner(each.topic, each.partition)
+    for each in described.partitions:
+        owner = described.owner(each.topic, each.partition)
         who = ["-", "-"] if owner is None else [owner.instance or owner.client or owner.member, owner.host]
         committed = "-" if each.committed is None else each.committed
         rows.append([each.topic, each.partition, committed, each.end_offset, each.lag, *who])
-    starts = not rows and found.application and found.members
+    starts = not rows and described.application and described.members
     empty = f"{group} starts: it has committed no offsets yet" if starts else "no offsets"
     print_table([*_COLUMNS, "consumer", "host"], rows, empty=empty)
 

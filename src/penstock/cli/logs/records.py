@@ -47,24 +47,24 @@ class TextConsumer:
         topic: str,
         key_format: str | None,
         value_format: str | None,
-        wanted: ReadRange = _EVERYTHING,
+        read_range: ReadRange = _EVERYTHING,
     ) -> None:
-        partition = wanted.partition
-        self._log, self._topic, self._span = log, topic, wanted.times
+        partition = read_range.partition
+        self._log, self._topic, self._span = log, topic, read_range.times
         self._key, self._value = serdes_of(log, topic, key_format, value_format)
         count = log.partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
         numbers = range(count) if partition is None else [partition]
-        self._next = self._starts([TopicPartition(topic, number) for number in numbers], wanted.start)
+        self._next = self._starts([TopicPartition(topic, number) for number in numbers], read_range.start)
         self._seen = {TopicPartition(topic, number): offset for number, offset in self._next.items()}
 
     def _starts(self, places: list[TopicPartition], start: str) -> dict[int, int]:
         """Return the start offset of each partition."""
         ends = self._log.end_offsets([self._topic])
         if self._span[0] is not None:
-            found = self._log.offsets_for_times(dict.fromkeys(places, self._span[0]))
-            return {tp.partition: ends[tp] if each is None else each.offset for tp, each in found.items()}
+            by_time = self._log.offsets_for_times(dict.fromkeys(places, self._span[0]))
+            return {tp.partition: ends[tp] if each is None else each.offset for tp, each in by_time.items()}
         beginnings = self._log.beginning_offsets([self._topic])
         if start == "beginning":
             return {tp.partition: beginnings[tp] for tp in places}

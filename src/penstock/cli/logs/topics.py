@@ -59,8 +59,8 @@ def list_topics(
         names = [topic.name for topic in topics]
         ends, starts = log.end_offsets(names), log.beginning_offsets(names)
     records = dict.fromkeys(names, 0)
-    for place, end in ends.items():
-        records[place.topic] += end - starts[place]
+    for tp, end in ends.items():
+        records[tp.topic] += end - starts[tp]
     owners = {name: owner_of(name, applications) for name in names}
     if as_json:
         print_json(
@@ -92,9 +92,7 @@ def describe(topic: Name, *, where: LogOptions, as_json: Json = False) -> None:
     with where.open() as log:
         info = log.topic(topic)
         starts, ends = log.beginning_offsets([topic]), log.end_offsets([topic])
-    partitions = [
-        {"partition": place.partition, "beginning": starts[place], "end": end} for place, end in sorted(ends.items())
-    ]
+    partitions = [{"partition": tp.partition, "beginning": starts[tp], "end": end} for tp, end in sorted(ends.items())]
     if as_json:
         print_json({"name": info.name, "config": dict(info.config), "partitions": partitions})
         return
@@ -188,7 +186,7 @@ def consume(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
     key_format: NotedKeyFormat = None,
     value_format: NotedValueFormat = None,
-    wanted: Annotated[
+    condition: Annotated[
         str, typer.Option("--filter", metavar="FILTER", help='Only such records: value.total > 100 and key ~ "u1".')
     ] = "",
     headers: Annotated[bool, typer.Option(help="Print headers too.")] = False,
@@ -202,7 +200,7 @@ def consume(
     from penstock.cli.logs.records import ReadRange, TextConsumer, line_of
     from penstock.console.filtering import Selection
 
-    only = Selection.of(wanted)
+    only = Selection.of(condition)
     if re.match(r"\d+-", start):
         start, from_time = "beginning", start
     span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
@@ -284,8 +282,8 @@ class LineConversion:
         if self.separator is None:
             self.one(producer, self.key, line)
             return
-        left, found, right = line.partition(self.separator.encode())
-        self.one(producer, left if found else self.key, right if found else line)
+        left, separator, right = line.partition(self.separator.encode())
+        self.one(producer, left if separator else self.key, right if separator else line)
 
 
 @contextmanager

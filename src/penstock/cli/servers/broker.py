@@ -71,9 +71,9 @@ def status(*, directory: Directory = _DEFAULT, as_json: Json = False) -> None:
     """Print whether the broker runs, and its listeners. Exits with 1 if it does not run."""
     from penstock.tools.broker.process import Broker
 
-    found = Broker.in_directory(directory).status()
-    _show(found, as_json=as_json)
-    if found.pid is None:
+    broker_status = Broker.in_directory(directory).status()
+    _show(broker_status, as_json=as_json)
+    if broker_status.pid is None:
         raise typer.Exit(1)
 
 
@@ -93,18 +93,18 @@ def logs(
             print_text(line, end="")
 
 
-def _show(found: BrokerStatus, *, as_json: bool) -> None:
+def _show(broker_status: BrokerStatus, *, as_json: bool) -> None:
     facts: dict[str, Any] = {
-        "running": found.pid is not None,
-        "pid": found.pid,
-        "directory": str(found.directory),
-        "bootstrap.servers": found.bootstrap_servers,
-        "listeners": found.listeners,
+        "running": broker_status.pid is not None,
+        "pid": broker_status.pid,
+        "directory": str(broker_status.directory),
+        "bootstrap.servers": broker_status.bootstrap_servers,
+        "listeners": broker_status.listeners,
     }
     if as_json:
         print_json(facts)
         return
-    state = f"runs (process {found.pid})" if found.pid is not None else "does not run"
-    console().print(f"Kafka in {found.directory} {state}")
-    for name, port in found.listeners.items():
+    state = f"runs (process {broker_status.pid})" if broker_status.pid is not None else "does not run"
+    console().print(f"Kafka in {broker_status.directory} {state}")
+    for name, port in broker_status.listeners.items():
         console().print(f"  {name.lower():15} 127.0.0.1:{port}")

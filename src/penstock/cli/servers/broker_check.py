@@ -45,12 +45,12 @@ def _ask(servers: str, settings: Mapping[str, Any]) -> str:
         topics = [info.name for info in log.topics()]
         ends = log.end_offsets(topics) if topics else {}
         starts = log.beginning_offsets(topics) if topics else {}
-        full = [place for place, end in sorted(ends.items()) if end > starts[place]]
+        full = [tp for tp, end in sorted(ends.items()) if end > starts[tp]]
         said = f"answers; {counted(len(topics), 'topic')}"
-        for place in full[:_TOPICS_TRIED]:
+        for tp in full[:_TOPICS_TRIED]:
             try:
-                if log.read(place.topic, place.partition, starts[place], 1).records.num_rows:
-                    return f"{said}; a record of {place.topic} was read"
+                if log.read(tp.topic, tp.partition, starts[tp], 1).records.num_rows:
+                    return f"{said}; a record of {tp.topic} was read"
             except AuthorizationError:
                 continue
     return f"{said}, with nothing that this user may read"

@@ -30,8 +30,8 @@ class ConnectorsOfWorker:
 
     def all(self) -> list[ConnectorState]:
         """Return all connectors by name."""
-        found, experimental = self._client.statuses(), self._client.experimental()
-        return [_state(name, found[name], experimental) for name in sorted(found)]
+        statuses, experimental = self._client.statuses(), self._client.experimental()
+        return [_state(name, statuses[name], experimental) for name in sorted(statuses)]
 
     def topics(self, name: str) -> list[str]:
         """Return the topics that a connector reads or writes."""
@@ -42,8 +42,8 @@ class ConnectorsOfWorker:
         self._client.restart(name, only_failed=only_failed)
 
 
-def _state(name: str, found: Any, experimental: frozenset[str]) -> ConnectorState:
-    info, status = found.get("info", {}), found.get("status", {})
+def _state(name: str, connector_status: Any, experimental: frozenset[str]) -> ConnectorState:
+    info, status = connector_status.get("info", {}), connector_status.get("status", {})
     own = status.get("connector", {})
     return ConnectorState(
         name,

@@ -42,12 +42,13 @@ def start(
     registry = Registry(file)
     try:
         tls = None if certificate is None else Certificate(str(certificate), None if key is None else str(key))
-        made = server(registry, host, port, users=users, certificate=tls)
+        registry_server = server(registry, host, port, users=users, certificate=tls)
         scheme = "http" if tls is None else "https"
         console().print(
-            f"The registry listens at {scheme}://{host}:{made.port}; schemas are {_where(file)}. Ctrl-C ends it."
+            f"The registry listens at {scheme}://{host}:{registry_server.port}; "
+            f"schemas are {_where(file)}. Ctrl-C ends it."
         )
-        made.run()
+        registry_server.run()
     finally:
         registry.close()
 

@@ -102,19 +102,19 @@ class SqlServerClient:
     def _query(self, text: str) -> SqlResult:
         body = {"sql": text, "properties": {"auto.offset.reset": "earliest"}}
         lines, is_cut = self._lines("/query-stream", body)
-        found = [json.loads(line) for line in lines]
-        wrong = next((each for each in found if isinstance(each, dict) and "message" in each), None)
+        parsed = [json.loads(line) for line in lines]
+        wrong = next((each for each in parsed if isinstance(each, dict) and "message" in each), None)
         if wrong is not None:
             raise SqlError(str(wrong["message"]), hint="Correct the query.")
-        head = found[0] if found else {"columnNames": [], "columnTypes": []}
+        head = parsed[0] if parsed else {"columnNames": [], "columnTypes": []}
         columns = tuple(zip(head["columnNames"], head["columnTypes"], strict=True))
-        return SqlResult(text, columns, found[1:], is_cut=is_cut)
+        return SqlResult(text, columns, parsed[1:], is_cut=is_cut)
 
     def _lines(self, path: str, body: Mapping[str, Any]) -> tuple[list[str], bool]:
         """Return the lines of an answer, and whether there are more than were read."""
         import httpx
 
-        found: list[str] = []
+        lines: list[str] = []
         size, deadline = 0, time.monotonic() + _SECONDS
         headers = {"accept": "application/vnd.ksqlapi.delimited.v1"}
         timeout = httpx.Timeout(30.0, read=_SECONDS)
@@ -125,15 +125,15 @@ class SqlServerClient:
                     raise _refusal(answer)
                 for line in answer.iter_lines():
                     if line:
-                        found.append(line)
+                        lines.append(line)
                     size += len(line)
-                    if len(found) > _ROWS or size > _MOST_BYTES or time.monotonic() > deadline:
-                        return found[: _ROWS + 1], True
+                    if len(lines) > _ROWS or size > _MOST_BYTES or time.monotonic() > deadline:
+                        return lines[: _ROWS + 1], True
         except httpx.ReadTimeout:
-            return found, True
+            return lines, True
         except httpx.TransportError as error:
             raise self._gone(error) from error
-        return found, False
+        return lines, False
 
     def _ask(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         import httpx
@@ -144,8 +144,8 @@ class SqlServerClient:
             raise self._gone(error) from error
         if not answer.is_success:
             raise _refusal(answer)
-        found = answer.json()
-        return found if isinstance(found, list) else [found]
+        document = answer.json()
+        return document if isinstance(document, list) else [document]
 
     def _gone(self, error: Exception) -> SqlError:
         return SqlError(f"the server {self._url} cannot be reached: {error}", hint=_HINT)
@@ -162,9 +162,11 @@ class SqlServerClient:
             kinds = {each["name"]: each for document in listed for each in _rows(document, "streams", "tables")}
             described = "".join(f"DESCRIBE {quoted(name)};" for name in list(kinds)[:_DESCRIBED])
             columns = {
-                found["name"]: [(field["name"], field["schema"]["type"]) for field in found.get("fields", ())]
+                description["name"]: [
+                    (field["name"], field["schema"]["type"]) for field in description.get("fields", ())
+                ]
                 for document in (self._ask({"ksql": described}) if described else ())
-                if (found := document.get("sourceDescription"))
+                if (description := document.get("sourceDescription"))
             }
             self._known = KnownNames(
                 {name: (str(each.get("type", "STREAM")), columns.get(name, ())) for name, each in kinds.items()},

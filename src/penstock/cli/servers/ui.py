@@ -74,11 +74,11 @@ class ConsoleOptions:
         """Return what visitors may see and do."""
         from penstock.console.web.site import Permissions
 
-        found = Permissions(
+        allowed = Permissions(
             not self.no_messages, tuple(self.mask), needs_token=not self.no_token, writes=self.allow_writes
         )
-        found.exposure  # noqa: B018 - a path that is none is refused before anything is served
-        return found
+        allowed.exposure  # noqa: B018 - a path that is none is refused before anything is served
+        return allowed
 
 
 @logged
@@ -114,7 +114,7 @@ def ui(
     from penstock.console.web.site import Site
 
     with ExitStack() as open_ones:
-        log = _log(where, given=bool(checkpoint))
+        log = _log(where, may_be_missing=bool(checkpoint))
         if log is not None:
             open_ones.enter_context(log)
         settings = {"bootstrap.servers": where.bootstrap, **({"state.dir": str(state_dir)} if state_dir else {})}
@@ -130,12 +130,12 @@ def ui(
         server.run()
 
 
-def _log(where: LogOptions, *, given: bool) -> TopicLog | None:
+def _log(where: LogOptions, *, may_be_missing: bool) -> TopicLog | None:
     """Open the log; beside a given checkpoint it may be missing."""
     try:
         return where.open()
     except LogError:
-        if not given:
+        if not may_be_missing:
             raise
         return None
 

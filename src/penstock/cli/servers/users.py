@@ -42,15 +42,15 @@ def collect_users(names: list[str], file: Path | None) -> dict[str, str]:
     from penstock.serving import parse_users
 
     users = {} if file is None else parse_users(file.read_text(encoding="utf-8").splitlines(), str(file))
-    known = parse_users(os.environ.get(_VARIABLE, "").splitlines(), f"the environment's {_VARIABLE}")
+    of_environment = parse_users(os.environ.get(_VARIABLE, "").splitlines(), f"the environment's {_VARIABLE}")
     for name in names:
         if ":" in name:
             raise ConfigError(
                 f"--user {name.partition(':')[0]}:*** has a password in it, which every user of this machine can read",
                 hint=f"Give --user NAME and type the password, set {_VARIABLE}, or name a --users-file.",
             )
-        if name in known:
-            users[name] = known[name]
+        if name in of_environment:
+            users[name] = of_environment[name]
         elif sys.stdin.isatty():
             users[name] = typer.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True)
         else:

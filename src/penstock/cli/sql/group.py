@@ -24,8 +24,8 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
             args = [self.default, *args]
-        found: list[str] = super().parse_args(ctx, args)
-        return found
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
 
 app = typer.Typer(cls=_Group, help="Penstock SQL: a prompt, statements, and files of them as applications.")

@@ -35,11 +35,13 @@ def infer(
     """
     from penstock.sql.infer import infer_statement, read_sample
 
-    given = read_config(config, config_file)
-    registry = {key: str(value) for key, value in given.items() if key.startswith(("schema.registry.", "basic.auth."))}
+    settings = read_config(config, config_file)
+    registry = {
+        key: str(value) for key, value in settings.items() if key.startswith(("schema.registry.", "basic.auth."))
+    }
     with where.open() as log:
         sample = read_sample(log, topic, records)
-    found = infer_statement(sample, "TABLE" if table else "STREAM", name, registry)
-    for note in found.notes:
+    statement = infer_statement(sample, "TABLE" if table else "STREAM", name, registry)
+    for note in statement.notes:
         console(stderr=True).print(f"Note: {note}", markup=False)
-    print_source(found.text)
+    print_source(statement.text)

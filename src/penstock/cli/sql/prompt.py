@@ -195,8 +195,8 @@ class SqlCompleter(Completer):
             name: (source.kind, [(column.name, f"{column.type}") for column in source.columns])
             for name, source in catalog.sources.items()
         }
-        known = KnownNames(sources, catalog.topics, self._queries())
-        for word, kind, replaces in completions(document.text_before_cursor, document.text, known):
+        names = KnownNames(sources, catalog.topics, self._queries())
+        for word, kind, replaces in completions(document.text_before_cursor, document.text, names):
             yield Completion(word, start_position=-replaces, display_meta=kind)
 
 

@@ -82,9 +82,9 @@ class ResultRenderer:
             self._records(columns, cells)
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-        for place, name in enumerate(columns):
-            is_time = name in TIMES or types[place] == "TIMESTAMP"
-            right = not is_time and all(isinstance(row[place], int | float | Decimal) for row in rows)
+        for at, name in enumerate(columns):
+            is_time = name in TIMES or types[at] == "TIMESTAMP"
+            right = not is_time and all(isinstance(row[at], int | float | Decimal) for row in rows)
             table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
         for row in cells:
             table.add_row(*map(Text, row))

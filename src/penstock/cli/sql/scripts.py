@@ -71,13 +71,13 @@ def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
 
     with _log(options) as log:
         script = _script(file, options, log)
-    found = [(plan, explained(plan)) for plan in script.plans]
+    explanations = [(plan, explained(plan)) for plan in script.plans]
     topology = script.topology().describe()
     if as_json:
-        print_json([{**each.plan, "expressions": each.expressions} for _, each in found])
+        print_json([{**each.plan, "expressions": each.expressions} for _, each in explanations])
         return
     print_text(str(topology).rstrip())
-    for plan, each in found:
+    for plan, each in explanations:
         print_text(f"\n{plan.id}: {' '.join(plan.text.split())}")
         for text, kind, back_end in each.expressions:
             print_text(f"  {back_end}  {text}  {kind}")
@@ -111,5 +111,5 @@ def _script(file: Path, options: SqlOptions, log: TopicLog) -> Script:
 
 
 def _application_id(file: Path, options: SqlOptions) -> str:
-    given = options.settings().get("application.id")
-    return str(given) if given else re.sub(r"[^A-Za-z0-9._-]", "-", file.stem)
+    application_id = options.settings().get("application.id")
+    return str(application_id) if application_id else re.sub(r"[^A-Za-z0-9._-]", "-", file.stem)

@@ -44,16 +44,15 @@ def serve(
     from penstock.serving import Certificate
     from penstock.sql.server import SqlService, server
 
-    given = listening
-    users = collect_users(given.user, given.users_file) or None
-    key = None if given.key is None else str(given.key)
-    tls = None if given.certificate is None else Certificate(str(given.certificate), key)
+    users = collect_users(listening.user, listening.users_file) or None
+    key = None if listening.key is None else str(listening.key)
+    tls = None if listening.certificate is None else Certificate(str(listening.certificate), key)
     with options.session("run", scripts=False) as session:
         service = SqlService(session, most_queries=most_queries)
         try:
-            made = server(service, given.host, given.port, users=users, certificate=tls)
+            sql_server = server(service, listening.host, listening.port, users=users, certificate=tls)
             scheme = "http" if tls is None else "https"
-            console().print(f"Penstock SQL listens at {scheme}://{given.host}:{made.port}. Ctrl-C ends it.")
-            made.run()
+            console().print(f"Penstock SQL listens at {scheme}://{listening.host}:{sql_server.port}. Ctrl-C ends it.")
+            sql_server.run()
         finally:
             service.close()

@@ -47,19 +47,19 @@ def run_tests(
     from penstock.sql.functions import load_functions
 
     users = load_functions(*functions, installed=True)
-    found: list[dict[str, Any]] = []
+    outcomes: list[dict[str, Any]] = []
     for file in _expanded(files):
         for outcome in _outcomes(file, (inputs, outputs), only, users):
-            found.append(outcome)
+            outcomes.append(outcome)
             if not as_json:
                 _show(outcome)
-    failed = sum(not outcome["passed"] for outcome in found)
-    if not found:
+    failed = sum(not outcome["passed"] for outcome in outcomes)
+    if not outcomes:
         raise SqlError("There is no such test.", hint="Name files or folders of tests; -k takes a part of a name.")
     if as_json:
-        print_json({"passed": len(found) - failed, "failed": failed, "tests": found})
+        print_json({"passed": len(outcomes) - failed, "failed": failed, "tests": outcomes})
     else:
-        console().print(f"{len(found) - failed} passed, {failed} failed")
+        console().print(f"{len(outcomes) - failed} passed, {failed} failed")
     if failed:
         raise typer.Exit(1)
 
@@ -99,9 +99,9 @@ def _joined(file: Path, sides: tuple[Path | None, Path | None]) -> Case:
 
 def _of_case(file: Path, case: Case, outcome: CaseOutcome) -> dict[str, Any]:
     reason = "" if outcome.passed else outcome.reason
-    wanted = (case.refused or {}).get("message")
-    if outcome.passed and wanted and wanted not in outcome.reason and not outcome.same_cause:
-        reason = f"it is refused for another reason than {wanted!r}:\n{outcome.reason}"
+    expected = (case.refused or {}).get("message")
+    if outcome.passed and expected and expected not in outcome.reason and not outcome.same_cause:
+        reason = f"it is refused for another reason than {expected!r}:\n{outcome.reason}"
     return _plain(file, case.name, reason)
 
 
