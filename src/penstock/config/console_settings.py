@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config.kinds import BOOLEAN, DURATION, LIST, STRING, Kind, integer
+from penstock.config.kinds import BOOLEAN, DURATION, LIST, STRING, SettingKind, integer
 
 __all__ = ["CONSOLE", "hides_records"]
 
-CONSOLE: tuple[tuple[str, Kind, Any, str], ...] = (
+CONSOLE: tuple[tuple[str, SettingKind, Any, str], ...] = (
     (
         "penstock.console.enabled",
         BOOLEAN,

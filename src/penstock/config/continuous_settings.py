@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.config.kinds import DURATION, IDLE_TIME, SIZE, Kind, integer
+from penstock.config.kinds import DURATION, IDLE_TIME, SIZE, SettingKind, integer
 
 __all__ = ["CONTINUOUS", "MICRO_BATCH_ONLY"]
 
@@ -23,7 +23,7 @@ MICRO_BATCH_ONLY = frozenset(
 )
 """Settings that have no effect on stream threads, whose memory and pace the settings below limit."""
 
-CONTINUOUS: tuple[tuple[str, Kind, Any, str], ...] = (
+CONTINUOUS: tuple[tuple[str, SettingKind, Any, str], ...] = (
     (
         "num.stream.threads",
         integer(1),

@@ -22,7 +22,7 @@ from penstock.config.kinds import (
     SIZE,
     STRING,
     TIMESTAMP,
-    Kind,
+    SettingKind,
     choice,
     integer,
 )
@@ -35,7 +35,7 @@ class SettingDefinition:
     """A setting. Without ``effect`` it is a setting of Kafka that is accepted but has no effect here."""
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Any
     doc: str
     group: str
@@ -374,7 +374,7 @@ _WITHOUT_EFFECT = (
 
 
 def _table() -> dict[str, SettingDefinition]:
-    groups: dict[str, tuple[tuple[str, Kind, Any, str], ...]] = {
+    groups: dict[str, tuple[tuple[str, SettingKind, Any, str], ...]] = {
         "Application": _APP,
         "Records": _RECORDS,
         "Errors": _ERRORS,

@@ -25,14 +25,14 @@ __all__ = [
     "SIZE",
     "STRING",
     "TIMESTAMP",
-    "Kind",
+    "SettingKind",
     "choice",
     "integer",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingKind:
     """A type of settings. ``read`` parses a value, or raises ValueError with a description of valid values."""
 
     name: str
@@ -148,21 +148,21 @@ EXTRACTORS = (
     "UsePartitionTimeOnInvalidTimestamp",
     "WallclockTimestampExtractor",
 )
-EXTRACTOR = Kind("function or name", _extractor)
-STRING = Kind("text", _string)
-BOOLEAN = Kind("boolean", _boolean)
-LIST = Kind("list", _list)
-SIZE = Kind("bytes", _size)
-DURATION = Kind("milliseconds", _duration)
-IDLE_TIME = Kind("milliseconds, or -1", _idle_time)
-TIMESTAMP = Kind("time", _timestamp)
-OFFSET_RESET = Kind("earliest, latest, none or by_duration:PT1H", offset_reset)
-HANDLER = Kind("handler", _handler)
-OBJECT = Kind("name or object", _object)
-ANY = Kind("anything", lambda value: value)
+EXTRACTOR = SettingKind("function or name", _extractor)
+STRING = SettingKind("text", _string)
+BOOLEAN = SettingKind("boolean", _boolean)
+LIST = SettingKind("list", _list)
+SIZE = SettingKind("bytes", _size)
+DURATION = SettingKind("milliseconds", _duration)
+IDLE_TIME = SettingKind("milliseconds, or -1", _idle_time)
+TIMESTAMP = SettingKind("time", _timestamp)
+OFFSET_RESET = SettingKind("earliest, latest, none or by_duration:PT1H", offset_reset)
+HANDLER = SettingKind("handler", _handler)
+OBJECT = SettingKind("name or object", _object)
+ANY = SettingKind("anything", lambda value: value)
 
 
-def integer(low: int | None = None, high: int | None = None) -> Kind:
+def integer(low: int | None = None, high: int | None = None) -> SettingKind:
     """Return the type of whole numbers between two bounds, inclusive."""
 
     def read(value: Any) -> int:
@@ -171,7 +171,7 @@ def integer(low: int | None = None, high: int | None = None) -> Kind:
             raise ValueError(f"a whole number {_bounds(low, high)}")
         return number
 
-    return Kind("number", read)
+    return SettingKind("number", read)
 
 
 def _bounds(low: int | None, high: int | None) -> str:
@@ -187,7 +187,7 @@ def _mode(value: Any) -> str:
     return mode
 
 
-def choice(*options: str, several: bool = False) -> Kind:
+def choice(*options: str, several: bool = False) -> SettingKind:
     """Return the type of one of these texts in any case, or with ``several`` of some of them with commas between."""
     by_lower_case = {option.lower(): option for option in options}
 
@@ -198,8 +198,8 @@ def choice(*options: str, several: bool = False) -> Kind:
             raise ValueError("one of " + ", ".join(options))
         return ",".join(by_lower_case[part.lower()] for part in parts)
 
-    return Kind("one of " + ", ".join(options), read)
+    return SettingKind("one of " + ", ".join(options), read)
 
 
 _MODES = choice("micro_batch", "continuous")
-PROCESSING_MODE = Kind(_MODES.name, _mode)
+PROCESSING_MODE = SettingKind(_MODES.name, _mode)

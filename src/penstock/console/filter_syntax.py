@@ -15,7 +15,19 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["ROOTS", "All", "Any_", "Compare", "Filter", "Has", "Literal", "Not", "Path", "parse_filter", "parse_path"]
+__all__ = [
+    "ROOTS",
+    "All",
+    "Any_",
+    "Compare",
+    "Filter",
+    "Has",
+    "Literal",
+    "Negation",
+    "Path",
+    "parse_filter",
+    "parse_path",
+]
 
 Literal = str | int | float | bool | None
 ROOTS = ("key", "value", "header", "timestamp", "partition", "offset")
@@ -59,7 +71,7 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     """The opposite."""
 
     inner: Filter
@@ -79,7 +91,7 @@ class Any_:  # noqa: N801 - Any is typing's
     parts: tuple[Filter, ...]
 
 
-Filter = Has | Compare | Not | All | Any_
+Filter = Has | Compare | Negation | All | Any_
 
 
 def parse_filter(text: str) -> Filter:
@@ -93,7 +105,7 @@ def parse_filter(text: str) -> Filter:
     """
     if len(text) > _MOST_CHARACTERS:
         raise ConfigError(f"the filter has {len(text):,} characters", hint=f"It may have {_MOST_CHARACTERS:,}.")
-    return _Parser(text).parsed()
+    return _FilterParser(text).parsed()
 
 
 def parse_path(text: str) -> Path:
@@ -106,7 +118,7 @@ def parse_path(text: str) -> Path:
         ConfigError: The text is not a place.
     """
     try:
-        return _Parser(text).place()
+        return _FilterParser(text).place()
     except ConfigError as error:
         raise ConfigError(
             f"{text[:100]!r} is not a field of messages",
@@ -114,7 +126,7 @@ def parse_path(text: str) -> Path:
         ) from error
 
 
-class _Parser:
+class _FilterParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = list(self._split())
@@ -165,7 +177,7 @@ class _Parser:
             raise self._wrong(self._place(), f"the filter nests deeper than {_MOST_DEPTH}")
         try:
             if self._takes("word", "not"):
-                return Not(self._one())
+                return Negation(self._one())
             if self._takes("sign", "("):
                 inner = self._either()
                 self._require(")")

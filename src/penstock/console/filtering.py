@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Literal, Not, Path, parse_filter
+from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Literal, Negation, Path, parse_filter
 from penstock.console.prefilter import Columns, candidates
 from penstock.serde.plain import plain, text_of
 
@@ -27,7 +27,7 @@ def matches(condition: Filter, message: Mapping[str, Any]) -> bool:
         condition: The filter.
         message: Key, value, headers (name, bytes), timestamp, partition, offset.
     """
-    if isinstance(condition, Not):
+    if isinstance(condition, Negation):
         return not matches(condition.inner, message)
     if isinstance(condition, All):
         return all(matches(part, message) for part in condition.parts)

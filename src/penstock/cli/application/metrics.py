@@ -12,8 +12,8 @@ import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
+from penstock.cli.default_command import DefaultCommandGroup
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json
@@ -28,17 +28,13 @@ __all__ = ["app"]
 _FIRST = ("penstock-", "stream-metrics", "stream-thread-", "stream-task-", "stream-", "consumer-fetch-")
 
 
-class _Group(TyperGroup):
+class _MetricsGroup(DefaultCommandGroup):
     """``penstock metrics URL`` is ``penstock metrics show URL``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
-            args = ["show", *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+    default = "show"
 
 
-app = typer.Typer(cls=_Group, help="The metrics of an application.")
+app = typer.Typer(cls=_MetricsGroup, help="The metrics of an application.")
 
 
 @app.command("show")

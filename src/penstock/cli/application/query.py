@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from penstock.base.terminal.human_numbers import counted, duration, time_of
 from penstock.base.user_code import is_module
+from penstock.cli.default_command import DefaultCommandGroup
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import (
     Bootstrap,
@@ -34,20 +34,15 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 
-class _Group(TyperGroup):
+class _QueryGroup(DefaultCommandGroup):
     """``penstock query APP STORE ...`` is ``penstock query get APP STORE ...``, also where an option stands first."""
 
     default = "get"
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            args = [self.default, *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+    runs_without_words = False
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_QueryGroup,
     help="Read the committed state stores of an application, whether it runs or not.",
     no_args_is_help=True,
 )

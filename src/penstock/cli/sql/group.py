@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from penstock.cli.default_command import DefaultCommandGroup
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import Json
 from penstock.cli.sql import formatting, inferring, scripts, serving, testing
@@ -16,19 +16,13 @@ from penstock.cli.sql.options import SqlOptions
 __all__ = ["app"]
 
 
-class _Group(TyperGroup):
+class _SqlGroup(DefaultCommandGroup):
     """``penstock sql`` alone is ``penstock sql prompt``, also with options."""
 
     default = "prompt"
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
-            args = [self.default, *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
 
-
-app = typer.Typer(cls=_Group, help="Penstock SQL: a prompt, statements, and files of them as applications.")
+app = typer.Typer(cls=_SqlGroup, help="Penstock SQL: a prompt, statements, and files of them as applications.")
 
 
 @app.command("prompt")

@@ -65,10 +65,10 @@ def parse_header(text: str | None) -> SchemaAndValue:
         return NO_VALUE
     if not text:
         return SchemaAndValue(STRING, text)
-    return _Parser(text).parse(embedded=False) or NO_VALUE
+    return _HeaderParser(text).parse(embedded=False) or NO_VALUE
 
 
-class _Parser:
+class _HeaderParser:
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text)
         self._depth = 0

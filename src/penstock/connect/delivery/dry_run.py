@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.clock import unix_ms
-from penstock.connect.api import SourceTask, TransactionContext
+from penstock.connect.api import SourceTask
 from penstock.connect.data import ConnectRecord, SourceRecord, java_name
 from penstock.connect.delivery.conversion import Converters, Encoded
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, check_config, topics_of
+from penstock.connect.delivery.source_context import SourceContext
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.plugins import Plugins, TransformationChain, transformation_chain
 from penstock.errors import PenstockError, UnknownTopicError
@@ -32,14 +33,6 @@ class DryRecord:
     """
 
     steps: tuple[tuple[str, ConnectRecord | Encoded | str | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    settings: Mapping[str, str]
-    offset_reader: _ReadOnly
-    transaction_context: TransactionContext | None = None
-    copies: bool = False
 
 
 class _ReadOnly:
@@ -100,7 +93,7 @@ def _of_source(
     steps: tuple[Converters, TransformationChain],
     count: int,
 ) -> Iterator[DryRecord]:
-    task.context = _Context(settings, _ReadOnly(log, settings["name"], "connect-offsets"))
+    task.context = SourceContext(settings, _ReadOnly(log, settings["name"], "connect-offsets"))
     task.start(settings)
     deadline, left = time.monotonic() + PATIENCE_S, count
     try:

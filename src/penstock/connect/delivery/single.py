@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.connect.api import OffsetReader, SinkTask, SourceTask, TransactionContext
+from penstock.connect.api import SinkTask, SourceTask
 from penstock.connect.data import RetriableError, SourceRecord
 from penstock.connect.delivery.boundaries import boundary_of
 from penstock.connect.delivery.outgoing import SourceSteps
@@ -15,6 +14,7 @@ from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.delivery.record_errors import EXCEEDED, NOT_PUT, NOT_SENT
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import SourceDelivery, Watcher
+from penstock.connect.delivery.source_context import SourceContext
 from penstock.connect.delivery.steps import OnStep
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.delivery.topic_creation import TopicCreation
@@ -36,14 +36,6 @@ def plainly() -> Iterator[None]:
         if error.message in (EXCEEDED, NOT_SENT, NOT_PUT) and error.__cause__ is not None:
             raise error.__cause__ from None
         raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    settings: Mapping[str, str]
-    offset_reader: OffsetReader
-    transaction_context: TransactionContext | None
-    copies: bool
 
 
 class SingleSource:
@@ -85,7 +77,7 @@ class SingleSource:
         self._delivery = SourceDelivery(
             name, self.task, steps, self._writer, creation, boundary=boundary, **self._more
         )  # fmt: skip
-        self.task.context = _Context(self._settings, self.offsets, boundary.context, self._pipeline.copies)
+        self.task.context = SourceContext(self._settings, self.offsets, boundary.context, self._pipeline.copies)
         self.task.start(self._settings)
 
     def deliver(self) -> Sequence[SourceRecord]:

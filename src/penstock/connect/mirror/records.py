@@ -52,9 +52,9 @@ class Heartbeat:
         Raises:
             BytesError: The bytes are not a heartbeat's.
         """
-        names = _Reader(key, "a heartbeat's key")
+        names = _PartReader(key, "a heartbeat's key")
         source, target = names.text(), names.text()
-        return cls(source, target, _Reader(value, "a heartbeat").skip_version().long())
+        return cls(source, target, _PartReader(value, "a heartbeat").skip_version().long())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Checkpoint:
         Raises:
             BytesError: The bytes are not a checkpoint's.
         """
-        names, numbers = _Reader(key, "a checkpoint's key"), _Reader(value, "a checkpoint").skip_version()
+        names, numbers = _PartReader(key, "a checkpoint's key"), _PartReader(value, "a checkpoint").skip_version()
         return cls(names.text(), names.place(), numbers.long(), numbers.long(), numbers.text())
 
 
@@ -134,8 +134,8 @@ class OffsetSync:
         Raises:
             BytesError: The bytes are not an offset sync's.
         """
-        numbers = _Reader(value, "an offset sync")
-        return cls(_Reader(key, "an offset sync's key").place(), numbers.long(), numbers.long())
+        numbers = _PartReader(value, "an offset sync")
+        return cls(_PartReader(key, "an offset sync's key").place(), numbers.long(), numbers.long())
 
 
 def _text(text: str) -> bytes:
@@ -149,13 +149,13 @@ def _place(tp: TopicPartition) -> bytes:
     return _text(tp.topic) + struct.pack(">i", tp.partition)
 
 
-class _Reader:
+class _PartReader:
     """Reads the parts of a key or value one after another."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self.data, self.at, self.what = data, 0, what
 
-    def skip_version(self) -> _Reader:
+    def skip_version(self) -> _PartReader:
         self.take(2)
         return self
 

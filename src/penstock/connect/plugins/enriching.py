@@ -58,7 +58,7 @@ CONDITIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PluginPart:
     """What transformations and predicates differ in."""
 
     list_name: str
@@ -71,8 +71,8 @@ class _Part:
 
 
 PARTS = (
-    _Part("transforms", "Transforms", PluginKind.TRANSFORMATION),
-    _Part("predicates", "Predicates", PluginKind.PREDICATE),
+    _PluginPart("transforms", "Transforms", PluginKind.TRANSFORMATION),
+    _PluginPart("predicates", "Predicates", PluginKind.PREDICATE),
 )
 
 
@@ -105,7 +105,7 @@ def plugin_settings_of(config: Mapping[str, Any]) -> list[str]:
 
 
 def _add(
-    definition: ConfigDef, part: _Part, alias: str, config: Mapping[str, Any], where: tuple[Plugins, bool]
+    definition: ConfigDef, part: _PluginPart, alias: str, config: Mapping[str, Any], where: tuple[Plugins, bool]
 ) -> None:
     plugins, strict = where
     prefix = f"{part.list_name}.{alias}."

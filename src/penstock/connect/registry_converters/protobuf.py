@@ -47,7 +47,7 @@ MOST_PATHS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Writing:
+class _MessageWriting:
     message: Any
     prefix: bytes
 
@@ -93,11 +93,11 @@ class ProtobufConverter(RegistryConverter):
                 f"{schema} cannot be a Protobuf message: {error}",
                 hint="Names of fields are letters, digits and underscores: scrub.invalid.names=true replaces others.",
             ) from error
-        return text, _Writing(message, index_bytes(indexes_of(message.DESCRIPTOR))), name
+        return text, _MessageWriting(message, index_bytes(indexes_of(message.DESCRIPTOR))), name
 
     def writing_as(self, registered: Registered, plan: Any) -> Any:
         message, _ = message_class(registered.schema, plan.message.DESCRIPTOR.full_name)
-        return _Writing(plan.message, index_bytes(indexes_of(message.DESCRIPTOR)))
+        return _MessageWriting(plan.message, index_bytes(indexes_of(message.DESCRIPTOR)))
 
     def comparable(self, schema: SchemaText) -> SchemaText:
         message, _ = message_class(schema, None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import cast
 
 from penstock.base.log_lines import own_logger
 from penstock.connect.api import SourceTask
 from penstock.connect.data import RetriableError
 from penstock.connect.delivery import Pipeline, RecordWriter, SourceDelivery, SourceSteps, WritableLog
-from penstock.connect.delivery.boundaries import Boundary, boundary_of
+from penstock.connect.delivery.boundaries import boundary_of
 from penstock.connect.delivery.outgoing import MAX_REQUEST_BYTES
 from penstock.connect.delivery.record_errors import ErrorHandler, Tolerance
+from penstock.connect.delivery.source_context import SourceContext
 from penstock.connect.delivery.topic_creation import TopicCreation
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.storage.offset_store import ConnectorOffsets, OffsetStore
@@ -29,18 +29,6 @@ _log = own_logger(__name__)
 _IDLE_S = 0.1
 _RETRY_S = 1.0
 _OPEN_S = 120.0
-
-
-class _Context:
-    """The `SourceTaskContext` of a task."""
-
-    def __init__(
-        self, settings: Mapping[str, str], offsets: ConnectorOffsets, boundary: Boundary, *, copies: bool
-    ) -> None:
-        self.settings = settings
-        self.offset_reader = offsets
-        self.transaction_context = boundary.context
-        self.copies = copies
 
 
 class SourceRun:
@@ -77,8 +65,8 @@ class SourceRun:
         self._delivery = SourceDelivery(
             name, self._task, steps, self._writer, self._creation, boundary=boundary, watcher=self._link
         )
-        self._task.context = _Context(
-            parts.config, ConnectorOffsets(store, name), boundary, copies=exactly_once and self._pipeline.copies
+        self._task.context = SourceContext(
+            parts.config, ConnectorOffsets(store, name), boundary.context, copies=exactly_once and self._pipeline.copies
         )
         self._has_begun = True
         self._task.start(parts.config)

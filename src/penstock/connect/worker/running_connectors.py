@@ -56,7 +56,7 @@ class ConnectorSlot:
         self.plugin = plugins.connector(resolved.get("connector.class") or "")
         self.settings = {name: value for name, value in resolved.items() if value is not None}
         self._connector = self.plugin.make()
-        self._connector.context = _Context(self)
+        self._connector.context = _ConnectorContext(self)
 
     @property
     def version(self) -> str | None:
@@ -97,7 +97,7 @@ class ConnectorSlot:
                 _log.warning("connector %s did not stop cleanly", self.name, exc_info=True)
 
 
-class _Context:
+class _ConnectorContext:
     """The `ConnectorContext` of a connector."""
 
     def __init__(self, slot: ConnectorSlot) -> None:

@@ -32,7 +32,7 @@ from penstock.connect.data import (
 )
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 
-__all__ = ["Capture", "Origin", "Row", "TableForm", "TableFacts"]
+__all__ = ["CaptureSettings", "Origin", "Row", "TableForm", "TableFacts"]
 
 _LOG = own_logger(__name__)
 SNAPSHOTS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
@@ -100,7 +100,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureSettings:
     """What names topics and schemas.
 
     Attributes:
@@ -131,7 +131,7 @@ class Row:
 class TableForm:
     """A table's schemas, and the records of its changes."""
 
-    def __init__(self, capture: Capture, relation: RelationMessage, facts: TableFacts) -> None:
+    def __init__(self, capture: CaptureSettings, relation: RelationMessage, facts: TableFacts) -> None:
         self.relation = relation
         self._capture = capture
         parts = (capture.prefix, relation.namespace, relation.name)

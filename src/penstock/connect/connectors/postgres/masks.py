@@ -55,7 +55,7 @@ class Patterns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _ColumnChange:
     """What is done to the texts of some columns.
 
     Attributes:
@@ -78,7 +78,7 @@ class ColumnMasks:
 
     included: Patterns = Patterns()
     excluded: Patterns = Patterns()
-    changes: tuple[_Change, ...] = ()
+    changes: tuple[_ColumnChange, ...] = ()
 
     def takes(self, column: str) -> bool:
         """Whether a column comes out, by its name ``schema.table.column``."""
@@ -98,7 +98,7 @@ class ColumnMasks:
         return form
 
 
-def _changed(column: str, kind: PgType, form: ColumnForm, change: _Change) -> ColumnForm:
+def _changed(column: str, kind: PgType, form: ColumnForm, change: _ColumnChange) -> ColumnForm:
     if form.schema.type is not Type.STRING:
         raise ConnectError(
             f"{change.setting.partition('.with.salt.')[0]} names the column {column}, "
@@ -130,20 +130,20 @@ def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded:
     Raises:
         SettingError: They are wrong.
     """
-    changes: list[_Change] = []
+    changes: list[_ColumnChange] = []
     for name, value in settings.items():
         if not name.startswith(_FAMILIES):
             continue
         patterns = Patterns.of(re.split(r"\s*,\s*", value.strip()), name)
         mask, hashed, cut = _MASK.fullmatch(name), _HASH.fullmatch(name), _CUT.fullmatch(name)
         if mask is not None:
-            changes.append(_Change(name, patterns, _stars(int(mask[1])), {"masked": "true"}, nulls=True))
+            changes.append(_ColumnChange(name, patterns, _stars(int(mask[1])), {"masked": "true"}, nulls=True))
         elif hashed is not None:
             hashed_text = _hash(name, hashed[2], hashed[3], is_plain=hashed[1] is not None)
-            changes.append(_Change(name, patterns, hashed_text, {"masked": "true"}))
+            changes.append(_ColumnChange(name, patterns, hashed_text, {"masked": "true"}))
         elif cut is not None:
             most = int(cut[1])
-            changes.append(_Change(name, patterns, _shortened(most), {"truncateLength": cut[1]}))
+            changes.append(_ColumnChange(name, patterns, _shortened(most), {"truncateLength": cut[1]}))
         else:
             raise SettingError(
                 f"{name.partition('.with.salt.')[0]} is not a setting of this connector",

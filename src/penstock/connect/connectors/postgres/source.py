@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.postgres.columns import Handling
-from penstock.connect.connectors.postgres.envelope import Capture, Origin, TableFacts, TableForm
+from penstock.connect.connectors.postgres.envelope import CaptureSettings, Origin, TableFacts, TableForm
 from penstock.connect.connectors.postgres.masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,
@@ -111,7 +111,7 @@ class PostgresChangesTask(SourceTask):
             unavailable=parsed["unavailable.value.placeholder"],
         )
         prefix, database = parsed["topic.prefix"], parsed["database.dbname"]
-        self._capture = Capture(
+        self._capture = CaptureSettings(
             prefix,
             database,
             handling,
