@@ -40,14 +40,14 @@ class MovingOptions:
         """Return the targets of all given options; one is allowed."""
         from penstock.log.groups.resets import Target
 
-        given_targets = [Target.earliest()] if self.to_earliest else []
-        given_targets += [Target.latest()] if self.to_latest else []
-        given_targets += [] if self.to_offset is None else [Target.offset(self.to_offset)]
-        given_targets += [] if self.shift_by is None else [Target.shifted(self.shift_by)]
-        given_targets += [] if self.to_datetime is None else [Target.at(self.to_datetime)]
-        given_targets += [] if self.by_duration is None else [Target.ago(self.by_duration)]
-        given_targets += [] if self.from_file is None else [Target.of_file(self.from_file)]
-        return given_targets
+        chosen_targets = [Target.earliest()] if self.to_earliest else []
+        chosen_targets += [Target.latest()] if self.to_latest else []
+        chosen_targets += [] if self.to_offset is None else [Target.offset(self.to_offset)]
+        chosen_targets += [] if self.shift_by is None else [Target.shifted(self.shift_by)]
+        chosen_targets += [] if self.to_datetime is None else [Target.at(self.to_datetime)]
+        chosen_targets += [] if self.by_duration is None else [Target.ago(self.by_duration)]
+        chosen_targets += [] if self.from_file is None else [Target.of_file(self.from_file)]
+        return chosen_targets
 
     def wants_execution(self) -> bool:
         """Return whether to execute the plan."""

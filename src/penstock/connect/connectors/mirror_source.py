@@ -64,9 +64,7 @@ class MirrorSourceTask(MirrorTask):
             raise RetriableError(f"the source cluster {self._flow.source.alias} does not answer: {error}") from error
 
     def _copies(self) -> CopiedBatch | None:
-        pieces = [
-            piece for of_partition in self._reader.pieces(as_stored=self._as_stored).values() for piece in of_partition
-        ]
+        pieces = [piece for of_topic in self._reader.pieces(as_stored=self._as_stored).values() for piece in of_topic]
         for piece in pieces:
             self._reader.move(piece.place, piece.next_offset)
         more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)

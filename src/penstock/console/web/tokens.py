@@ -21,12 +21,12 @@ def kept_token() -> str:
     """
     with suppress(OSError, ConfigError):  # a user in a container may have no home
         folder = state_home() / "penstock"
-        file_of_token = folder / _FILE
+        token_file = folder / _FILE
         own_folder(folder)
-        with suppress(FileExistsError), create_file(file_of_token) as file:
+        with suppress(FileExistsError), create_file(token_file) as file:
             file.write(new_token().encode())
-        if not file_of_token.is_symlink() and not file_of_token.stat().st_mode & 0o077:
-            kept = file_of_token.read_text(encoding="ascii").strip()
+        if not token_file.is_symlink() and not token_file.stat().st_mode & 0o077:
+            kept = token_file.read_text(encoding="ascii").strip()
             if len(kept) >= _LEAST:
                 return kept
     return new_token()

@@ -29,10 +29,10 @@ def connectors(visit: Visit) -> Any:
 
 
 def _statements(visit: Visit) -> Statements:
-    known_statements = visit.site.statements
-    if known_statements is None:
+    sql_server = visit.site.statements
+    if sql_server is None:
         raise NotThereError("no server of SQL is known", hint="Start the console with --sql URL.")
-    return known_statements
+    return sql_server
 
 
 def complete(visit: Visit) -> Any:
