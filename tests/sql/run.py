@@ -16,7 +16,7 @@ from pathlib import Path
 import java_functions
 
 from penstock.sql.functions import UserFunctions
-from penstock.sql.testing import Case, CaseOutcome, load_cases, run_case, run_rest_case
+from penstock.sql.testing import CaseOutcome, SqlCase, load_cases, run_case, run_rest_case
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def named(case: Case) -> str:
+def named(case: SqlCase) -> str:
     """The name of a case in lower case, with that of its file."""
     return f"{case.area} - {case.name}".lower()
 

@@ -35,9 +35,9 @@ parameters = st.lists(st.one_of(st.integers(0, 99), st.just("STRING")), max_size
 def more_types(inner):
     fields = st.builds(t.FieldType, names, inner)
     return st.one_of(
-        st.builds(t.ArrayType, inner),
-        st.builds(t.MapType, inner, inner),
-        st.builds(t.StructType, st.lists(fields, max_size=3).map(tuple)),
+        st.builds(t.ArrayTypeNode, inner),
+        st.builds(t.MapTypeNode, inner, inner),
+        st.builds(t.StructTypeNode, st.lists(fields, max_size=3).map(tuple)),
     )
 
 

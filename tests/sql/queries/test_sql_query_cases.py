@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sql.testing import Case, load_cases, run_rest_case
+from penstock.sql.testing import SqlCase, load_cases, run_rest_case
 
 OWN = Path(__file__).parent.parent / "query_cases"
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", Path(__file__).resolve().parents[4] / "shared")) / "sql" / "rest-cases"
@@ -15,7 +15,7 @@ CASES = list(load_cases(OWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.area}-{case.name}".replace(" ", "-") for case in CASES])
-def test_a_case_of_this_project(case: Case) -> None:
+def test_a_case_of_this_project(case: SqlCase) -> None:
     outcome = run_rest_case(case)
     assert outcome.passed, outcome.reason
     if case.refused is not None:

@@ -14,7 +14,7 @@ from penstock.errors import SqlError
 
 if TYPE_CHECKING:
     from penstock.sql.functions import UserFunctions
-    from penstock.sql.testing import Case, CaseOutcome
+    from penstock.sql.testing import CaseOutcome, SqlCase
 
 __all__ = ["register"]
 
@@ -91,13 +91,13 @@ def _outcomes(
             yield _plain(file, test_.name, outcome.reason)
 
 
-def _joined(file: Path, sides: tuple[Path | None, Path | None]) -> Case:
+def _joined(file: Path, sides: tuple[Path | None, Path | None]) -> SqlCase:
     from penstock.sql.testing import case_of_files
 
     return case_of_files(file, *sides)
 
 
-def _of_case(file: Path, case: Case, outcome: CaseOutcome) -> dict[str, Any]:
+def _of_case(file: Path, case: SqlCase, outcome: CaseOutcome) -> dict[str, Any]:
     reason = "" if outcome.passed else outcome.reason
     expected = (case.refused or {}).get("message")
     if outcome.passed and expected and expected not in outcome.reason and not outcome.same_cause:

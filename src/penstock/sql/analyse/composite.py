@@ -44,7 +44,7 @@ class Composite:
 
     left: Step
     right: Read
-    join: q.Join
+    join: q.JoinClause
     pairs: tuple[Pair, ...]
 
     def step(self, prefix: str) -> Step:

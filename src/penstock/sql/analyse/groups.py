@@ -222,7 +222,7 @@ def _check_undo(calls: Sequence[x.Call], aggregate_calls: Sequence[AggregateCall
         )
 
 
-def window_times(window: q.Window, *, final: bool) -> WindowTimes:
+def window_times(window: q.WindowClause, *, final: bool) -> WindowTimes:
     """The windows of WINDOW in milliseconds, with the grace that holds if none is given."""
     size = milliseconds(window.size)
     if size <= 0:

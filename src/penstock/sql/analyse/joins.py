@@ -65,7 +65,7 @@ def from_clause(query: q.Query, catalog: Catalog, library: Library, read: Callab
     )
 
 
-def _check_new(right: Read, reads: list[Read], join: q.Join) -> None:
+def _check_new(right: Read, reads: list[Read], join: q.JoinClause) -> None:
     for earlier in reads:
         if earlier.source.name == right.source.name:
             if len(reads) == 1:
@@ -89,9 +89,9 @@ class _Joined:
     library: Library
     left: Step
     right: Read
-    join: q.Join
+    join: q.JoinClause
 
-    def step(self, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
+    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
         """The step of the join, and of the conditions that go beyond one equality."""
         names = ClauseScope((*self.left.fields, *self.right.fields), "JOIN ON")
         condition = join_condition(self.join.condition, names, self.right.alias)
@@ -112,13 +112,13 @@ class _Joined:
         step = Composite(self.left, self.right, self.join, tuple(pairs)).step(prefix)
         return step if condition.rest is None else self._kept(step, condition.rest)
 
-    def _by(self, join: q.Join) -> OneJoin:
+    def _by(self, join: q.JoinClause) -> OneJoin:
         return OneJoin(self.catalog, self.library, self.left, self.right, join)
 
     def _by_each(self, condition: JoinCondition) -> list[OneJoin]:
         return [self._by(replace(self.join, condition=each)) for each in condition.equalities]
 
-    def _filtered(self, condition: JoinCondition, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
+    def _filtered(self, condition: JoinCondition, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
         """An inner join by one of the equalities, whose rows must meet all else; it is the one that moves least."""
         best = max(self._by_each(condition), key=lambda one: one.fitness())
         step = best.step(joins, number, prefix)

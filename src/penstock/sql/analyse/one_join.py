@@ -58,7 +58,7 @@ class OneJoin:
     library: Library
     left: Step
     right: Read
-    join: q.Join
+    join: q.JoinClause
 
     def pair(self) -> Pair:
         """The sides of the condition, typed."""
@@ -81,7 +81,7 @@ class OneJoin:
             )
         check_key_types([("ROWKEY", left.type)], self.join.condition.at)
 
-    def step(self, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
+    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
         """The step of the join."""
         self._check_windows()
         sides = self._sides()

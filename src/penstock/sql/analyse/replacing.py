@@ -17,7 +17,7 @@ __all__ = ["has_state", "obstacles"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _StatefulPart:
     """A step that keeps state.
 
     Attributes:
@@ -62,22 +62,22 @@ def _sources(root: p.Step) -> list[str]:
     return sorted(f"{read.source.kind.lower()} {read.source.name} (topic {read.source.topic})" for read in reads)
 
 
-def _parts(root: p.Step) -> Iterator[_Part]:
+def _parts(root: p.Step) -> Iterator[_StatefulPart]:
     for step in steps_below(root):
         match step:
             case p.Aggregate():
-                yield _Part("GROUP BY", tuple(_aggregate(step)))
+                yield _StatefulPart("GROUP BY", tuple(_aggregate(step)))
             case p.JoinStreams(times=times):
                 within = f"{times.before_ms} ms before, {times.after_ms} ms after"
-                yield _Part("a join of streams", (*_joined(step), ("WITHIN", within)))
+                yield _StatefulPart("a join of streams", (*_joined(step), ("WITHIN", within)))
             case p.JoinForeign():
-                yield _Part("a foreign-key join", (*_joined(step), ("the foreign key", step.foreign_key.text)))
+                yield _StatefulPart("a foreign-key join", (*_joined(step), ("the foreign key", step.foreign_key.text)))
             case p.JoinTables():
-                yield _Part("a join of tables", tuple(_joined(step)))
+                yield _StatefulPart("a join of tables", tuple(_joined(step)))
             case p.Rekey(is_table=True):
-                yield _Part("PARTITION BY", (("PARTITION BY", _texts(step.expressions)),))
+                yield _StatefulPart("PARTITION BY", (("PARTITION BY", _texts(step.expressions)),))
             case p.Read(is_table=True):
-                yield _Part("a table", ((f"the columns of {step.source.name}", _columns(step)),))
+                yield _StatefulPart("a table", ((f"the columns of {step.source.name}", _columns(step)),))
 
 
 def _aggregate(step: p.Aggregate) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,7 @@ class TransientAnalysis(QueryAnalysis):
         if self.query.group_by is None and self._aggregates():
             # All rows are one group.
             at = self.query.at
-            self.query = replace(self.query, group_by=q.Grouping((x.IntegerLiteral(1, at=at),), at=at))
+            self.query = replace(self.query, group_by=q.GroupingClause((x.IntegerLiteral(1, at=at),), at=at))
         analysed = QueryAnalysis.result(self)
         assert isinstance(analysed, TransientAnalysed), "made by _projected below"  # noqa: S101
         return analysed

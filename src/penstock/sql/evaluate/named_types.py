@@ -63,11 +63,11 @@ def sql_type(node: t.TypeNode, custom: Mapping[str, SqlType] | None = None) -> S
 
 def _resolved(node: t.TypeNode, custom: Mapping[str, SqlType]) -> SqlType:
     match node:
-        case t.ArrayType(item):
+        case t.ArrayTypeNode(item):
             return ArrayType(_resolved(item, custom))
-        case t.MapType(key, value):
+        case t.MapTypeNode(key, value):
             return MapType(_resolved(key, custom), _resolved(value, custom))
-        case t.StructType(fields):
+        case t.StructTypeNode(fields):
             return StructType.of([(field.name, _resolved(field.type, custom)) for field in fields])
     name = node.name.upper()
     if name in DECIMALS and len(node.parameters) == 2:

@@ -35,11 +35,11 @@ def schema_for(parsed: ParsedSchema, kind: SqlType) -> ParsedSchema:
     LOGICAL_READERS[f"long-{MICROS}"] = lambda number, *_: number // 1000
     LOGICAL_READERS[f"long-{NANOS}"] = lambda number, *_: number // 1_000_000
     names: dict[str, Any] = {}
-    changed = _Change(parsed).of(parsed.schema, kind)
+    changed = _SchemaChange(parsed).of(parsed.schema, kind)
     return ParsedSchema(parse_schema(changed, named_schemas=names), names)
 
 
-class _Change:
+class _SchemaChange:
     """The change of one schema; types without a column keep their names, others get new ones."""
 
     def __init__(self, parsed: ParsedSchema) -> None:

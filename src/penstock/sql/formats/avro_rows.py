@@ -25,7 +25,7 @@ Write = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Reading(AvroSerde):
+class _RowReading(AvroSerde):
     """Reads values as the columns of a type need them."""
 
     def __init__(self, kind: SqlType, registry: Any) -> None:
@@ -45,7 +45,7 @@ class AvroRows(RowSerde):
         self._text = None if properties.schema_id is not None and properties.schema is None else text
         self.writing = AvroSerde(text, registry=writing_settings(properties))
         kind = columns[0][1] if self.unwrapped else StructType.of(columns)
-        self.reading = _Reading(kind, registry=properties.registry)
+        self.reading = _RowReading(kind, registry=properties.registry)
         self._prepare()
 
     def _prepare(self) -> None:

@@ -14,7 +14,7 @@ from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import exact
-from penstock.sql.formats.layouts import FEW, WHOLE, Capture, Layout, joined, literal, read_rows, text_column
+from penstock.sql.formats.layouts import FEW, WHOLE, ColumnCapture, Layout, joined, literal, read_rows, text_column
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -182,13 +182,13 @@ def _layout(columns: Columns, delimiter: str) -> Layout:
     captures = []
     for _, kind in columns:
         if kind == STRING:
-            captures.append(Capture(f"({field})?", kind))
+            captures.append(ColumnCapture(f"({field})?", kind))
         elif kind in WHOLE:
-            captures.append(Capture(f"({WHOLE[kind]})?", kind))
+            captures.append(ColumnCapture(f"({WHOLE[kind]})?", kind))
         elif kind == BOOLEAN:
-            captures.append(Capture("(true|false)?", kind))
+            captures.append(ColumnCapture("(true|false)?", kind))
         else:
-            captures.append(Capture(f"({field})?", kind, reader_of(kind)))
+            captures.append(ColumnCapture(f"({field})?", kind, reader_of(kind)))
     return Layout(literal(delimiter).join([each.pattern for each in captures]), captures, range(1, len(captures) + 1))
 
 

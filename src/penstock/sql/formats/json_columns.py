@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from penstock.serde.column import Column
-from penstock.sql.formats.layouts import NUMBER, WHOLE, Capture, Layout, text_column
+from penstock.sql.formats.layouts import NUMBER, WHOLE, ColumnCapture, Layout, text_column
 from penstock.sql.types import BOOLEAN, STRING, ArrayType, MapType, SqlType, StructType
 
 __all__ = ["array_layout", "json_capture", "json_texts", "object_layout", "single_layout"]
@@ -23,7 +23,7 @@ PLAIN_NAME = re.compile(r"[\w .$@:/-]*", re.ASCII)
 Read = Callable[[Any], Any]
 
 
-def json_capture(kind: SqlType, read: Read, parse: Callable[[str], Any]) -> Capture | None:
+def json_capture(kind: SqlType, read: Read, parse: Callable[[str], Any]) -> ColumnCapture | None:
     """The field of a type in JSON; None for nested types.
 
     Args:
@@ -32,14 +32,14 @@ def json_capture(kind: SqlType, read: Read, parse: Callable[[str], Any]) -> Capt
         parse: Parses JSON.
     """
     if kind == STRING:
-        return Capture(r'(?:"([^"\\\x00-\x1f]*)"|null)', kind)
+        return ColumnCapture(r'(?:"([^"\\\x00-\x1f]*)"|null)', kind)
     if kind in WHOLE:
-        return Capture(f"(?:({WHOLE[kind]})|null)", kind)
+        return ColumnCapture(f"(?:({WHOLE[kind]})|null)", kind)
     if kind == BOOLEAN:
-        return Capture("(?:(true|false)|null)", kind)
+        return ColumnCapture("(?:(true|false)|null)", kind)
     if isinstance(kind, ArrayType | MapType | StructType):
         return None
-    return Capture(f"(?:({TEXT}|{NUMBER}|true|false)|null)", kind, lambda text: read(parse(text)))
+    return ColumnCapture(f"(?:({TEXT}|{NUMBER}|true|false)|null)", kind, lambda text: read(parse(text)))
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -50,7 +50,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
 
 
 def object_layout(
-    text: str, captures: Sequence[Capture | None], pick: Callable[[dict[str, Any]], Sequence[str | None]]
+    text: str, captures: Sequence[ColumnCapture | None], pick: Callable[[dict[str, Any]], Sequence[str | None]]
 ) -> Layout | None:
     """The layout of an object: these fields in this order; None if it has nested or doubled fields, or odd names.
 
@@ -87,12 +87,12 @@ def object_layout(
     return Layout(rf"{SPACE}\{{{','.join(fields) or SPACE}\}}{SPACE}", held, order)
 
 
-def single_layout(capture: Capture | None) -> Layout | None:
+def single_layout(capture: ColumnCapture | None) -> Layout | None:
     """The layout of one value; null is not a row."""
     return None if capture is None else Layout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
 
 
-def array_layout(captures: Sequence[Capture | None]) -> Layout | None:
+def array_layout(captures: Sequence[ColumnCapture | None]) -> Layout | None:
     """The layout of an array with one element for each column, without blanks."""
     held = [capture for capture in captures if capture is not None]
     if len(held) < len(captures):

@@ -20,7 +20,7 @@ from penstock.serde.row_column import RowColumn
 from penstock.sql.types import BIGINT, BOOLEAN, INTEGER, STRING, TIMESTAMP, SqlType
 from penstock.sql.types.columns import DTYPES, typed_series
 
-__all__ = ["FEW", "NUMBER", "WHOLE", "Capture", "Layout", "joined", "literal", "read_rows", "text_column"]
+__all__ = ["FEW", "NUMBER", "WHOLE", "ColumnCapture", "Layout", "joined", "literal", "read_rows", "text_column"]
 
 FEW = 24  # rows; for more, the work by column that has to be begun pays
 MOST_LAYOUTS = 4  # of one batch
@@ -33,7 +33,7 @@ NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class ColumnCapture:
     """A field of a layout.
 
     Attributes:
@@ -69,7 +69,7 @@ class Layout:
     """
 
     def __init__(
-        self, pattern: str, captures: Sequence[Capture | None], order: Sequence[int], *, nulls: bool = False
+        self, pattern: str, captures: Sequence[ColumnCapture | None], order: Sequence[int], *, nulls: bool = False
     ) -> None:
         self._pattern = rf"\A{pattern}()\z"  # the last group takes part in each match
         self._captures = tuple(captures)

@@ -25,7 +25,16 @@ from penstock.sql.types import (
 from penstock.sql.types.coercion import as_decimal, common_type, widens
 from penstock.sql.types.sql_type import with_inner_types
 
-__all__ = ["Argument", "LambdaArgument", "LambdaPattern", "Match", "Parameter", "Signature", "Variable", "match"]
+__all__ = [
+    "Argument",
+    "LambdaArgument",
+    "LambdaPattern",
+    "Match",
+    "SignatureParameter",
+    "Signature",
+    "Variable",
+    "match",
+]
 
 TOKEN = re.compile(r"\s*(=>|\.\.\.|[A-Za-z_0-9]+|[(),<>])")
 PRIMITIVES = {str(kind): kind for kind in vars(sql_type).values() if isinstance(kind, Primitive)}
@@ -68,7 +77,7 @@ Argument = SqlType | LambdaArgument
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class SignatureParameter:
     """A parameter of a signature."""
 
     name: str
@@ -84,7 +93,7 @@ class Signature:
     """The parameters of a function and the type of its result."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SignatureParameter, ...]
     result: SqlType
 
     @property
@@ -117,10 +126,10 @@ class Signature:
         words = TOKEN.findall(text)
         if "".join(words) != re.sub(r"\s", "", text):
             raise ValueError(f"not a signature: {text}")
-        return _Reader(words).signature()
+        return _SignatureReader(words).signature()
 
 
-class _Reader:
+class _SignatureReader:
     def __init__(self, words: list[str]) -> None:
         self._words = words
         self._at = 0
@@ -148,12 +157,12 @@ class _Reader:
         parameters = [self._parameter() for _ in self._listed(")")]
         return Signature(name, tuple(parameters), self._type())
 
-    def _parameter(self) -> Parameter:
+    def _parameter(self) -> SignatureParameter:
         name, kind = self._next(), self._type()
         variadic = self._peek() == "..."
         if variadic:
             self._next()
-        return Parameter(name, kind, variadic)
+        return SignatureParameter(name, kind, variadic)
 
     def _type(self) -> SqlType:
         word = self._next()

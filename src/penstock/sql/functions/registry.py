@@ -15,7 +15,7 @@ __all__ = [
     "COMPUTATION_ERRORS",
     "About",
     "Bound",
-    "Example",
+    "FunctionExample",
     "Family",
     "Overload",
     "FunctionRegistry",
@@ -38,7 +38,7 @@ ResultRule = Callable[[Sequence[SqlType]], SqlType]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class FunctionExample:
     """A call in SQL and the literal that it equals; the tests run it."""
 
     call: str
@@ -85,7 +85,7 @@ class ScalarFunction:
     name: str
     family: str
     meaning: str
-    examples: tuple[Example, ...]
+    examples: tuple[FunctionExample, ...]
     aliases: tuple[str, ...]
     overloads: tuple[Overload, ...]
     about: About | None = None
@@ -140,18 +140,20 @@ class Family:
         returns: ResultRule | None = None,
     ) -> Callable[[Declared], Declared]:
         """Declare a function; its docstring is its documentation."""
-        return self._declared(signatures, tuple(Example(*pair) for pair in examples), aliases, (nulls, False, returns))
+        return self._declared(
+            signatures, tuple(FunctionExample(*pair) for pair in examples), aliases, (nulls, False, returns)
+        )
 
     def typed(
         self, *signatures: str, examples: Iterable[tuple[str, str]] = (), nulls: bool = False
     ) -> Callable[[Declared], Declared]:
         """Declare a function that depends on its arguments' types: it takes them and returns the function of values."""
-        return self._declared(signatures, tuple(Example(*pair) for pair in examples), (), (nulls, True, None))
+        return self._declared(signatures, tuple(FunctionExample(*pair) for pair in examples), (), (nulls, True, None))
 
     def _declared(
         self,
         texts: tuple[str, ...],
-        examples: tuple[Example, ...],
+        examples: tuple[FunctionExample, ...],
         aliases: tuple[str, ...],
         rules: tuple[bool, bool, ResultRule | None],
     ) -> Callable[[Declared], Declared]:

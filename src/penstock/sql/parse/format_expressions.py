@@ -8,7 +8,7 @@ from typing import Any
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.expressions import NOT, POSTFIX, POWERS, PREDICATE, SIGN, SUM
 from penstock.sql.parse.tokens import quoted
-from penstock.sql.parse.type_nodes import ArrayType, MapType, StructType, TypeNode
+from penstock.sql.parse.type_nodes import ArrayTypeNode, MapTypeNode, StructTypeNode, TypeNode
 
 __all__ = ["format_expression", "format_type", "quoted_string"]
 
@@ -28,11 +28,11 @@ def format_expression(node: x.Expression | x.Lambda | x.Star, floor: int = 0) ->
 
 def format_type(node: TypeNode) -> str:
     """A type."""
-    if isinstance(node, ArrayType):
+    if isinstance(node, ArrayTypeNode):
         return f"ARRAY<{format_type(node.item)}>"
-    if isinstance(node, MapType):
+    if isinstance(node, MapTypeNode):
         return f"MAP<{format_type(node.key)}, {format_type(node.value)}>"
-    if isinstance(node, StructType):
+    if isinstance(node, StructTypeNode):
         return f"STRUCT<{', '.join(f'{quoted(f.name)} {format_type(f.type)}' for f in node.fields)}>"
     parameters = f"({', '.join(map(str, node.parameters))})" if node.parameters else ""
     return quoted(node.name) + parameters

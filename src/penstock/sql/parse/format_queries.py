@@ -10,14 +10,14 @@ from penstock.sql.parse.query_nodes import (
     AllColumns,
     AllFields,
     Duration,
-    Grouping,
-    Join,
+    GroupingClause,
+    JoinClause,
     Ordering,
     Query,
     Relation,
     SelectItem,
     Subquery,
-    Window,
+    WindowClause,
     Within,
 )
 from penstock.sql.parse.tokens import quoted
@@ -97,7 +97,7 @@ def _relation(relation: Relation, indent: int) -> str:
     return quoted(relation.name) + _alias(relation.alias)
 
 
-def _join(join: Join, indent: int) -> str:
+def _join(join: JoinClause, indent: int) -> str:
     kind = "" if join.kind == "INNER" else f"{join.kind} "
     within = f" {_within(join.within)}" if join.within is not None else ""
     return f"{kind}JOIN {_relation(join.right, indent)}{within} ON {format_expression(join.condition)}"
@@ -109,7 +109,7 @@ def _within(within: Within) -> str:
     return f"WITHIN {span}{'' if within.grace is None else f' GRACE PERIOD {format_duration(within.grace)}'}"
 
 
-def _window(window: Window) -> str:
+def _window(window: WindowClause) -> str:
     parts = [("" if window.kind == "SESSION" else "SIZE ") + format_duration(window.size)]
     if window.advance is not None:
         parts.append(f"ADVANCE BY {format_duration(window.advance)}")
@@ -120,7 +120,7 @@ def _window(window: Window) -> str:
     return f"WINDOW {window.kind} ({', '.join(parts)})"
 
 
-def _grouping(grouping: Grouping) -> str:
+def _grouping(grouping: GroupingClause) -> str:
     return ", ".join(format_expression(item, SUM) for item in grouping.expressions)
 
 

@@ -11,8 +11,8 @@ from penstock.sql.parse.query_nodes import (
     AllColumns,
     AllFields,
     Duration,
-    Grouping,
-    Join,
+    GroupingClause,
+    JoinClause,
     JoinKind,
     Named,
     Ordering,
@@ -135,7 +135,7 @@ def _relation(cursor: Cursor) -> Relation:
     return Named(cursor.name(), _alias(cursor), at=at)
 
 
-def _join(cursor: Cursor) -> Join | None:
+def _join(cursor: Cursor) -> JoinClause | None:
     at = cursor.token.at
     kind: JoinKind = "INNER"
     if not cursor.accept("JOIN"):
@@ -149,7 +149,7 @@ def _join(cursor: Cursor) -> Join | None:
     right = _relation(cursor)
     limits = within(cursor) if cursor.at("WITHIN") else None
     cursor.expect("ON")
-    return Join(kind, right, expression(cursor), limits, at=at)
+    return JoinClause(kind, right, expression(cursor), limits, at=at)
 
 
 def _limit(cursor: Cursor) -> int:
@@ -160,7 +160,7 @@ def _limit(cursor: Cursor) -> int:
     return limit
 
 
-def _grouping(cursor: Cursor) -> Grouping:
+def _grouping(cursor: Cursor) -> GroupingClause:
     cursor.expect("BY")
     at = cursor.token.at
     bracketed = cursor.token.key == "(" and _is_list(cursor) and cursor.accept("(")
@@ -169,7 +169,7 @@ def _grouping(cursor: Cursor) -> Grouping:
         nodes.append(value_expression(cursor))
     if bracketed:
         cursor.expect(")")
-    return Grouping(tuple(nodes), at=at)
+    return GroupingClause(tuple(nodes), at=at)
 
 
 def _is_list(cursor: Cursor) -> bool:

@@ -12,8 +12,8 @@ __all__ = [
     "AllColumns",
     "AllFields",
     "Duration",
-    "Grouping",
-    "Join",
+    "GroupingClause",
+    "JoinClause",
     "JoinKind",
     "Named",
     "Ordering",
@@ -25,7 +25,7 @@ __all__ = [
     "UNITS",
     "UNIT_WORDS",
     "Unit",
-    "Window",
+    "WindowClause",
     "WindowKind",
     "With",
     "Within",
@@ -101,7 +101,7 @@ class Within(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Node):
+class JoinClause(Node):
     """One join, with all that is left of it."""
 
     kind: JoinKind
@@ -111,7 +111,7 @@ class Join(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Window(Node):
+class WindowClause(Node):
     """``WINDOW kind (...)``.
 
     Attributes:
@@ -130,7 +130,7 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping(Node):
+class GroupingClause(Node):
     """The expressions of GROUP BY or PARTITION BY."""
 
     expressions: tuple[Expression, ...]
@@ -169,11 +169,11 @@ class Query(Node):
 
     items: tuple[SelectItem, ...]
     source: Relation
-    joins: tuple[Join, ...] = ()
-    window: Window | None = None
+    joins: tuple[JoinClause, ...] = ()
+    window: WindowClause | None = None
     where: Expression | None = None
-    group_by: Grouping | None = None
-    partition_by: Grouping | None = None
+    group_by: GroupingClause | None = None
+    partition_by: GroupingClause | None = None
     having: Expression | None = None
     order_by: tuple[Ordering, ...] = ()
     emit: Literal["CHANGES", "FINAL"] | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.sql.parse.nodes import Node
 
-__all__ = ["ArrayType", "FieldType", "MapType", "NamedType", "StructType", "TypeNode"]
+__all__ = ["ArrayTypeNode", "FieldType", "MapTypeNode", "NamedType", "StructTypeNode", "TypeNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class NamedType(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType(Node):
+class ArrayTypeNode(Node):
     """``ARRAY<item>``."""
 
     item: TypeNode
 
 
 @dataclass(frozen=True, slots=True)
-class MapType(Node):
+class MapTypeNode(Node):
     """``MAP<key, value>``."""
 
     key: TypeNode
@@ -46,10 +46,10 @@ class FieldType(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class StructType(Node):
+class StructTypeNode(Node):
     """``STRUCT<name type, ...>``."""
 
     fields: tuple[FieldType, ...]
 
 
-TypeNode = NamedType | ArrayType | MapType | StructType
+TypeNode = NamedType | ArrayTypeNode | MapTypeNode | StructTypeNode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.type_nodes import ArrayType, FieldType, MapType, NamedType, StructType, TypeNode
+from penstock.sql.parse.type_nodes import ArrayTypeNode, FieldType, MapTypeNode, NamedType, StructTypeNode, TypeNode
 
 __all__ = ["type_node"]
 
@@ -16,16 +16,16 @@ def type_node(cursor: Cursor) -> TypeNode:
     opened = cursor.following() in ("<", "<>")
     if opened and cursor.accept("ARRAY"):
         cursor.expect("<")
-        node = ArrayType(type_node(cursor), at=at)
+        node = ArrayTypeNode(type_node(cursor), at=at)
         cursor.expect(">")
     elif opened and cursor.accept("MAP"):
         cursor.expect("<")
         key = type_node(cursor)
         cursor.expect(",")
-        node = MapType(key, type_node(cursor), at=at)
+        node = MapTypeNode(key, type_node(cursor), at=at)
         cursor.expect(">")
     elif opened and cursor.accept("STRUCT"):
-        node = StructType(_fields(cursor), at=at)
+        node = StructTypeNode(_fields(cursor), at=at)
     else:
         node = NamedType(cursor.name("a type"), _parameters(cursor), at=at)
     cursor.leave()

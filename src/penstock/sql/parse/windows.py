@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.query_nodes import UNITS, Duration, Window, WindowKind, Within
+from penstock.sql.parse.query_nodes import UNITS, Duration, WindowClause, WindowKind, Within
 from penstock.sql.parse.syntax_errors import excerpt
 from penstock.sql.parse.tokens import Kind
 
@@ -22,7 +22,7 @@ def duration(cursor: Cursor) -> Duration:
     raise cursor.unexpected()
 
 
-def window(cursor: Cursor) -> Window:
+def window(cursor: Cursor) -> WindowClause:
     """Read WINDOW and what follows it."""
     at = cursor.expect("WINDOW").at
     kind = _kind(cursor)
@@ -50,7 +50,7 @@ def window(cursor: Cursor) -> Window:
         else:
             raise cursor.unexpected()
     cursor.expect(")")
-    return Window(kind, size, advance, retention, grace, at=at)
+    return WindowClause(kind, size, advance, retention, grace, at=at)
 
 
 def _expect(cursor: Cursor, key: str, kind: WindowKind) -> None:

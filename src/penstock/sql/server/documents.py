@@ -14,7 +14,7 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
 from penstock.sql.session import SqlSession
 from penstock.sql.session.listing import errors_of
-from penstock.sql.session.workspace import Scope
+from penstock.sql.session.workspace import StatementScope
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import base_name
 
@@ -23,7 +23,9 @@ __all__ = ["command_id", "described_type", "entity"]
 Document = dict[str, Any]
 
 
-def entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: Scope, number: int) -> Document | None:
+def entity(
+    parsed: Parsed, result: StatementResult, session: SqlSession, scope: StatementScope, number: int
+) -> Document | None:
     """The document of a statement that has run; None for those that ksqlDB answers with nothing.
 
     Args:
@@ -37,7 +39,9 @@ def entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: 
     return None if body is None else {**body, "statementText": f"{parsed.text.rstrip(';')};", "warnings": []}
 
 
-def _entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: Scope, number: int) -> Document | None:
+def _entity(
+    parsed: Parsed, result: StatementResult, session: SqlSession, scope: StatementScope, number: int
+) -> Document | None:
     statement = parsed.statement
     match result:
         case Listing() if isinstance(statement, c.Show) and statement.what == "PROPERTIES":
@@ -152,7 +156,7 @@ def _functions(session: SqlSession) -> Document:
     return {"@type": "function_names", "functions": sorted(functions, key=lambda each: each["name"])}
 
 
-def _properties(session: SqlSession, scope: Scope) -> Document:
+def _properties(session: SqlSession, scope: StatementScope) -> Document:
     settings: Mapping[str, Any] = {**session.settings.app, **scope.settings}
     properties = [
         {"name": name, "scope": "KSQL" if name.startswith("ksql.") else "STREAMS", "value": str(shown(name, value))}
@@ -171,7 +175,7 @@ def _types(session: SqlSession) -> Document:
     return {"@type": "type_list", "types": {n: described_type(kind) for n, kind in session.catalog.types.items()}}
 
 
-def _variables(scope: Scope) -> Document:
+def _variables(scope: StatementScope) -> Document:
     variables = [{"name": name, "value": value} for name, value in sorted(scope.variables.items())]
     return {"@type": "variables", "variables": variables}
 

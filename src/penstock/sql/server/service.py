@@ -27,7 +27,7 @@ from penstock.sql.server.problems import (
 )
 from penstock.sql.session import SqlSession
 from penstock.sql.session.session_settings import check_setting
-from penstock.sql.session.workspace import Scope
+from penstock.sql.session.workspace import StatementScope
 
 __all__ = ["SqlService"]
 
@@ -72,7 +72,7 @@ class SqlService:
                     raise RefusedStatementError(error, parsed.text, documents, BAD_STATEMENT) from error
             return documents
 
-    def _statement(self, parsed: Parsed, scope: Scope) -> list[Document]:
+    def _statement(self, parsed: Parsed, scope: StatementScope) -> list[Document]:
         statement = parsed.statement
         if isinstance(statement, Query | c.Print):
             raise BadRequestError(

@@ -24,7 +24,7 @@ from penstock.sql.session import asserting, changing, describing, explaining, li
 from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
-from penstock.sql.session.workspace import Scope, Workspace
+from penstock.sql.session.workspace import StatementScope, Workspace
 
 __all__ = ["SqlSession"]
 
@@ -127,10 +127,10 @@ class SqlSession:
         """Streams, tables, types, settings and plans. Statements replace it: do not keep it."""
         return self._work.shared
 
-    def scope(self, settings: Mapping[str, str], variables: Mapping[str, str]) -> Scope:
+    def scope(self, settings: Mapping[str, str], variables: Mapping[str, str]) -> StatementScope:
         """Settings and variables for `execute` that hold for one request alone, over those of the session."""
         catalog = self.catalog
-        return Scope({**catalog.settings, **settings}, {**catalog.variables, **variables})
+        return StatementScope({**catalog.settings, **settings}, {**catalog.variables, **variables})
 
     @property
     def log(self) -> TopicLog:
@@ -160,7 +160,7 @@ class SqlSession:
         """The settings of the application of a query."""
         return self.settings.app_settings(query_id, settings)
 
-    def execute(self, text: str, scope: Scope | None = None) -> list[StatementResult]:
+    def execute(self, text: str, scope: StatementScope | None = None) -> list[StatementResult]:
         """Run statements in their order.
 
         Args:

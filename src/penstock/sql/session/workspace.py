@@ -24,14 +24,14 @@ from penstock.sql.session.running import QueryRunner, SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.stream_topics import known_topics
 
-__all__ = ["Scope", "Workspace"]
+__all__ = ["StatementScope", "Workspace"]
 
 _log = own_logger(__name__)
 LEASE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class StatementScope:
     """Settings and variables of one request, in place of those of the session.
 
     Attributes:
@@ -77,7 +77,7 @@ class Workspace:
         self.runs = False
         self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
         self.shared = Catalog(infer=inference(settings.app), functions=settings.functions())
-        self._scope: Scope | None = None
+        self._scope: StatementScope | None = None
         self._keeper: LeaseKeeper | None = None
         self._closed = threading.Event()
         try:
@@ -98,7 +98,7 @@ class Workspace:
         )
 
     @contextmanager
-    def scoped(self, scope: Scope | None) -> Iterator[None]:
+    def scoped(self, scope: StatementScope | None) -> Iterator[None]:
         """Run statements with the settings and variables of a request; the caller holds the session's lock."""
         before, self._scope = self._scope, scope or self._scope
         try:

@@ -11,11 +11,11 @@ from typing import Any
 
 from penstock.errors import SqlError
 
-__all__ = ["Case", "case_of_files", "load_cases"]
+__all__ = ["SqlCase", "case_of_files", "load_cases"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SqlCase:
     """One case.
 
     Attributes:
@@ -39,7 +39,7 @@ class Case:
         return self.entry.get("expectedException") or self.entry.get("expectedError")
 
 
-def load_cases(path: Path) -> Iterator[Case]:
+def load_cases(path: Path) -> Iterator[SqlCase]:
     """The cases of a file, or of all files of a folder. Numbers with a point keep their text.
 
     Raises:
@@ -52,7 +52,7 @@ def load_cases(path: Path) -> Iterator[Case]:
             yield from _expanded(file.stem, entry)
 
 
-def case_of_files(statements: Path, inputs: Path | None = None, outputs: Path | None = None) -> Case:
+def case_of_files(statements: Path, inputs: Path | None = None, outputs: Path | None = None) -> SqlCase:
     """The case of three files, as ksqlDB's test runner takes them.
 
     Raises:
@@ -63,7 +63,7 @@ def case_of_files(statements: Path, inputs: Path | None = None, outputs: Path | 
         if file is not None:
             entry[key] = _listed(file, key)
     _check(entry, str(statements))
-    return Case(statements.stem, statements.stem, entry)
+    return SqlCase(statements.stem, statements.stem, entry)
 
 
 def _text(file: Path) -> str:
@@ -97,7 +97,7 @@ def _check(entry: Any, where: str) -> None:
                 raise SqlError(f"{where} ({entry['name']}): one of its {key} names no topic.")
 
 
-def _expanded(area: str, entry: dict[str, Any]) -> Iterator[Case]:
+def _expanded(area: str, entry: dict[str, Any]) -> Iterator[SqlCase]:
     for form in entry.get("format") or [None]:
         for config in entry.get("config") or [None]:
             expanded, name = dict(entry), entry["name"]
@@ -110,4 +110,4 @@ def _expanded(area: str, entry: dict[str, Any]) -> Iterator[Case]:
                 expanded["properties"] = {
                     key: config if value == "{CONFIG}" else value for key, value in properties.items()
                 }
-            yield Case(area, name, expanded)
+            yield SqlCase(area, name, expanded)

@@ -22,7 +22,7 @@ from penstock.sql.parse import parse_script, parse_statement
 from penstock.sql.parse.statement_nodes import CreateSource
 from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.testing.case_topics import CaseRecord, TestTopic
-from penstock.sql.testing.cases import Case
+from penstock.sql.testing.cases import SqlCase
 from penstock.sql.testing.live import DRIVER_SETTINGS
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.schemas import CaseSchemas
@@ -54,7 +54,7 @@ class CaseOutcome:
         same_cause: Of a refused case, whether the message names what the expected one names.
     """
 
-    case: Case
+    case: SqlCase
     passed: bool
     reason: str = ""
     crashed: bool = False
@@ -65,7 +65,7 @@ class CaseOutcome:
 class CaseRun:
     """The state of a case while it runs."""
 
-    case: Case
+    case: SqlCase
     schemas: CaseSchemas
     catalog: Catalog = field(default_factory=Catalog)
     topics: dict[str, TestTopic] = field(default_factory=dict)
@@ -226,13 +226,13 @@ class CaseRun:
         yield from differences(expected.get("headers") or [], headers, "headers")
 
 
-def run_case(case: Case, functions: UserFunctions | None = None) -> CaseOutcome:
+def run_case(case: SqlCase, functions: UserFunctions | None = None) -> CaseOutcome:
     """Run a case and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
         return run(case, CaseRun(case, schemas, Catalog(functions=functions or UserFunctions())))
 
 
-def run(case: Case, started: CaseRun) -> CaseOutcome:
+def run(case: SqlCase, started: CaseRun) -> CaseOutcome:
     """Take a case from its statements to its outcome."""
     try:
         problems = started.differences()
@@ -245,7 +245,7 @@ def run(case: Case, started: CaseRun) -> CaseOutcome:
     return CaseOutcome(case, passed=not problems, reason="; ".join(problems)[:900])
 
 
-def _refused(case: Case, error: PenstockError) -> CaseOutcome:
+def _refused(case: SqlCase, error: PenstockError) -> CaseOutcome:
     message = str(error)
     if case.refused is None:
         return CaseOutcome(case, passed=False, reason=f"refused: {message}")

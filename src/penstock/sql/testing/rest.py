@@ -33,7 +33,7 @@ from penstock.sql.queries import (
 from penstock.sql.queries.sources import source_rows
 from penstock.sql.queries.stores import MaterializedRow
 from penstock.sql.testing.case_topics import CaseRecord
-from penstock.sql.testing.cases import Case
+from penstock.sql.testing.cases import SqlCase
 from penstock.sql.testing.engine import CaseOutcome, CaseRun, run
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.schemas import CaseSchemas
@@ -123,7 +123,7 @@ def _is_query(text: str) -> bool:
     return text.lstrip().upper().startswith("SELECT ")
 
 
-def run_rest_case(case: Case, functions: UserFunctions | None = None) -> CaseOutcome:
+def run_rest_case(case: SqlCase, functions: UserFunctions | None = None) -> CaseOutcome:
     """Run a case of queries and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
         started = RestRun(case, schemas, Catalog(functions=functions or UserFunctions()))

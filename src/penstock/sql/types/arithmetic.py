@@ -23,21 +23,21 @@ from penstock.sql.types.sql_type import (
 )
 from penstock.sql.types.type_errors import SqlTypeError, SqlValueError
 
-__all__ = ["OPERATORS", "Arithmetic", "arithmetic", "decimal_result", "negation"]
+__all__ = ["OPERATORS", "BoundOperator", "arithmetic", "decimal_result", "negation"]
 
 OPERATORS = ("+", "-", "*", "/", "%")
 Binary = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class BoundOperator:
     """An operator for two types: the type of its result, and the function over values that are not null."""
 
     type: SqlType
     apply: Binary
 
 
-def arithmetic(operator_: str, left: SqlType, right: SqlType) -> Arithmetic:
+def arithmetic(operator_: str, left: SqlType, right: SqlType) -> BoundOperator:
     """The operator for operands of two types.
 
     A null operand is an error of the whole select expression, so it never reaches the function.
@@ -53,17 +53,17 @@ def arithmetic(operator_: str, left: SqlType, right: SqlType) -> Arithmetic:
             or decimal is divided by zero, or a quotient of decimals is not exact.
     """
     if operator_ == "+" and left == right == STRING:
-        return Arithmetic(STRING, operator.add)
+        return BoundOperator(STRING, operator.add)
     if not (is_numeric(left) and is_numeric(right)):
         raise SqlTypeError(f"Arithmetic does not take {base_name(left)} and {base_name(right)}")
     if DOUBLE in (left, right):
-        return Arithmetic(DOUBLE, DOUBLES[operator_])
+        return BoundOperator(DOUBLE, DOUBLES[operator_])
     if isinstance(left, DecimalType) or isinstance(right, DecimalType):
         result = decimal_result(operator_, as_decimal(left), as_decimal(right))
-        return Arithmetic(result, _exact(operator_, result))
+        return BoundOperator(result, _exact(operator_, result))
     if left == right == INTEGER:
-        return Arithmetic(INTEGER, INTEGERS[operator_])
-    return Arithmetic(BIGINT, LONGS[operator_])
+        return BoundOperator(INTEGER, INTEGERS[operator_])
+    return BoundOperator(BIGINT, LONGS[operator_])
 
 
 def decimal_result(operator_: str, left: DecimalType, right: DecimalType) -> DecimalType:

@@ -11,13 +11,13 @@ from penstock.sql.functions.registry import About
 from penstock.sql.types import SqlType, SqlTypeError
 from penstock.sql.types.coercion import widening
 
-__all__ = ["Aggregate", "AggregateFunction", "AggregateRegistry", "BoundAggregate"]
+__all__ = ["AggregateSteps", "AggregateFunction", "AggregateRegistry", "BoundAggregate"]
 
 Step = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateSteps:
     """The steps of an aggregate for arguments of known types.
 
     A step takes a state and returns the new one; it may change lists and dicts in place. States hold what JSON holds;
@@ -40,7 +40,7 @@ class Aggregate:
     undo: Step | None = None
 
 
-Factory = Callable[[Sequence[SqlType], Sequence[Any]], Aggregate]
+Factory = Callable[[Sequence[SqlType], Sequence[Any]], AggregateSteps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class BoundAggregate:
 
     name: str
     columns: int
-    steps: Aggregate
+    steps: AggregateSteps
 
     @property
     def type(self) -> SqlType:
@@ -157,7 +157,7 @@ def _bound(
     return BoundAggregate(function.name, columns, _widened(steps, kinds[:columns], targets[:columns]))
 
 
-def _widened(steps: Aggregate, sources: Sequence[SqlType], targets: Sequence[SqlType]) -> Aggregate:
+def _widened(steps: AggregateSteps, sources: Sequence[SqlType], targets: Sequence[SqlType]) -> AggregateSteps:
     conversions = [widening(source, target) for source, target in zip(sources, targets, strict=True)]
     if not any(conversions):
         return steps
@@ -169,4 +169,4 @@ def _widened(steps: Aggregate, sources: Sequence[SqlType], targets: Sequence[Sql
         return converted
 
     undo = convert(steps.undo) if steps.undo else None
-    return Aggregate(steps.initialise, convert(steps.add), steps.merge, steps.result, steps.type, undo)
+    return AggregateSteps(steps.initialise, convert(steps.add), steps.merge, steps.result, steps.type, undo)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.sql.functions.aggregates.definition import Aggregate, AggregateFunction
+from penstock.sql.functions.aggregates.definition import AggregateFunction, AggregateSteps
 from penstock.sql.functions.aggregates.states import to_state
 from penstock.sql.functions.patterns import Signature
 from penstock.sql.types import BIGINT, SqlType
@@ -36,7 +36,7 @@ def _estimate(state: dict[str, int]) -> int:
     return round(raw)
 
 
-def _count_distinct(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _count_distinct(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     keep = to_state(kinds[0])
 
     def add(state: dict[str, int], value: Any) -> dict[str, int]:
@@ -48,7 +48,7 @@ def _count_distinct(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
     def merge(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
         return {register: max(one.get(register, 0), two.get(register, 0)) for register in one | two}
 
-    return Aggregate(dict, add, merge, _estimate, BIGINT)
+    return AggregateSteps(dict, add, merge, _estimate, BIGINT)
 
 
 COUNT_DISTINCT = AggregateFunction(

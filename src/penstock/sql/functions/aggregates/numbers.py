@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.functions.aggregates.definition import Aggregate, AggregateFunction
+from penstock.sql.functions.aggregates.definition import AggregateFunction, AggregateSteps
 from penstock.sql.functions.patterns import Signature
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, ArrayType, DecimalType, SqlType
 from penstock.sql.types.numbers import decimal_text, fit, wrap_int, wrap_long
@@ -19,24 +19,24 @@ def _function(
     name: str,
     meaning: str,
     texts: Sequence[str],
-    factory: Callable[..., Aggregate],
+    factory: Callable[..., AggregateSteps],
     example: tuple[tuple[Any, ...], Any],
 ) -> AggregateFunction:
     signatures = tuple(Signature.parse(text) for text in texts)
     return AggregateFunction(name, meaning, signatures, (0,) * len(texts), factory, can_undo=True, example=example)
 
 
-def _count(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _count(_kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     def add(state: int, *row: Any) -> int:
         return state if None in row else state + 1
 
     def undo(state: int, *row: Any) -> int:
         return state if None in row else state - 1
 
-    return Aggregate(int, add, lambda one, two: one + two, _same, BIGINT, undo)
+    return AggregateSteps(int, add, lambda one, two: one + two, _same, BIGINT, undo)
 
 
-def _sum(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _sum(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     kind = kinds[0].element if isinstance(kinds[0], ArrayType) else kinds[0]
     many = isinstance(kinds[0], ArrayType)
     if isinstance(kind, DecimalType):
@@ -53,10 +53,10 @@ def _sum(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
         return step
 
     zero = 0.0 if kind == DOUBLE else 0
-    return Aggregate(lambda: zero, moved(1), lambda one, two: wrap(one + two), _same, kind, moved(-1))
+    return AggregateSteps(lambda: zero, moved(1), lambda one, two: wrap(one + two), _same, kind, moved(-1))
 
 
-def _decimal_sum(kind: DecimalType) -> Aggregate:
+def _decimal_sum(kind: DecimalType) -> AggregateSteps:
     def moved(sign: int) -> Callable[[str, Decimal | None], str]:
         def step(state: str, value: Decimal | None) -> str:
             return state if value is None else decimal_text(fit(Decimal(state) + sign * value, kind))
@@ -66,10 +66,10 @@ def _decimal_sum(kind: DecimalType) -> Aggregate:
     def merge(one: str, two: str) -> str:
         return decimal_text(fit(Decimal(one) + Decimal(two), kind))
 
-    return Aggregate(lambda: decimal_text(fit(0, kind)), moved(1), merge, Decimal, kind, moved(-1))
+    return AggregateSteps(lambda: decimal_text(fit(0, kind)), moved(1), merge, Decimal, kind, moved(-1))
 
 
-def _average(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _average(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     wrap: Callable[[Any], Any] = wrap_int if kinds[0] == INTEGER else wrap_long if kinds[0] == BIGINT else float
     zero = 0.0 if kinds[0] == DOUBLE else 0
 
@@ -85,13 +85,13 @@ def _average(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
     def result(state: list[Any]) -> float:
         return float(state[0]) / state[1] if state[1] else 0.0
 
-    return Aggregate(lambda: [zero, 0], moved(1), merge, result, DOUBLE, moved(-1))
+    return AggregateSteps(lambda: [zero, 0], moved(1), merge, result, DOUBLE, moved(-1))
 
 
-def _deviation(finish: Callable[[float], float]) -> Callable[..., Aggregate]:
+def _deviation(finish: Callable[[float], float]) -> Callable[..., AggregateSteps]:
     """States are count, sum and the sum of squared distances from the mean, updated by Welford's method."""
 
-    def factory(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+    def factory(_kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
         def add(state: list[float], value: float | None) -> list[float]:
             if value is None:
                 return state
@@ -119,12 +119,12 @@ def _deviation(finish: Callable[[float], float]) -> Callable[..., Aggregate]:
         def result(state: list[float]) -> float:
             return finish(state[2] / (state[0] - 1)) if state[0] > 1 else 0.0
 
-        return Aggregate(lambda: [0, 0, 0.0], add, merge, result, DOUBLE, undo)
+        return AggregateSteps(lambda: [0, 0, 0.0], add, merge, result, DOUBLE, undo)
 
     return factory
 
 
-def _correlation(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _correlation(_kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     """States are the count and the sums of x, y, xx, yy and xy."""
 
     def moved(sign: int) -> Callable[..., list[float]]:
@@ -144,7 +144,7 @@ def _correlation(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
         spread = (count * xx - x * x) * (count * yy - y * y)
         return (count * xy - x * y) / math.sqrt(spread) if spread > 0 else math.nan
 
-    return Aggregate(lambda: [0] * 6, moved(1), merge, result, DOUBLE, moved(-1))
+    return AggregateSteps(lambda: [0] * 6, moved(1), merge, result, DOUBLE, moved(-1))
 
 
 def _same(state: Any) -> Any:

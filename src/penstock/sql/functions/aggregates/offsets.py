@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.sql.functions.aggregates.definition import Aggregate, AggregateFunction
+from penstock.sql.functions.aggregates.definition import AggregateFunction, AggregateSteps
 from penstock.sql.functions.aggregates.states import from_state, to_state
 from penstock.sql.functions.patterns import Signature
 from penstock.sql.types import ArrayType, SqlType, SqlTypeError
@@ -28,7 +28,7 @@ class Arrivals:
 
 
 def _by_offset(name: str, *, latest: bool) -> AggregateFunction:
-    def factory(kinds: Sequence[SqlType], constants: Sequence[Any]) -> Aggregate:
+    def factory(kinds: Sequence[SqlType], constants: Sequence[Any]) -> AggregateSteps:
         size, ignore_nulls = _options(name, constants)
         keep, read = to_state(kinds[0]), from_state(kinds[0])
         arrivals = Arrivals()
@@ -49,7 +49,7 @@ def _by_offset(name: str, *, latest: bool) -> AggregateFunction:
             values = [read(value) for _, value in state]
             return values if size else (values[0] if values else None)
 
-        return Aggregate(list, add, merge, result, ArrayType(kinds[0]) if size else kinds[0])
+        return AggregateSteps(list, add, merge, result, ArrayType(kinds[0]) if size else kinds[0])
 
     texts = (
         "(value T) T",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.sql.functions.aggregates.definition import Aggregate, AggregateFunction
+from penstock.sql.functions.aggregates.definition import AggregateFunction, AggregateSteps
 from penstock.sql.functions.aggregates.states import from_state, to_state
 from penstock.sql.functions.patterns import Signature
 from penstock.sql.types import BIGINT, STRING, ArrayType, MapType, SqlType, SqlTypeError, StructType
@@ -17,8 +17,8 @@ ORDERED = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTES", "DATE", 
 Choose = Callable[[Any, Any], Any]
 
 
-def _extreme(choose: Choose) -> Callable[..., Aggregate]:
-    def factory(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _extreme(choose: Choose) -> Callable[..., AggregateSteps]:
+    def factory(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
         keep, read = to_state(kinds[0]), from_state(kinds[0])
 
         def add(state: Any, value: Any) -> Any:
@@ -29,7 +29,7 @@ def _extreme(choose: Choose) -> Callable[..., Aggregate]:
         def merge(one: Any, two: Any) -> Any:
             return add(one, read(two))
 
-        return Aggregate(_none, add, merge, read, kinds[0])
+        return AggregateSteps(_none, add, merge, read, kinds[0])
 
     return factory
 
@@ -41,10 +41,10 @@ def _count_of(function: str, constants: Sequence[Any]) -> int:
     return count
 
 
-def _top(*, distinct: bool) -> Callable[..., Aggregate]:
+def _top(*, distinct: bool) -> Callable[..., AggregateSteps]:
     name = "TOPKDISTINCT" if distinct else "TOPK"
 
-    def factory(kinds: Sequence[SqlType], constants: Sequence[Any]) -> Aggregate:
+    def factory(kinds: Sequence[SqlType], constants: Sequence[Any]) -> AggregateSteps:
         size = _count_of(name, constants)
         fields = [("sort_col", kinds[0]), *((f"col{at}", kind) for at, kind in enumerate(kinds[1:]))]
         single = len(kinds) == 1
@@ -68,7 +68,7 @@ def _top(*, distinct: bool) -> Callable[..., Aggregate]:
         def merge(one: list[Any], two: list[Any]) -> list[Any]:
             return best([*map(read, one), *map(read, two)])
 
-        return Aggregate(list, add, merge, lambda state: list(map(read, state)), ArrayType(row_type))
+        return AggregateSteps(list, add, merge, lambda state: list(map(read, state)), ArrayType(row_type))
 
     return factory
 
@@ -76,7 +76,7 @@ def _top(*, distinct: bool) -> Callable[..., Aggregate]:
 def collections(list_limit: int | None = None, set_limit: int | None = None) -> tuple[AggregateFunction, ...]:
     """COLLECT_LIST and COLLECT_SET with limits of their size: ksqlDB's ``ksql.functions.collect_list.limit``."""
 
-    def collect_list(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+    def collect_list(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
         keep, read = to_state(kinds[0]), from_state(kinds[0])
 
         def add(state: list[Any], value: Any) -> list[Any]:
@@ -90,9 +90,9 @@ def collections(list_limit: int | None = None, set_limit: int | None = None) -> 
         def merge(one: list[Any], two: list[Any]) -> list[Any]:
             return [*one, *two][:list_limit]
 
-        return Aggregate(list, add, merge, lambda state: list(map(read, state)), ArrayType(kinds[0]), undo)
+        return AggregateSteps(list, add, merge, lambda state: list(map(read, state)), ArrayType(kinds[0]), undo)
 
-    def collect_set(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+    def collect_set(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
         keep, read = to_state(kinds[0]), from_state(kinds[0])
 
         def merge(one: list[Any], two: list[Any]) -> list[Any]:
@@ -101,7 +101,7 @@ def collections(list_limit: int | None = None, set_limit: int | None = None) -> 
         def add(state: list[Any], value: Any) -> list[Any]:
             return merge(state, [keep(value)])
 
-        return Aggregate(list, add, merge, lambda state: list(map(read, state)), ArrayType(kinds[0]))
+        return AggregateSteps(list, add, merge, lambda state: list(map(read, state)), ArrayType(kinds[0]))
 
     listed, distinct = (
         Signature.parse("COLLECT_LIST(value T) ARRAY<T>"),
@@ -130,7 +130,7 @@ def collections(list_limit: int | None = None, set_limit: int | None = None) -> 
     )
 
 
-def _histogram(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _histogram(_kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     def counted(state: dict[str, int], value: str, by: int) -> dict[str, int]:
         count = state.get(value, 0) + by
         if value not in state and len(state) >= HISTOGRAM_LIMIT:
@@ -151,10 +151,10 @@ def _histogram(_kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
             one = counted(one, value, number)
         return one
 
-    return Aggregate(dict, add, merge, dict, MapType(STRING, BIGINT), undo)
+    return AggregateSteps(dict, add, merge, dict, MapType(STRING, BIGINT), undo)
 
 
-def _attribute(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
+def _attribute(kinds: Sequence[SqlType], _: Sequence[Any]) -> AggregateSteps:
     """States are pairs of a value and how often it was seen."""
     keep, read = to_state(kinds[0]), from_state(kinds[0])
 
@@ -179,7 +179,7 @@ def _attribute(kinds: Sequence[SqlType], _: Sequence[Any]) -> Aggregate:
     def undo(state: list[Any], value: Any) -> list[Any]:
         return counted(state, keep(value), -1)
 
-    return Aggregate(list, add, merge, result, kinds[0], undo)
+    return AggregateSteps(list, add, merge, result, kinds[0], undo)
 
 
 def _none() -> Any:
@@ -190,7 +190,7 @@ def _plain(
     name: str,
     meaning: str,
     texts: Sequence[str],
-    factory: Callable[..., Aggregate],
+    factory: Callable[..., AggregateSteps],
     example: tuple[tuple[Any, ...], Any],
 ) -> AggregateFunction:
     signatures = tuple(Signature.parse(text) for text in texts)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.sql.functions.aggregates.definition import Aggregate
+from penstock.sql.functions.aggregates.definition import AggregateSteps
 from penstock.sql.functions.aggregates.states import from_state, to_state
 from penstock.sql.functions.evaluation_errors import FunctionFailed
 from penstock.sql.functions.patterns import Signature, match
@@ -31,7 +31,7 @@ class AggregateFactory:
     settings: Mapping[str, str]
     shows: bool
 
-    def __call__(self, kinds: Sequence[SqlType], constants: Sequence[Any]) -> Aggregate:
+    def __call__(self, kinds: Sequence[SqlType], constants: Sequence[Any]) -> AggregateSteps:
         """The steps.
 
         Raises:
@@ -53,11 +53,11 @@ class AggregateFactory:
         if callable(getattr(instance, "undo", None)):
             undo = _Step(replace(call, target=instance.undo, name=f"{declared.name} undo"), keep, read)
         plain = FunctionCall(declared.name, instance.merge, shows=self.shows, nulls=True)
-        result = _Result(
+        result = _ResultOfState(
             replace(plain, target=instance.result) if hasattr(instance, "result") else None, read, outgoing(kind)
         )
         initial = _Initial(replace(plain, target=instance.initialise), keep)
-        return Aggregate(initial, add, _Merge(plain, keep, read), result, kind, undo)
+        return AggregateSteps(initial, add, _MergeStates(plain, keep, read), result, kind, undo)
 
     def _filled(self, kinds: Sequence[SqlType], pattern: SqlType | None) -> SqlType:
         """A pattern, by default the result's, with the types that the arguments decide."""
@@ -116,7 +116,7 @@ class _Initial:
 
 
 @dataclass(slots=True)
-class _Merge:
+class _MergeStates:
     call: FunctionCall
     keep: Convert | None
     read: Convert | None
@@ -127,7 +127,7 @@ class _Merge:
 
 
 @dataclass(slots=True)
-class _Result:
+class _ResultOfState:
     call: FunctionCall | None
     read: Convert | None
     check: Convert

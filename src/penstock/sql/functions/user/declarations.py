@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.errors import SqlFunctionError
-from penstock.sql.functions.patterns import LambdaPattern, Parameter, Signature, Variable
+from penstock.sql.functions.patterns import LambdaPattern, Signature, SignatureParameter, Variable
 from penstock.sql.functions.registry import About
 from penstock.sql.functions.user.annotations import UnknownType, allows_null, pattern_of
 from penstock.sql.types import SqlType
@@ -131,7 +131,7 @@ def _hints(function: Any) -> dict[str, Any]:
 def signatures_of(target: Any, name: str, taken: Sequence[Taken], result: Any) -> tuple[Signature, ...]:
     """The signatures of annotated parameters: one, and one more for each parameter that may be left out."""
     try:
-        parameters = [Parameter(each.name, pattern_of(each.annotation), each.variadic) for each in taken]
+        parameters = [SignatureParameter(each.name, pattern_of(each.annotation), each.variadic) for each in taken]
         kind = pattern_of(result)
     except UnknownType as error:
         raise wrong(target, str(error), "Write the signature: @udf('NAME(parameter TYPE) RESULT').") from error
