@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from java_errors import boom
 from penstock.serde.windowed import Windowed
 
 __all__ = [
-    "aggregator", "joiner", "joiner_type", "key_function", "keeps_key_type", "literal_type", "merger", "pair_function", "pair_type",
-    "pairs_function", "pairs_type", "predicate", "reducer", "text", "measure", "timestamp_extractor", "value_function", "value_type",
+    "aggregator", "inner", "joiner", "joiner_type", "joiner_uses_key", "key_function", "keeps_key_type", "literal_type", "merger", "pair_function", "pair_type",
+    "pairs_function", "pairs_type", "predicate", "reducer", "text", "throw_at", "measure", "timestamp_extractor", "value_function", "value_type",
     "values_function", "values_type", "uses_key",
 ]  # fmt: skip
 
@@ -27,6 +28,38 @@ def text(x: Any) -> str:
 def measure(x: Any) -> int:
     """A long itself, of a string its length, of null 0."""
     return 0 if x is None else x if isinstance(x, int) else len(text(x))
+
+
+def throws(f: Spec) -> bool:
+    return bool(f.get("name") == "throw_at")
+
+
+def inner(f: Spec) -> Spec:
+    """The function inside ``throw_at`` wrappers."""
+    while throws(f):
+        f = f["fn"]
+    return f
+
+
+def throwing(
+    f: Spec, of: Callable[[Spec], Callable[..., Any]], sees: Callable[..., tuple[Any, Any]]
+) -> Callable[..., Any]:
+    """``throw_at``: what it wraps, unless the predicate holds for the key and value that it sees of the arguments."""
+    at, wrapped = predicate(f["at"]), of(f["fn"])
+
+    def fn(*arguments: Any) -> Any:
+        key, value = sees(*arguments)
+        if at(key, value):
+            raise boom(f, f"boom {text(key)}={text(value)}")
+        return wrapped(*arguments)
+
+    return fn
+
+
+def throw_at(f: Spec, part: str, key: Any, value: Any) -> None:
+    """Raise if the operator or processor has such a predicate, and it holds."""
+    if part in f and predicate(f[part])(key, value):
+        raise boom(f, f"boom {text(key)}={text(value)}")
 
 
 def remainder(a: int, m: int) -> int:
@@ -55,6 +88,8 @@ def _words(v: Any) -> list[str]:
 
 def predicate(f: Spec) -> Callable[[Any, Any], bool]:
     """(key, value) -> bool."""
+    if throws(f):
+        return throwing(f, predicate, lambda k, v: (k, v))
     name = f["name"]
     if name == "not":
         inner = predicate(f["fn"])
@@ -73,6 +108,8 @@ def predicate(f: Spec) -> Callable[[Any, Any], bool]:
 
 def value_function(f: Spec) -> Callable[[Any, Any], Any]:
     """(key, value) -> value."""
+    if throws(f):
+        return throwing(f, value_function, lambda k, v: (k, v))
     name = f["name"]
     if name == "null_if":
         inner = predicate(f["fn"])
@@ -104,10 +141,16 @@ def value_function(f: Spec) -> Callable[[Any, Any], Any]:
 
 def uses_key(f: Spec) -> bool:
     """Whether Java takes the form of the mapper that gets the key."""
-    return f["name"] in ("prefix_key", "key_in") or ("fn" in f and uses_key(f["fn"]))
+    return f["name"] in ("prefix_key", "key_in") or any(part in f and uses_key(f[part]) for part in ("fn", "at"))
+
+
+def joiner_uses_key(f: Spec) -> bool:
+    """Whether Java takes the form of the joiner of streams that gets the key."""
+    return inner(f)["name"] == "key_pair" or (throws(f) and uses_key(f["at"]))
 
 
 def value_type(f: Spec, before: str) -> str:
+    f = inner(f)
     name = f["name"]
     if name == "const":
         return literal_type(f["value"])
@@ -120,6 +163,8 @@ def value_type(f: Spec, before: str) -> str:
 
 def key_function(f: Spec) -> Callable[[Any, Any], Any]:
     """(key, value) -> key."""
+    if throws(f):
+        return throwing(f, key_function, lambda k, v: (k, v))
     return {
         "key": lambda k, v: k,
         "const": lambda k, v: None if f["value"] is None else text(f["value"]),
@@ -135,11 +180,15 @@ def key_function(f: Spec) -> Callable[[Any, Any], Any]:
 
 
 def keeps_key_type(f: Spec) -> bool:
-    return f["name"] == "key"
+    return bool(inner(f)["name"] == "key")
 
 
 def pair_function(f: Spec) -> Callable[[Any, Any], tuple[Any, Any]]:
     """(key, value) -> (key, value)."""
+    if throws(f):
+        return throwing(f, pair_function, lambda k, v: (k, v))
+    if f["name"] == "null_pair":
+        return lambda k, v: None  # type: ignore[return-value]
     if f["name"] == "swap":
         return lambda k, v: (None if v is None else text(v), None if k is None else text(k))
     key, value = key_function(f["kfn"]), value_function(f["vfn"])
@@ -147,11 +196,16 @@ def pair_function(f: Spec) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 def pair_type(f: Spec, before: str) -> str:
+    f = inner(f)
+    if f["name"] == "null_pair":
+        return before
     return "string" if f["name"] == "swap" else value_type(f["vfn"], before)
 
 
 def values_function(f: Spec) -> Callable[[Any, Any], list[Any]]:
     """(key, value) -> values."""
+    if throws(f):
+        return throwing(f, values_function, lambda k, v: (k, v))
     return {
         "words": lambda k, v: _words(v),
         "repeat": lambda k, v: [v] * f.get("n", 2),
@@ -161,11 +215,13 @@ def values_function(f: Spec) -> Callable[[Any, Any], list[Any]]:
 
 
 def values_type(f: Spec, before: str) -> str:
-    return "string" if f["name"] == "words" else before
+    return "string" if inner(f)["name"] == "words" else before
 
 
 def pairs_function(f: Spec) -> Callable[[Any, Any], list[tuple[Any, Any]]]:
     """(key, value) -> pairs."""
+    if throws(f):
+        return throwing(f, pairs_function, lambda k, v: (k, v))
     return {
         "words_as_keys": lambda k, v: [(w, None if k is None else text(k)) for w in _words(v)],
         "fan_out": lambda k, v: [(None if k is None else f"{text(k)}{i}", v) for i in range(1, f.get("n", 2) + 1)],
@@ -173,11 +229,13 @@ def pairs_function(f: Spec) -> Callable[[Any, Any], list[tuple[Any, Any]]]:
 
 
 def pairs_type(f: Spec, before: str) -> str:
-    return "string" if f["name"] == "words_as_keys" else before
+    return "string" if inner(f)["name"] == "words_as_keys" else before
 
 
 def reducer(f: Spec) -> Callable[[Any, Any], Any]:
     """(aggregate, value) -> aggregate."""
+    if throws(f):
+        return throwing(f, reducer, lambda a, b: (None, b))
     name = f["name"]
     numbers = {"sum": lambda a, b: a + b, "diff": lambda a, b: a - b, "max": max, "min": min}
     if name in numbers:
@@ -192,6 +250,8 @@ def reducer(f: Spec) -> Callable[[Any, Any], Any]:
 
 def aggregator(f: Spec) -> Callable[[Any, Any, Any], Any]:
     """(key, value, aggregate) -> aggregate."""
+    if throws(f):
+        return throwing(f, aggregator, lambda k, v, a: (k, v))
     return {
         "trace": lambda k, v, a: _keep(text(a) + f.get("sep", "+") + text(v), f),
         "trace_key": lambda k, v, a: _keep(text(a) + f.get("sep", "+") + text(k) + text(v), f),
@@ -205,6 +265,8 @@ def aggregator(f: Spec) -> Callable[[Any, Any, Any], Any]:
 
 def merger(f: Spec) -> Callable[[Any, Any, Any], Any]:
     """(key, left, right) -> aggregate."""
+    if throws(f):
+        return throwing(f, merger, lambda k, a, b: (k, b))
     return {
         "sum": lambda k, a, b: (a or 0) + (b or 0),
         "trace": lambda k, a, b: _keep(text(a) + f.get("sep", "|") + text(b), f),
@@ -213,6 +275,8 @@ def merger(f: Spec) -> Callable[[Any, Any, Any], Any]:
 
 def joiner(f: Spec) -> Callable[[Any, Any, Any], Any]:
     """(key, left, right) -> value."""
+    if throws(f):
+        return throwing(f, joiner, lambda k, left, right: (k, right if f.get("of") == "right" else left))
 
     def pair(left: Any, right: Any) -> str:
         return f"({text(left)},{text(right)})"
@@ -231,11 +295,13 @@ def joiner(f: Spec) -> Callable[[Any, Any, Any], Any]:
 
 
 def joiner_type(f: Spec, left: str, right: str) -> str:
-    return {"left": left, "right": right, "sum_measure": "long"}.get(f["name"], "string")
+    return {"left": left, "right": right, "sum_measure": "long"}.get(inner(f)["name"], "string")
 
 
 def timestamp_extractor(f: Spec) -> Callable[[Any, int], int]:
     """(record, partition time) -> timestamp."""
+    if throws(f):
+        return throwing(f, timestamp_extractor, lambda record, time: (record.key, record.value))
 
     def extract(record: Any, partition_time: int) -> int:
         found = re.match(r"([0-9]{1,15})\|", text(record.value))

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
+from penstock.serde.text import BytesSerde
 
 __all__ = ["header_rows", "input_batches", "input_bytes", "input_headers"]
 
@@ -16,11 +17,15 @@ Header = tuple[str, bytes | None]
 
 def input_bytes(record: Mapping[str, Any], serdes: tuple[Any, Any]) -> tuple[bytes | None, bytes | None]:
     """The bytes of the key and the value of an input; ``key_hex`` and ``value_hex`` are bytes as they are."""
-    key, value = (
-        bytes.fromhex(record[f"{part}_hex"]) if f"{part}_hex" in record else serde.serialize(record[part])
-        for part, serde in zip(("key", "value"), serdes, strict=True)
-    )
-    return key, value
+    return _bytes_of(record, "key", serdes[0]), _bytes_of(record, "value", serdes[1])
+
+
+def _bytes_of(record: Mapping[str, Any], part: str, serde: Any) -> bytes | None:
+    if f"{part}_hex" in record:
+        return bytes.fromhex(record[f"{part}_hex"])
+    if isinstance(serde, BytesSerde):
+        return None if record[part] is None else bytes.fromhex(record[part])
+    return serde.serialize(record[part])  # type: ignore[no-any-return]
 
 
 def input_headers(record: Mapping[str, Any]) -> tuple[Header, ...]:

@@ -5,9 +5,11 @@ A family of operators is a file ``ops_*.py`` with one method for each operator, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from exception_handlers import handlers_of
+from java_errors import refusal
 from ops_aggregations import AggregationOperators
 from ops_joins import JoinOperators
 from ops_sources import SourceOperators
@@ -17,7 +19,7 @@ from ops_tables import TableOperators
 from ops_topology import PlainTopology
 from penstock.topology.topology import Topology
 from stores import rows_of
-from things import NotBuilt, Spec, Thing, serde
+from things import NotBuilt, Spec, Thing, reader
 
 __all__ = ["Interpreted", "NotBuilt", "check_describe", "interpret"]
 
@@ -31,6 +33,16 @@ class Interpreted:
     side: list[Spec]
     serdes: dict[str, tuple[Any, Any]]
     stores: list[str]
+    refused: list[tuple[bytes | None, bytes | None, str]] | None = None
+    wrapped: list[str] = field(default_factory=list)
+
+    def refusal(self, record: Any) -> Exception | None:
+        """The answer of the log to a record that it is to refuse."""
+        for number, (key, value, how) in enumerate(self.refused or ()):
+            if (record.key, record.value) == (key, value):
+                del self.refused[number]
+                return refusal(how)
+        return None
 
     def dump_store(self, driver: Any, name: str) -> list[Spec]:
         """All rows of a store, as in the case."""
@@ -54,11 +66,12 @@ class Interpreter(
             thing = operator(n)
             if thing is not None:
                 self.things[n["id"]] = thing
-        config = dict(self.case["config"])
+        config = {**self.case["config"], **handlers_of(self.case, self.side)}
         config.pop("dsl.store.format", None)  # refused, as it also changes changelogs; the outputs are the same
         topology = family.topology if isinstance(family, PlainTopology) else self.builder.build(config)
-        serdes = {name: (serde(t.key, t.size), serde(t.value)) for name, t in self.topics.items()}
-        return Interpreted(topology, config, self.side, serdes, self.stores)
+        serdes = {name: (reader(t.key, t.size), reader(t.value)) for name, t in self.topics.items()}
+        refused = self.refused if any("fail_send" in n for n in self.case["topology"]) else None
+        return Interpreted(topology, config, self.side, serdes, self.stores, refused, self.wrapped)
 
 
 def interpret(case: Spec) -> Interpreted:

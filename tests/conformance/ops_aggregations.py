@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import functions as fns
+from java_errors import java_error
 from penstock.api.options import Grouped, Materialized
 from penstock.api.table import KTable
 from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from things import NotBuilt, Operators, Spec, Thing, serde
+from things import TEXTS, NotBuilt, Operators, Spec, Thing, serde
 
 __all__ = ["AggregationOperators"]
 
@@ -40,9 +41,10 @@ class AggregationOperators(Operators):
         x = self.source(n)
         of_table = isinstance(x.it, KTable)
         value = fns.pair_type(n["fn"], x.value) if of_table else x.value
+        key = n.get("key", "string")
         fn = fns.pair_function(n["fn"]) if of_table else fns.key_function(n["fn"])
-        grouped = Grouped(n.get("name"), key_serde=serde("string"), value_serde=serde(value))
-        return Thing(x.it.group_by(fn, grouped), "string", value)
+        grouped = Grouped(n.get("name"), key_serde=serde(key), value_serde=serde(value))
+        return Thing(x.it.group_by(fn, grouped), key, value)
 
     def op_windowedBy(self, n: Spec) -> Thing:
         x, w = self.source(n), n["window"]
@@ -73,16 +75,21 @@ class AggregationOperators(Operators):
         return self._aggregated(n, value, lambda it, store: it.reduce(*functions, store, name=n.get("name")))
 
     def op_aggregate(self, n: Spec) -> Thing:
+        def initial() -> Any:
+            if n.get("init_throws"):
+                raise java_error("java.lang.IllegalStateException", "boom init")
+            return n["init"]
+
         functions = [fns.aggregator(n[f]) for f in ("fn", "adder", "subtractor") if f in n]
         functions += [fns.merger(n["merger"])] if "merger" in n else []
         value = n.get("value") or fns.literal_type(n["init"])
         return self._aggregated(
-            n, value, lambda it, store: it.aggregate(lambda: n["init"], *functions, store, name=n.get("name"))
+            n, value, lambda it, store: it.aggregate(initial, *functions, store, name=n.get("name"))
         )
 
     def _aggregated(self, n: Spec, value: str, build: Callable[[Any, Materialized], Any]) -> Thing:
         x = self.source(n)
-        table = build(x.it, self.materialized(n, serde("string"), serde(value)))
+        table = build(x.it, self.materialized(n, serde(x.key if x.key in TEXTS else "string"), serde(value)))
         kind = type(x.it).__name__
         prefixes = {"TimeWindowed": "windowed<string>", "SessionWindowed": "session<string>"}
         key = next((name for prefix, name in prefixes.items() if kind.startswith(prefix)), x.key)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import functions as fns
 from penstock.api.joins.windows import JoinWindows
@@ -37,7 +39,7 @@ class JoinOperators(Operators):
         verb = left.it.join if n["kind"] == "inner" else left.it.left_join
         return replace(
             left,
-            it=verb(right.it, fns.joiner(n["fn"]), joined),
+            it=verb(right.it, _joiner(n["fn"]), joined),
             value=fns.joiner_type(n["fn"], left.value, right.value),
         )
 
@@ -48,7 +50,7 @@ class JoinOperators(Operators):
         verb = left.it.join if n["kind"] == "inner" else left.it.left_join
         table = verb(
             right.it,
-            fns.joiner(n["fn"]),
+            _without_key(n["fn"]),
             self.materialized(n, serde(left.key, left.size), serde(value)),
             foreign_key=extract if n.get("extractor_with_key") else value_only(extract),
             joined=TableJoined(n.get("name")),
@@ -57,14 +59,18 @@ class JoinOperators(Operators):
 
     def _join_global(self, n: Spec, left: Thing, right: Thing) -> Thing:
         verb = left.it.join if n["kind"] == "inner" else left.it.left_join
-        stream = verb(right.it, fns.joiner(n["fn"]), key=fns.key_function(n["key_fn"]), name=n.get("name"))
+        if n["fn"]["name"] == "mapped_key_pair":
+            mapped: Any = _mapped_key_pair
+        else:
+            mapped = _joiner(n["fn"])
+        stream = verb(right.it, mapped, key=fns.key_function(n["key_fn"]), name=n.get("name"))
         return replace(left, it=stream, value=fns.joiner_type(n["fn"], left.value, right.value))
 
     def _join_tables(self, n: Spec, left: Thing, right: Thing) -> Thing:
         value = fns.joiner_type(n["fn"], left.value, right.value)
         store = self.optional(n, serde(left.key, left.size), serde(value))
         verb = {"inner": "join", "left": "left_join", "outer": "outer_join"}[n["kind"]]
-        table = getattr(left.it, verb)(right.it, fns.joiner(n["fn"]), store, name=n.get("name"))
+        table = getattr(left.it, verb)(right.it, _without_key(n["fn"]), store, name=n.get("name"))
         return replace(left, it=table, value=value)
 
     def _join_streams(self, n: Spec, left: Thing, right: Thing) -> Thing:
@@ -85,6 +91,20 @@ class JoinOperators(Operators):
         verb = {"inner": left.it.join, "left": left.it.left_join, "outer": left.it.outer_join}[n["kind"]]
         return replace(
             left,
-            it=verb(right.it, fns.joiner(n["fn"]), windows.before(before).after(after), joined),
+            it=verb(right.it, _joiner(n["fn"]), windows.before(before).after(after), joined),
             value=fns.joiner_type(n["fn"], left.value, right.value),
         )
+
+
+def _joiner(f: Spec) -> Callable[..., Any]:
+    """The joiner of a stream: it gets the key only if it looks at it."""
+    return fns.joiner(f) if fns.joiner_uses_key(f) else _without_key(f)
+
+
+def _without_key(f: Spec) -> Callable[[Any, Any], Any]:
+    joiner = fns.joiner(f)
+    return lambda left, right: joiner(None, left, right)
+
+
+def _mapped_key_pair(key: Any, mapped: Any, left: Any, right: Any) -> str:
+    return f"{fns.text(key)}/{fns.text(mapped)}=({fns.text(left)},{fns.text(right)})"

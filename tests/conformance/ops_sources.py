@@ -46,7 +46,7 @@ class SourceOperators(Operators):
     def op_addGlobalStore(self, n: Spec) -> None:
         self.stores.append(n["store"])
         consumed = self.consumed(n, self.topics[n["topic"]])
-        self.builder.add_global_store(store_spec(n), n["topic"], lambda: PutProcessor(n["store"]), consumed)
+        self.builder.add_global_store(store_spec(n), n["topic"], lambda: PutProcessor(n), consumed)
 
     def op_repartition(self, n: Spec) -> Thing:
         x = self.source(n)

@@ -57,7 +57,7 @@ class StreamOperators(Operators):
 
     def op_flatMapValues(self, n: Spec) -> Thing:
         x, fn = self.source(n), fns.values_function(n["fn"])
-        mapper = fn if n["fn"]["name"] == "with_key" else value_only(fn)
+        mapper = fn if fns.inner(n["fn"])["name"] == "with_key" else value_only(fn)
         return replace(x, it=x.it.flat_map_values(mapper, name=n.get("name")), value=fns.values_type(n["fn"], x.value))
 
     def op_selectKey(self, n: Spec) -> Thing:
@@ -67,14 +67,26 @@ class StreamOperators(Operators):
 
     def op_peek(self, n: Spec) -> Thing:
         x = self.source(n)
-        return replace(x, it=x.it.peek(self._note(f"@peek:{n['id']}"), name=n.get("name")))
+        return replace(x, it=x.it.peek(self._note(f"@peek:{n['id']}", n), name=n.get("name")))
 
     def op_foreach(self, n: Spec) -> None:
-        self.source(n).it.foreach(self._note(f"@foreach:{n['id']}"), name=n.get("name"))
+        x = self.source(n)
+        note = self._refuse(n, x) if "fail_send" in n else self._note(f"@foreach:{n['id']}", n)
+        x.it.foreach(note, name=n.get("name"))
 
-    def _note(self, tag: str) -> Callable[[Any, Any], None]:
+    def _refuse(self, n: Spec, x: Thing) -> Callable[[Any, Any], None]:
+        at, keys, values = fns.predicate(n["at"]), serde(x.key, x.size), serde(x.value)
+
+        def note(key: Any, value: Any) -> None:
+            if at(key, value):
+                self.refused.append((keys.serialize(key), values.serialize(value), n["fail_send"]))
+
+        return note
+
+    def _note(self, tag: str, n: Spec) -> Callable[[Any, Any], None]:
         def note(key: Any, value: Any) -> None:
             self.side.append({"topic": tag, "key": plain(key), "value": plain(value)})
+            fns.throw_at(n, "throw_at", key, value)
 
         return note
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from functions import text
+from functions import text, throw_at
 from penstock import ValueTransformerWithKey
 from things import Operators, Spec, Thing, connected_stores, serde
 
@@ -24,6 +24,7 @@ class CaseTransformer(ValueTransformerWithKey[Any, Any, Any]):
         self.store: Any = context.get_state_store(self.f["store"]) if "store" in self.f else None
 
     def transform(self, key: Any, value: Any) -> Any:
+        throw_at(self.f, "throw_at", key, value)
         return getattr(self, self.f["name"])(key, value)
 
     def append_key(self, key: Any, value: Any) -> Any:

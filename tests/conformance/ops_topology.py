@@ -31,6 +31,10 @@ class PlainTopology:
         self.topology.add_source(n["id"], n["topics"], **_serdes(t), timestamp_extractor=extractor)
         self.things[n["id"]] = t
 
+    def op_as(self, n: Spec) -> None:
+        x = self.things[_parents(n)[0]]
+        self.things[n["id"]] = replace(x, key=n.get("key", x.key), value=n.get("value", x.value))
+
     def op_processor(self, n: Spec) -> None:
         f, parents = n["processor"], _parents(n)
         self.topology.add_processor(n["id"], lambda: CaseProcessor(f), *parents)
@@ -58,7 +62,7 @@ class PlainTopology:
     def _fed_store(self, n: Spec, add: Any) -> None:
         self.stores.append(n["store"])
         serdes = _serdes(self.topics[n["topic"]])
-        add(store_spec(n), f"{n['id']}-source", n["topic"], n["id"], lambda: PutProcessor(n["store"]), **serdes)
+        add(store_spec(n), f"{n['id']}-source", n["topic"], n["id"], lambda: PutProcessor(n), **serdes)
 
 
 def _parents(n: Spec) -> list[str]:

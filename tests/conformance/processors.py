@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from functions import measure, text
+from functions import measure, text, throw_at
+from java_errors import boom
 from penstock.api.processing.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
 from penstock.serde.windowed import Window, Windowed
 
 __all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "PutProcessor", "processor_type"]
 
-SAME_TYPE = {"passthrough", "dedup", "route", "add_header", "shift_timestamp", "drop_null", "null_key"}
+SAME_TYPE = {
+    "passthrough", "dedup", "route", "add_header", "shift_timestamp", "drop_null", "null_key",
+    "to_null_value", "negative_timestamp", "bad_child",
+}  # fmt: skip
 
 
 def processor_type(f: dict[str, Any], before: str) -> str:
@@ -26,27 +30,55 @@ class _Steps:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.f = spec
         self.fired = 0
+        self.runs = 0
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
         self.store: Any = context.get_state_store(self.f["store"]) if "store" in self.f else None
         if "interval_ms" in self.f:
             kind = "stream_time" if self.f.get("time", "stream") == "stream" else "wall_clock_time"
-            self.timer = context.schedule(self.f["interval_ms"], kind, self.punctuate)
+            start = {"start": self.f["start_ms"]} if "start_ms" in self.f else {}
+            self.timer = context.schedule(self.f["interval_ms"], kind, self.punctuate, **start)
 
     def process(self, r: Record[Any, Any]) -> None:
+        throw_at(self.f, "throw_at", r.key, r.value)
         getattr(self, self.f["name"])(r, r.key, r.value)
+        throw_at(self.f, "throw_after", r.key, r.value)
 
     def forward(self, r: Record[Any, Any], value: Any) -> None:
         self.context.forward(r.with_value(value))
 
     def punctuate(self, timestamp: int) -> None:
-        for key, count in list(self.store.all()):
-            self.context.forward(Record(key, count, timestamp))
-            self.store.delete(key)
+        self.runs += 1
+        if self.runs in self.f.get("throw_at_run", ()):
+            raise boom(self.f, f"boom run {self.runs} at {timestamp}")
+        if self.f["name"] == "ticks":
+            self._tick(timestamp)
+        else:
+            for key, count in list(self.store.all()):
+                self.context.forward(Record(key, count, timestamp))
+                self.store.delete(key)
         self.fired += 1
         if self.fired >= self.f.get("times", float("inf")):
             self.timer.cancel()
+
+    def _tick(self, at: int) -> None:
+        c = self.context
+        times = f"st={c.current_stream_time_ms()}|wt={c.current_system_time_ms()}"
+        has_metadata = str(c.record_metadata() is not None).lower()
+        c.forward(Record("tick", f"{self.runs}@{at}|{times}|{has_metadata}", at))
+
+    def ticks(self, r: Any, k: Any, v: Any) -> None:
+        pass
+
+    def to_null_value(self, r: Any, k: Any, v: Any) -> None:
+        self.forward(r, None)
+
+    def negative_timestamp(self, r: Any, k: Any, v: Any) -> None:
+        self.context.forward(r.with_timestamp(-1))
+
+    def bad_child(self, r: Any, k: Any, v: Any) -> None:
+        self.context.forward(r, "nowhere")
 
     def passthrough(self, r: Any, k: Any, v: Any) -> None:
         self.context.forward(r)
@@ -176,9 +208,11 @@ class CaseFixedKeyProcessor(_Steps, FixedKeyProcessor[Any, Any]):
 class PutProcessor(Processor[Any, Any]):
     """Keeps a global or read-only store up to date."""
 
-    def __init__(self, store: str) -> None:
-        self.name = store
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.name = spec["store"]
+        self.spec = spec
 
     def process(self, record: Record[Any, Any]) -> None:
+        throw_at(self.spec, "throw_at", record.key, record.value)
         if record.key is not None:
             self.context.get_state_store(self.name).put(record.key, record.value)

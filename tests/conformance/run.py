@@ -29,6 +29,8 @@ from batches import cut
 from compare import LeftOut, by_topic, first_difference, sorted_store
 from inputs import header_rows, input_bytes, input_headers
 from interpreter import Interpreted, NotBuilt, check_describe, interpret
+from java_errors import CLASSES, ERROR, same_error, seen_rows
+from penstock.errors import PenstockError
 from things import plain
 
 Case = dict[str, Any]
@@ -56,10 +58,14 @@ def _named(case: Case, file: str) -> Case:
     return case
 
 
-def expected_topics(case: Case, batch: list[int]) -> dict[str, list[Any]]:
-    """What the inputs of this batch caused, by topic; errors left out."""
-    rows = [row for i in batch if i < len(case["outputs"]) for row in case["outputs"][i] if "error" not in row]
-    return by_topic(rows)
+def expected_rows(case: Case, batch: list[int]) -> list[Any]:
+    """What the inputs of this batch caused; errors left out."""
+    return [row for i in batch if i < len(case["outputs"]) for row in case["outputs"][i] if "error" not in row]
+
+
+def expected_error(case: Case) -> dict[str, Any]:
+    """The error of the input that made the Java application fail."""
+    return next(row for row in case["outputs"][-1] if "error" in row)
 
 
 def fails_at(case: Case) -> int | None:
@@ -70,7 +76,14 @@ def fails_at(case: Case) -> int | None:
 
 def run_driver(case: Case, splits: int | None) -> tuple[str | None, bool]:
     """The first difference (None: agrees), and whether the inputs were really split."""
-    run = interpret(case)
+    try:
+        run = interpret(case)
+    except PenstockError as error:
+        if "build_error" in case:
+            return same_error(case["build_error"], error), False
+        raise
+    if "build_error" in case:
+        return f"the topology should be refused: {case['build_error']['message']}", False
     cached = int(case["config"].get("statestore.cache.max.bytes", 0)) > 0  # then a batch gives one change per key
     one_task = len(run.topology.subtopologies()) == 1 and not run.topology.internal_topics
     split = splits is not None and one_task and not cached
@@ -89,6 +102,8 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
         ]
     config = {"application.id": "app", **run.config}
     driver = TopologyTestDriver(run.topology, config, batch_size=1_000_000, by_column=by_column)
+    if run.refused is not None:
+        driver.refuse(run.refusal)
     try:
         for batch in batches:
             run.side.clear()
@@ -97,17 +112,17 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
                 for i in batch:
                     feed(driver, run, case["inputs"][i])
                 driver.flush()
-            except Exception as error:  # noqa: BLE001 - a failure is a result here
+            except (Exception, CLASSES[ERROR]) as error:  # noqa: BLE001 - a failure is a result here
                 if batch != [deadly]:
                     return f"input {batch}: {type(error).__name__}: {error}"
                 failed = True
+                if found := same_error(expected_error(case), error) or _same_sent(case, driver, run):
+                    return found
             if batch == [deadly] and not failed:
                 return f"input {deadly}: should have failed with {case['outputs'][deadly][0]['error']}"
-            found = first_difference(
-                f"outputs of inputs {batch[0]}..{batch[-1]}",
-                expected_topics(case, batch),
-                by_topic(written(driver, run)),
-            )
+            expected = by_topic(expected_rows(case, batch))
+            actual = seen_rows(expected, by_topic(written(driver, run)), driver.wall_clock_ms)
+            found = first_difference(f"outputs of inputs {batch[0]}..{batch[-1]}", expected, actual)
             if found:
                 return found
         if deadly is None:
@@ -115,6 +130,8 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
                 found = first_difference(f"store {store}", rows, sorted_store(run.dump_store(driver, store)))
                 if found:
                     return found
+        if "wrapped" in case and (found := first_difference("wrapped", case["wrapped"], run.wrapped)):
+            return found
         return first_difference("dropped records", case["dropped_records"], driver.dropped_records)
     finally:
         driver.close()
@@ -136,17 +153,28 @@ def written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
         if topic not in produced:
             continue
         key_serde, value_serde = run.serdes[topic]
-        for record in driver.output_topic(topic, key_serde, value_serde).read_records_to_list():
-            row = {
-                "topic": topic,
-                "key": plain(record.key),
-                "value": plain(record.value),
-                "timestamp": record.timestamp,
-            }
+        while (record := driver.read_raw(topic)) is not None:
+            key, value = key_serde.deserialize(record.key), value_serde.deserialize(record.value)
+            row = {"topic": topic, "key": plain(key), "value": plain(value), "timestamp": record.timestamp}
             if record.headers:
                 row["headers"] = header_rows(record.headers)
             rows.append(row)
     return rows
+
+
+def _same_sent(case: Case, driver: Any, run: Interpreted) -> str | None:
+    """What the failing input had sent by then to the topics of the case, which its error does not take back."""
+    sent = expected_error(case).get("sent")
+    if sent is None:
+        return None
+    expected = by_topic([row for row in sent if row["topic"] in run.serdes])
+    actual = []
+    for record in driver.sent_before_failure():
+        if record.topic in run.serdes:
+            row = {"topic": record.topic, "key": plain(record.key), "value": plain(record.value)}
+            row["timestamp"] = record.timestamp
+            actual.append({**row, "headers": header_rows(record.headers)} if record.headers else row)
+    return first_difference("sent", expected, seen_rows(expected, by_topic(actual), driver.wall_clock_ms))
 
 
 def run_case(case: Case, args: argparse.Namespace) -> tuple[str | None, bool]:

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import functions as fns
+from java_errors import java_error
 from penstock.api.builder import StreamsBuilder
 from penstock.api.options import Consumed, Materialized
-from penstock.serde import Serdes
+from penstock.serde import BaseSerde, Serdes
 from penstock.serde.windowed import Windowed
 
-__all__ = ["NotBuilt", "Operators", "Spec", "Thing", "connected_stores", "plain", "serde", "value_only"]
+__all__ = [
+    "TEXTS", "NotBuilt", "Operators", "Spec", "Thing", "connected_stores", "plain", "reader", "serde", "value_only",
+]  # fmt: skip
 
 Spec = dict[str, Any]
 
@@ -44,7 +47,32 @@ def serde(type_name: str, size: int = 0) -> Any:
         return Serdes.time_windowed(Serdes.string(), size)
     if type_name == "session<string>":
         return Serdes.session_windowed(Serdes.string())
+    if type_name == "fussy":
+        return FussySerde()
     raise NotBuilt(f"keys of type {type_name}")
+
+
+class FussySerde(BaseSerde):
+    """A string serde that fails for texts that begin with ``!``, and for bytes that begin with ``?``."""
+
+    def serialize(self, value: str | None) -> bytes | None:
+        if value is not None and value.startswith("!"):
+            raise java_error("org.apache.kafka.common.errors.SerializationException", f"cannot serialize {value}")
+        return None if value is None else value.encode()
+
+    def deserialize(self, data: bytes | None) -> str | None:
+        if data is not None and data.startswith(b"?"):
+            text = data.decode(errors="replace")
+            raise java_error("org.apache.kafka.common.errors.SerializationException", f"cannot deserialize {text}")
+        return None if data is None else data.decode()
+
+
+TEXTS = ("fussy", "stamped")  # types whose topics are written and read as plain strings
+
+
+def reader(type_name: str, size: int = 0) -> Any:
+    """The serde by which the recorder reads and writes a topic."""
+    return Serdes.string() if type_name in TEXTS else serde(type_name, size)
 
 
 def plain(x: Any) -> Any:
@@ -64,6 +92,8 @@ class Operators:
     things: dict[str, Thing] = field(default_factory=dict)
     topics: dict[str, Thing] = field(default_factory=dict)
     stores: list[str] = field(default_factory=list)
+    wrapped: list[str] = field(default_factory=list)
+    refused: list[tuple[bytes | None, bytes | None, str]] = field(default_factory=list)
 
     def source(self, n: Spec, number: int = 0) -> Thing:
         ids = n["in"] if isinstance(n["in"], list) else [n["in"]]

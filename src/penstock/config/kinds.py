@@ -113,7 +113,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _handler(value: Any) -> Any:
-    if callable(value):
+    if callable(value) or hasattr(value, "handle_error"):
         return value
     if isinstance(value, str):
         text = value.rpartition(".")[2].rpartition("$")[2].lower().replace("-", "").replace("_", "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from penstock.api.processing.processor import Record
 from penstock.base.clock import unix_ms
 from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
@@ -19,7 +20,16 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
-from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
+from penstock.runtime.exception_handlers import (
+    Change,
+    DeadLetter,
+    ErrorContext,
+    Handler,
+    Origin,
+    TopicRecord,
+    handler_of,
+    is_decided,
+)
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.raised import function_of, line_of
@@ -128,9 +138,12 @@ class TaskContext:
         self._hides_records = hides_records(config)
         self._cache_bytes = int(config["statestore.cache.max.bytes"])
         self._tasks = tasks
+        self._is_global = False
+        self._failure: tuple[Function | None, Exception] | None = None
+        self.by_record = False  # whether operators are called with one record at a time
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
-            setting.partition(".")[0]: handler_of(config[setting], setting, dead_letters)
+            setting.partition(".")[0]: handler_of(config[setting], setting, dead_letters, config)
             for setting in (
                 "deserialization.exception.handler",
                 "processing.exception.handler",
@@ -139,7 +152,11 @@ class TaskContext:
         }
 
     def serve_global_stores(self) -> None:
-        """Let errors of processors fail, as Kafka does in global stores, unless the setting says otherwise."""
+        """Handle errors as Kafka does in global stores.
+
+        Those of processors fail unless the setting says otherwise, and no dead letters are written.
+        """
+        self._is_global = True
         if not self._config["processing.exception.handler.global.enabled"]:
             self._handlers["processing"] = handler_of("fail", "processing.exception.handler", None)
 
@@ -272,31 +289,59 @@ class TaskContext:
         headers = rows.headers[row] if rows.headers is not None else ()
         return source._replace(timestamp=int(rows.timestamps[row]), headers=headers)
 
-    def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
+    def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> bool:
         """Report that a user's function raised for one row.
 
         Raises ProcessingError, unless the processing exception handler says to continue: then the record is counted as
         dropped (and sent to the dead letter queue) and the caller leaves that row out.
-        """
-        record = {
-            "key": rows.keys.items()[row],
-            "value": rows.values.items()[row],
-            "timestamp": int(rows.timestamps[row]),
-        }
-        failure = Failure(node, self.record_context(rows, row), rows.place.take(np.array([row])), error)
-        self.processing_failed(failure, function, record)
 
-    def processing_failed(self, failure: Failure, function: Function | None, record: dict[str, Any] | None) -> None:
+        Returns:
+            Whether all that follows of the rows falls with this one: they are of one record. The handler is asked
+            about that record by the one who runs the operator, once what comes before the row has been passed on.
+        """
+        if is_decided(error):
+            raise error
+        if self.by_record:
+            if self._failure is None:
+                self._failure = function, error
+            return True
+        self.ask(node, function, rows, row, error)
+        return False
+
+    def take_failure(self) -> tuple[Function | None, Exception] | None:
+        """Return the failure of the record that an operator was called with; once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def ask(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
+        """Ask the processing handler about the record that an operator was called with; raise if it says to fail."""
+        source = self.record_context(rows, row)
+        value = rows.values.items()[row]
+        if rows.olds is not None:
+            value = Change(value, rows.olds.items()[row])
+        record = Record(rows.keys.items()[row], value, source.timestamp, source.headers)
+        self.processing_failed(Failure(node, source, rows.place.take(np.array([row])), error), function, record)
+
+    def processing_failed(self, failure: Failure, function: Function | None, failed: Record[Any, Any] | None) -> None:
         """Ask the processing handler; raise ProcessingError when it says fail.
 
         Args:
             failure: The failure.
             function: The user's function that raised, if it is known.
-            record: The record, for the message; None for a punctuation.
+            failed: The record that the operator was called with; None for a punctuation.
         """
         node, source, error = failure.node, failure.source, failure.error
-        if isinstance(error, ProcessingError) and "record" in error.facts:
-            raise error  # it has been asked about already, further down
+        if is_decided(error):
+            raise error
+        if isinstance(error, SerializationError) and "node" in error.facts and "task" in error.facts:
+            error.facts["decided"] = True  # it says all there is to say, if the handler says to fail
+            self._decide("processing", failure, lambda: error, failed, function=function)
+            error.facts["decided"] = False
+            return
+        record: dict[str, Any] | None = None
+        if failed is not None:
+            value = failed.value.new if isinstance(failed.value, Change) else failed.value
+            record = {"key": failed.key, "value": value, "timestamp": failed.timestamp}
 
         def wrapped() -> ProcessingError:
             name, file, line = function_of(function, error)
@@ -325,9 +370,10 @@ class TaskContext:
                 topic=source.topic,
                 partition=source.partition,
                 offset=source.offset,
+                decided=True,
             )
 
-        self._decide("processing", failure, wrapped, function)
+        self._decide("processing", failure, wrapped, failed, function=function)
 
     def undecodable(self, node: str, source: RecordContext, error: Exception) -> None:
         """Ask the deserialization handler about a record whose bytes do not decode."""
@@ -351,11 +397,14 @@ class TaskContext:
 
         # All dead letters of records that never were input come first, in the order in which they were read.
         place = Place((-1, len(self.letters)), 1)
-        self._decide("deserialization", Failure(node, source, place, error), wrapped)
+        headers = source.headers
+        record = TopicRecord(source.topic or "", source.raw_key, source.raw_value, source.timestamp, headers)
+        self._decide("deserialization", Failure(node, source, place, error), wrapped, record)
 
-    def unencodable(self, node: str, topic: str, rows: Rows, row: int, error: Exception) -> None:
-        """Ask the production handler about a record that does not encode."""
+    def unencodable(self, node: str, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
+        """Ask the production handler about a record whose key or value does not encode."""
         source = self.record_context(rows, row)
+        name = self.physical_name(topic)
 
         def wrapped() -> SerializationError:
             return SerializationError(
@@ -370,7 +419,14 @@ class TaskContext:
                 source=_place_of(source),
             )
 
-        self._decide("production", Failure(node, source, rows.place.take(np.array([row])), error), wrapped)
+        if isinstance(error, SerializationError) and error.facts.get("wrong_type"):
+            raise wrapped() from error
+        key, value = rows.keys.items()[row], rows.values.items()[row]
+        if rows.olds is not None:
+            value = Change(value, rows.olds.items()[row])
+        record = TopicRecord(name, key, value, source.timestamp, source.headers)
+        failure = Failure(node, source, rows.place.take(np.array([row])), error)
+        self._decide("production", failure, wrapped, record, origin=origin)
 
     def _where_serdes_go(self, topic: str) -> str:
         """Return where the serdes of a topic are given."""
@@ -391,9 +447,18 @@ class TaskContext:
         return "" if self._hides_records else visible(_text_of(error)[:_MOST_OF_A_TEXT])
 
     def _decide(
-        self, kind: str, failure: Failure, wrapped: Callable[[], Exception], function: Function | None = None
+        self,
+        kind: str,
+        failure: Failure,
+        wrapped: Callable[[], Exception],
+        record: Any,
+        *,
+        function: Function | None = None,
+        origin: Origin | None = None,
     ) -> None:
         node, source, error = failure.node, failure.source, failure.error
+        if self._is_global:
+            source = source._replace(raw_key=None, raw_value=None)
         facts = ErrorContext(
             self.task_id,
             node,
@@ -404,12 +469,19 @@ class TaskContext:
             source.headers,
             source.raw_key,
             source.raw_value,
+            origin,
         )
-        response = self._handlers[kind](facts, error)
-        self.letters += [(failure.place.extend(number), letter) for number, letter in enumerate(response.dead_letters)]
-        self.sensor.on_error(self.task_id, node, error, response.action)
-        if response.action == "fail":
-            raise wrapped() from (None if self._hides_records else error)
+        response = self._handlers[kind](facts, record, error)
+        if not self._is_global:
+            letters = enumerate(response.dead_letters)
+            self.letters += [(failure.place.extend(number), letter) for number, letter in letters]
+        action = "continue" if response.action == "continue" else "fail"  # nothing can be tried again here
+        self.sensor.on_error(self.task_id, node, error, action)
+        if action == "fail":
+            raised = wrapped()
+            if raised is error:
+                raise raised
+            raise raised from (None if self._hides_records else error)
         why = type(error).__name__[:_MOST_OF_A_NAME]  # its text may quote a record, and be another one for each
         self._drop(Cause(node, why, *line_of(function, error)), 1, _example(source, self._shown(error)))
 

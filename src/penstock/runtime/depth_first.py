@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import Operator
     from penstock.runtime.punctuation import Schedule
     from penstock.runtime.sinks import Sink
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["DepthFirst"]
+
+Failure = tuple["Function | None", Exception]
 
 
 class DepthFirst:
@@ -65,9 +69,11 @@ class DepthFirst:
         """Process all records in order of their positions, then the punctuations that wall-clock time has made due."""
         for processor in self._processors.values():
             processor.dispatch = self._forward
+        self._context.by_record = True
         try:
             self._run(sources)
         finally:
+            self._context.by_record = False
             for processor in self._processors.values():
                 processor.dispatch = None
         for name, (rows_in, rows_out, seconds) in self._work.items():
@@ -90,6 +96,7 @@ class DepthFirst:
         self._position = context.input.length
         wall_clock = context.wall_clock_ms
         context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
+        self._context.by_record = False  # these operators are called without a record
         for name in self._order:
             if name in self._timed:
                 self._call(name, self._timed[name], Rows.empty(), "")
@@ -147,19 +154,37 @@ class DepthFirst:
             self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)
         if isinstance(operator, ProcessOperator):
             self._of_processor(name, lambda processor: processor.process_directly(rows), len(rows))
-            return
-        if name in self._missing.nodes:
-            self._missing.look(name, rows)
+            failure = self._context.take_failure()
+        else:
+            if name in self._missing.nodes:
+                self._missing.look(name, rows)
+            try:
+                failure = self._run_operator(name, operator, rows, parent)
+            except Exception as error:
+                self._context.take_failure()
+                if not (len(rows) and is_of_record(error)):
+                    raise
+                failure = None, error
+        if failure is not None:
+            self._context.ask(name, failure[0], rows, 0, failure[1])
+
+    def _run_operator(self, name: str, operator: Operator, rows: Rows, parent: str) -> Failure | None:
+        """Run an operator with one row, and pass on what comes of it; return the failure that ended that, if any."""
         began = time.perf_counter()
         with naming_stores(self._context.topology, name, self._context.task_id):
             result = operator.process(rows, parent)
+        failure = self._context.take_failure()
         self._worked(name, len(rows), 0, time.perf_counter() - began)
-        for wanted, out in self._counted(name, [(None, result)] if isinstance(result, Rows) else result):
+        outputs = iter(self._counted(name, [(None, result)] if isinstance(result, Rows) else result))
+        while (output := next(outputs, None)) is not None:
+            failure = failure or self._context.take_failure()  # of an operator that works while its rows are passed on
+            wanted, out = output
             flush = out.place.flush
             if flush is None:
                 self._send_each(name, wanted, out)
             else:
                 self._flushes.setdefault(flush, []).append((name, out))
+        return failure or self._context.take_failure()
 
     def _counted(self, name: str, outputs: Iterable[tuple[str | None, Rows]]) -> Iterator[tuple[str | None, Rows]]:
         """Yield outputs, each of which the operator may compute after the one before has been sent on."""

@@ -119,6 +119,10 @@ class LocalTask:
         self._run([])
         self._drain(one_by_one=True)
 
+    def written_before_failure(self) -> list[RawRecord]:
+        """Return what the batch that failed had written by then; see `StreamTask.written_before_failure`."""
+        return _in_order(self._main.written_before_failure())
+
     def store(self, name: str) -> Any:
         """Return the typed view of a store."""
         return self._main.store(name)

@@ -246,6 +246,7 @@ class ProcessOperator(Operator):
         context = self._context
         before = (context.position, context.source, self._row)
         context.position, context.source, self._row = position, _NO_RECORD, -1
+        before_origin, self.origin = self.origin, _NO_RECORD
         started = time.perf_counter()
         try:
             schedule.callback(now_ms)
@@ -254,6 +255,7 @@ class ProcessOperator(Operator):
             self._task.processing_failed(Failure(self.name, source, Place((position, AFTER), 1), error), None, None)
         finally:
             context.position, context.source, self._row = before
+            self.origin = before_origin
         self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms, time.perf_counter() - started)
         following = schedule.next_ms + schedule.interval_ms * ((now_ms - schedule.next_ms) // schedule.interval_ms + 1)
         self._task.put_meta(schedule.meta_name, following)
@@ -278,7 +280,8 @@ class ProcessOperator(Operator):
         if others:
             positions = np.array([at[n][1] for n in others], np.int64)
             place = Place((positions, AFTER, np.array(others, np.int64)), len(others))
-            parts.append(_as_rows([out[n][1] for n in others], place))
+            sent = _as_rows([out[n][1] for n in others], place)
+            parts.append(replace(sent, origins=[_NO_RECORD] * len(others)))
         return Rows.merge(parts)
 
 

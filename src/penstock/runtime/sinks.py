@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
+from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.record import Headers
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import FEW, Rows
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.exception_handlers import DeadLetter
+    from penstock.runtime.exception_handlers import DeadLetter, Origin
     from penstock.serde.base import Serde
     from penstock.serde.binding import TopicSerdes
     from penstock.topology.nodes import SinkNode
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["OUTPUT_SCHEMA", "Collector", "Sink"]
 
@@ -76,13 +78,13 @@ class Collector:
     def add(self, topic: str, chunk: _Chunk) -> None:
         self._chunks.setdefault(topic, []).append(chunk)
 
-    def add_letters(self, letters: list[tuple[Place, DeadLetter]]) -> None:
-        """Add records for dead letter topics."""
+    def add_letters(self, letters: list[tuple[Place, DeadLetter]], now_ms: int) -> None:
+        """Add records for dead letter topics; those without a timestamp get the present time."""
         for place, letter in letters:
             key = pa.array([letter.key], pa.large_binary())
             target = _partitions(key, self.partition_count(letter.topic))
             value = pa.array([letter.value], pa.large_binary())
-            stamp = np.array([letter.timestamp], np.int64)
+            stamp = np.array([now_ms if letter.timestamp is None else letter.timestamp], np.int64)
             self.add(letter.topic, _Chunk(place, target, stamp, key, value, [letter.headers]))
 
     def drain(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
@@ -157,11 +159,20 @@ class Sink:
         self._serdes = serdes
         self._collector = collector
         self._context = context
+        self._parent: str | None = None
         # Kafka's WindowedStreamPartitioner: a windowed key goes where its plain key goes.
         self._windowed = serdes.key if isinstance(serdes.key, TimeWindowedSerde | SessionWindowedSerde) else None
 
-    def write(self, rows: Rows) -> None:
-        """Send rows to the topic; with a topic function, to the topics that it names."""
+    def write(self, rows: Rows, parent: str | None = None) -> None:
+        """Send rows to the topic; with a topic function, to the topics that it names.
+
+        Args:
+            rows: The rows.
+            parent: The operator that sends them, if it is not there any more to take the error of a row: then the
+                processing handler is asked here, as Kafka asks it for the operator above a sink that fails. None:
+                the error is raised.
+        """
+        self._parent = parent
         if self._node.topic is not None:
             self._write(self._node.topic, rows)
             return
@@ -169,6 +180,12 @@ class Sink:
         for topic in dict.fromkeys(topics):
             if topic is not None:
                 self._write(topic, rows.filter(np.fromiter((t == topic for t in topics), np.bool_, len(topics))))
+
+    def _fail(self, rows: Rows, row: int, error: Exception, function: Function | None = None) -> None:
+        """Raise the error of a row, or leave the row out if the handler of the operator above says so."""
+        if self._parent is None or is_decided(error):
+            raise error
+        self._context.failed(self._parent, function, rows, row, error)
 
     def _topics(self, rows: Rows) -> list[str | None]:
         """Return each row's topic; None where the function failed and the handler said to continue."""
@@ -185,21 +202,22 @@ class Sink:
             try:
                 topics.append(str(function.fn(*arguments)))
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                self._context.failed(self._node.name, function, rows, row, error)
+                self._fail(rows, row, error, function)
                 topics.append(None)
         return topics
 
     def _write(self, topic: str, rows: Rows) -> None:
-        failures: dict[int, Exception] = {}
         key_serde, value_serde = self._serdes.of(topic)
-        keys = _encode(key_serde, rows.keys, failures)
+        of_keys: dict[int, Exception] = {}
+        of_values: dict[int, Exception] = {}
+        keys = _encode(key_serde, rows.keys, of_keys)
         if isinstance(value_serde, ChangeSerde):
-            values = _encode_changes(value_serde, rows, failures)
+            values = _encode_changes(value_serde, rows, of_values)
         else:
-            values = _encode(value_serde, rows.values, failures)
-        if failures:
+            values = _encode(value_serde, rows.values, of_values)
+        if failures := {**of_values, **of_keys}:
             for row, error in sorted(failures.items()):
-                self._context.unencodable(self._node.name, topic, rows, row, error)
+                self._unencodable(topic, rows, row, "key" if row in of_keys else "value", error)
             mask = np.ones(len(rows), np.bool_)
             mask[list(failures)] = False
             rows, keys, values = rows.filter(mask), keys.filter(pa.array(mask)), values.filter(pa.array(mask))
@@ -220,6 +238,13 @@ class Sink:
         count = self._collector.partition_count(topic)
         targets = self._targets(topic, rows, keys, count)
         self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))
+
+    def _unencodable(self, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
+        """Ask the production handler; for a value of a wrong type nobody is asked, as in Kafka."""
+        try:
+            self._context.unencodable(self._node.name, topic, rows, row, origin, error)
+        except SerializationError as raised:
+            self._fail(rows, row, raised)
 
     def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
         function = self._node.partitioner

@@ -93,8 +93,8 @@ class TaskOutput:
     """
 
     records: dict[str, pa.RecordBatch]
-    metrics: dict[str, int | float]
     places: dict[str, Place] = field(default_factory=dict)
+    metrics: dict[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,10 @@ class StreamTask:
         context.let_go()
         return output
 
+    def written_before_failure(self) -> TaskOutput:
+        """Return what the batch that failed had written by then, dead letters of the failure included."""
+        return TaskOutput(*self._drained())
+
     def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:
         """Return the times by which `process` will order records; see `SourceReader.times`."""
         return self._reader(batch.topic).times(batch, partition_time)
@@ -246,10 +250,10 @@ class StreamTask:
                 if operator is None or name not in self._runs_without_rows:
                     continue
                 arrived = [("", _NO_ROWS)]
-            rows = Rows.merge([r for _, r in arrived])
             if operator is None:
-                self._sinks[name].write(rows)
+                self._write(name, arrived)
                 continue
+            rows = Rows.merge([r for _, r in arrived])
             if name in self._missing.nodes:
                 self._missing.look(name, rows)
             self._sensor.on_node_start(self.task_id, name)
@@ -262,6 +266,15 @@ class StreamTask:
             if not self._graph.children[name]:
                 self._sensor.on_completed(self.task_id, name, rows.timestamps)
             self._deliver(inbox, name, out)
+
+    def _write(self, name: str, arrived: list[tuple[str, Rows]]) -> None:
+        """Write rows to a sink: those of each operator by themselves if errors of the sink are its errors."""
+        parents = {parent for parent, _ in arrived}
+        if len(parents) == 1:
+            arrived = [(arrived[0][0], Rows.merge([rows for _, rows in arrived]))]
+        for parent, rows in arrived:
+            takes = parent in self._operators and rows.place.flush is None
+            self._sinks[name].write(rows, parent if takes else None)
 
     def _deliver(
         self, inbox: dict[str, list[tuple[str, Rows]]], name: str, out: Sequence[tuple[str | None, Rows]]
@@ -276,10 +289,7 @@ class StreamTask:
                     inbox.setdefault(child, []).append((name, sent))
 
     def _output(self, records_in: int, dropped: int, started: float) -> TaskOutput:
-        if self._context.letters:
-            self._collector.add_letters(self._context.letters)
-            self._context.letters = []
-        records, places = self._collector.drain()
+        records, places = self._drained()
         seconds = time.perf_counter() - started
         metrics: dict[str, int | float] = {
             "records_in": records_in,
@@ -291,7 +301,14 @@ class StreamTask:
             "process_seconds": seconds,
         }
         self._sensor.on_batch_end(self.task_id, seconds, metrics)
-        return TaskOutput(records, metrics, places)
+        return TaskOutput(records, places, metrics)
+
+    def _drained(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
+        """Return all that has been written since the last call."""
+        if self._context.letters:
+            self._collector.add_letters(self._context.letters, self._context.wall_clock_ms)
+            self._context.letters = []
+        return self._collector.drain()
 
     def _reader(self, topic: str) -> SourceReader:
         reader = self._readers_by_topic.get(topic)

@@ -148,6 +148,10 @@ class TopologyTestDriver:
     def _keep(self, record: RawRecord) -> None:
         self._written.setdefault(record.topic, deque()).append(record)
 
+    def sent_before_failure(self) -> list[RawRecord]:
+        """Return what the input that failed had written by then, dead letters included: no topic has got it."""
+        return self._task.written_before_failure()
+
     def read_raw(self, topic: str) -> RawRecord | None:
         """Return the next unread record of an output topic, as bytes; None if there is none."""
         queue = self._written.get(self._logical(topic))

@@ -107,11 +107,23 @@ def test_bytes_that_do_not_decode():
 
 
 def test_values_that_do_not_encode():
-    built = chain(MapValues(function(lambda v: 5 if v == "x" else v, 1)))
+    built = chain(MapValues(function(lambda v: "\ud800" if v == "x" else v, 1)))
     with pytest.raises(SerializationError, match="topic 'out' does not encode"):
         task(built).process([batch(THREE)], 0)
     out = task(built, production_exception_handler="continue").process([batch(THREE)], 0)
     assert [v for _, v, _ in written(out)] == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("depth_first", [False, True])
+def test_values_of_a_wrong_type_are_an_error_of_the_operator_above(depth_first):
+    built = chain(MapValues(function(lambda v: 5 if v == "x" else v, 1)))
+    running = task(built, production_exception_handler="continue")
+    with pytest.raises(SerializationError, match="topic 'out' does not encode"):
+        running.process([batch(THREE)], 0, depth_first=depth_first)
+    running = task(built, processing_exception_handler="continue")
+    out = running.process([batch(THREE)], 0, depth_first=depth_first)
+    assert [v for _, v, _ in written(out)] == [b"1", b"3"]
+    assert running.dropped_records == 1
 
 
 def test_a_handler_of_ones_own():

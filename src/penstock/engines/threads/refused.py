@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.client_counts import count as count_records
-from penstock.runtime.exception_handlers import ErrorContext, handler_of
+from penstock.runtime.exception_handlers import ErrorContext, TopicRecord, handler_of
 from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class RefusedRecords:
         if any(parts[number][0] in self.changelogs for number in refused):
             raise error
         name = "production.exception.handler"
-        handle = handler_of(self.config[name], name, self.config.get("errors.dead.letter.queue.topic.name"))
+        handle = handler_of(
+            self.config[name], name, self.config.get("errors.dead.letter.queue.topic.name"), self.config
+        )
         nodes = {sink.topic: sink.name for sink in self.topology.sinks}
         letters: list[DeadLetter] = []
         kept: list[Part] = []
@@ -83,8 +86,8 @@ class RefusedRecords:
             logical = topic.removeprefix(f"{self.plan.application_id}-")
             node = nodes.get(topic) or (nodes.get(logical) if logical in self.plan.internal_topics else None) or topic
             for row in out:
-                response = handle(_context(task, node, rows.slice(row, 1)), error)
-                if response.action == "fail":
+                response = handle(*_context(task, node, topic, rows.slice(row, 1)), error)
+                if response.action != "continue":  # what is refused for good need not be tried again
                     raise error
                 letters += response.dead_letters
                 letters_of += [task] * len(response.dead_letters)
@@ -101,7 +104,7 @@ class RefusedRecords:
         count = self.plan.partitions.get(letter.topic, 1)
         headers = [[{"key": key, "value": value} for key, value in letter.headers]]
         columns = {
-            "timestamp": pa.array([letter.timestamp], pa.int64()),
+            "timestamp": pa.array([unix_ms() if letter.timestamp is None else letter.timestamp], pa.int64()),
             "key": pa.array([letter.key], pa.large_binary()),
             "value": pa.array([letter.value], pa.large_binary()),
             "headers": pa.array(headers, HEADERS_TYPE),
@@ -110,7 +113,9 @@ class RefusedRecords:
         return letter.topic, partition, pa.RecordBatch.from_pydict(columns)
 
 
-def _context(task: str, node: str, row: pa.RecordBatch) -> ErrorContext:
+def _context(task: str, node: str, topic: str, row: pa.RecordBatch) -> tuple[ErrorContext, TopicRecord]:
     record = row.to_pylist()[0]
     headers = tuple((each["key"], each["value"]) for each in record.get("headers") or ())
-    return ErrorContext(task, node, None, -1, -1, record["timestamp"], headers, record["key"], record["value"])
+    key, value, timestamp = record["key"], record["value"], record["timestamp"]
+    context = ErrorContext(task, node, None, -1, -1, timestamp, headers, key, value)
+    return context, TopicRecord(topic, key, value, timestamp, headers)

@@ -42,9 +42,10 @@ class FoldInput:
     node: str
     context: TaskContext
 
-    def failed(self, function: Function | None, row: int, error: Exception) -> None:
-        """Ask the processing handler about a row for which a function raised; raise if it says to fail."""
-        self.context.failed(self.node, function, self.rows, row, error)
+    def failed(self, function: Function | None, row: int, error: Exception) -> list[int]:
+        """Report a row for which a function raised; return the rows that fail with it, itself included."""
+        rest = self.context.failed(self.node, function, self.rows, row, error)
+        return list(range(row, len(self.rows) if rest else row + 1))
 
     def begin(self) -> FoldProgress:
         """Copy the groups' values: the fold changes them as it goes."""

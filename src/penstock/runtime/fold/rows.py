@@ -86,8 +86,9 @@ def fold_rows(fold_input: FoldInput) -> FoldResult:
                 state_stamp = max(stamp, state_stamps[code])
             new = step(key, value, old if type(old) in _IMMUTABLE else snapshot(old))
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            fold_input.failed(aggregation.aggregator, row, error)
-            progress.failed.append(row)
+            progress.failed += fold_input.failed(aggregation.aggregator, row, error)
+            if progress.failed[-1] > row:
+                break
             continue
         keep(code, old, new, state_stamp)
     return fold_input.finish(progress)
@@ -117,8 +118,9 @@ def _reduce_rows(fold_input: FoldInput) -> FoldResult:
             try:
                 new = reduce(old if type(old) in _IMMUTABLE else snapshot(old), value)
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                fold_input.failed(reducer, row, error)
-                progress.failed.append(row)
+                progress.failed += fold_input.failed(reducer, row, error)
+                if progress.failed[-1] > row:
+                    break
                 continue
             stamp = max(stamp, state_stamps[code])  # noqa: PLW2901 - the result's timestamp
         keep(code, old, new, stamp)
@@ -161,8 +163,9 @@ def fold_changes(fold_input: FoldInput) -> FoldResult:
                     new = add(key, value, start())
                     state_stamp = later
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            fold_input.failed(function, row, error)
-            progress.failed.append(row)
+            progress.failed += fold_input.failed(function, row, error)
+            if progress.failed[-1] > row:
+                break
             continue
         keep(code, old, new, state_stamp)
     return fold_input.finish(progress)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "call", "evaluate_by_halves", "failures_removed", "gather", "part_of", "returned_expression"]
 
-OnError = Callable[[int, Exception], None]
+OnError = Callable[[int, Exception], bool]  # returns whether the rows that follow fall with this one
 
 
 def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tuple[Column, NDArray[np.int64] | None]:
@@ -33,8 +33,8 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
         context and left out of both.
     """
 
-    def failed_at(row: int, error: Exception) -> None:
-        context.failed(node, function, rows, row, error)
+    def failed_at(row: int, error: Exception) -> bool:
+        return context.failed(node, function, rows, row, error)
 
     if function.is_expression:
         whole = range(len(rows))
@@ -77,15 +77,15 @@ def gather(calls: Iterator[Any], total: int, on_error: OnError) -> tuple[list[An
         try:
             results.extend(calls)  # keeps its results when a call raises, and the iterators stand behind that row
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            row = len(results) + len(failed)
-            on_error(row, error)
-            failed.append(row)
-            continue
+            raised = error
+        else:
+            # A StopIteration that leaves a user's function ends `map` silently.
+            raised = RuntimeError("the function raised StopIteration")
         row = len(results) + len(failed)
         if row == total:
             return results, failed
-        # A StopIteration that leaves a user's function ends `map` silently.
-        on_error(row, RuntimeError("the function raised StopIteration"))
+        if on_error(row, raised):
+            return results, [*failed, *range(row, total)]
         failed.append(row)
 
 

@@ -45,8 +45,8 @@ def join_values(
     if not len(rows):
         return Column.nulls(0), None
 
-    def failed_at(row: int, error: Exception) -> None:
-        context.failed(node, joiner, rows, row, error)
+    def failed_at(row: int, error: Exception) -> bool:
+        return context.failed(node, joiner, rows, row, error)
 
     if joiner.is_expression:
 
