@@ -50,7 +50,7 @@ MILLIS = {TIME_NAME, TIMESTAMP_NAME}
 
 
 @dataclass(frozen=True, slots=True)
-class _AvroPlan:
+class _ConverterPlan:
     parsed: ParsedSchema
     is_bounded: bool
     is_bytes: bool
@@ -128,9 +128,9 @@ class AvroConverter(RegistryConverter):
         return _from_avro(schema, form, self._form)
 
 
-def _plan(text: SchemaText) -> _AvroPlan:
+def _plan(text: SchemaText) -> _ConverterPlan:
     parsed = parse_plain_avro(text)
-    return _AvroPlan(parsed, is_bounded(parsed), is_plain(parsed.schema))
+    return _ConverterPlan(parsed, is_bounded(parsed), is_plain(parsed.schema))
 
 
 def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:

@@ -137,12 +137,12 @@ def parse_message(data: bytes) -> Message | None:
         Delete(relation=7, old=('5',), is_whole=False)
     """
     try:
-        return _MessageReader(data).message()
+        return _PgoutputReader(data).message()
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise DataError(f"a message of logical replication cannot be read: {data[:20].hex()}: {error}") from error
 
 
-class _MessageReader:
+class _PgoutputReader:
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
         self._at = 0
