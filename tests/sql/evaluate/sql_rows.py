@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.sql.evaluate import Column, Typed, compile_predicate, compile_rows, sql_type, type_expression
 from penstock.sql.functions import EvaluationErrors, scalar_functions
-from penstock.sql.parse import Position, parse_expression, parse_statement
+from penstock.sql.parse import TextPosition, parse_expression, parse_statement
 from penstock.sql.types import SqlType
 
 
@@ -26,7 +26,7 @@ class Columns:
     def __init__(self, kinds: dict[str, SqlType]) -> None:
         self.kinds = kinds
 
-    def column(self, source: str | None, name: str, at: Position) -> Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> Column:
         if source is not None or name not in self.kinds:
             raise SqlError(f"Unknown column {name}.")
         return Column(self.kinds[name], list(self.kinds).index(name), at=at)

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import SqlSyntaxError
-from penstock.sql.parse import Position, format_script, parse_expression, parse_script, parse_statement, substitute
+from penstock.sql.parse import TextPosition, format_script, parse_expression, parse_script, parse_statement, substitute
 from penstock.sql.parse.tokens import NOWHERE
 
 SCRIPT = """-- the source
@@ -17,9 +17,9 @@ SELECT * FROM t"""
 def test_statements_have_their_text_and_place():
     first, second, third = parse_script(SCRIPT)
     assert first.text == "CREATE STREAM s (a INT) WITH (kafka_topic='s')"
-    assert first.at == Position(2, 1, SCRIPT.index("CREATE"))
-    assert second.at == Position(5, 10, SCRIPT.index("DROP"))
-    assert third.statement.source.at == Position(6, 15, SCRIPT.index("t", -1))
+    assert first.at == TextPosition(2, 1, SCRIPT.index("CREATE"))
+    assert second.at == TextPosition(5, 10, SCRIPT.index("DROP"))
+    assert third.statement.source.at == TextPosition(6, 15, SCRIPT.index("t", -1))
 
 
 def test_comments_stand_before_their_statement_when_a_script_is_formatted():

@@ -339,10 +339,10 @@ def message_schema(descriptor: Any, parameters: Parameters, reading: ProtobufRea
     if reading.unwraps and descriptor.full_name in WRAPPED:
         return Schema(_kind(WRAPPED[descriptor.full_name]))
     logical_schema = None if reading.flattens else DAY_LOGICAL.get(descriptor.full_name)
-    return logical_schema or _MessageReader(parameters, reading).message(descriptor)
+    return logical_schema or _DescriptorReader(parameters, reading).message(descriptor)
 
 
-class _MessageReader:
+class _DescriptorReader:
     def __init__(self, parameters: Parameters, reading: ProtobufReading) -> None:
         self._parameters = parameters
         self._reading = reading

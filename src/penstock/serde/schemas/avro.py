@@ -138,7 +138,7 @@ class AvroSerde(SchemaSerde):
         except _ERRORS as error:
             self.refuse(value, f"bytes or decimals of its schema ({error})", error)
 
-    def _read_row(self, data: bytes, start: int, plan: _AvroPlan) -> Any:
+    def _read_row(self, data: bytes, start: int, plan: _SchemaPlan) -> Any:
         stream = BytesIO(data)
         stream.seek(start)
         try:
@@ -169,15 +169,15 @@ class AvroSerde(SchemaSerde):
         except (pa.ArrowException, OverflowError, pl.exceptions.PolarsError) as error:
             raise SerializationError(f"these values have no column type: {error}", serde=self.name) from error
 
-    def _plan(self, registered: Registered | None, *, columns: bool = False) -> _AvroPlan:
+    def _plan(self, registered: Registered | None, *, columns: bool = False) -> _SchemaPlan:
         """Return the readers and writers of a schema (None: the serde's own, without a registry)."""
         key = (id(registered), columns)
-        plan: _AvroPlan | None = self._plans.get(key)
+        plan: _SchemaPlan | None = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = self._planned(registered, parse_avro_for_columns if columns else parse_avro)
         return plan
 
-    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> _AvroPlan:
+    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], ParsedSchema]) -> _SchemaPlan:
         from fastavro import schemaless_reader, schemaless_writer
 
         text = self._text if registered is None else registered.schema
@@ -193,13 +193,13 @@ class AvroSerde(SchemaSerde):
         reader = None if registered is None or self._text in (None, text) else parsed(self._text)
         is_bytes = registered is not None and is_plain(writer.schema)
         kind = column_type(reader or writer)
-        return _AvroPlan(
+        return _SchemaPlan(
             writer, reader, is_bytes, is_bounded(writer), kind, schemaless_reader, schemaless_writer, registered
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _AvroPlan:
+class _SchemaPlan:
     """Schemas and their readers and writers; ``registered`` is kept, as the plan is found by its identity."""
 
     writer: ParsedSchema

@@ -14,7 +14,7 @@ from penstock.sql.catalog.source import RESERVED_COLUMNS, TimestampColumn
 from penstock.sql.evaluate import sql_type
 from penstock.sql.formats import format_info
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import BIGINT, BYTES, STRING, TIMESTAMP, ArrayType, StructType
 
 __all__ = ["HEADERS_TYPE", "alter_source", "check_timestamp", "create_source", "replaceable"]
@@ -192,7 +192,7 @@ def _check_keys(statement: s.CreateSource, columns: Sequence[SourceColumn]) -> N
         )
 
 
-def check_timestamp(timestamp: TimestampColumn, columns: Sequence[SourceColumn], at: Position) -> None:
+def check_timestamp(timestamp: TimestampColumn, columns: Sequence[SourceColumn], at: TextPosition) -> None:
     """Refuse a TIMESTAMP that no column of the right type has."""
     column = next((each for each in columns if each.name == timestamp.name), None)
     if column is None:
@@ -204,7 +204,7 @@ def check_timestamp(timestamp: TimestampColumn, columns: Sequence[SourceColumn],
         raise refusal(at, f"Timestamp column, {timestamp.name}, has a TIMESTAMP_FORMAT, so it should be STRING")
 
 
-def replaceable(old: Source, new: Source, at: Position) -> Source:
+def replaceable(old: Source, new: Source, at: TextPosition) -> Source:
     """The source that takes the place of another; only columns at the end may be new.
 
     Raises:

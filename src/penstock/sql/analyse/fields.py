@@ -14,7 +14,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.dialects import OTHER_FUNCTIONS
 from penstock.sql.parse.nodes import Node
 from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import SqlType
 
 __all__ = ["Field", "FieldRole", "ClauseScope", "qualified"]
@@ -62,12 +62,12 @@ class ClauseScope:
             self._by_name.setdefault(field.name, []).append(index)
         self.sources = tuple(dict.fromkeys(field.source for field in self.fields if field.source))
 
-    def column(self, source: str | None, name: str, at: Position) -> typed.Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> typed.Column:
         """The column of a name; see `penstock.sql.evaluate.typed.Scope`."""
         index = self.place(source, name, at)
         return typed.Column(self.fields[index].type, index, at=at)
 
-    def place(self, source: str | None, name: str, at: Position) -> int:
+    def place(self, source: str | None, name: str, at: TextPosition) -> int:
         """The place of a column in the row.
 
         Raises:

@@ -9,14 +9,14 @@ from penstock.errors import SqlError
 from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
 from penstock.sql.formats import check_columns, format_info
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import MapType, SqlType
 from penstock.sql.types.sql_type import inner_types, quoted
 
 __all__ = ["check_formats", "check_key_types", "wrapping"]
 
 
-def check_key_types(columns: Iterable[tuple[str, SqlType]], at: Position) -> None:
+def check_key_types(columns: Iterable[tuple[str, SqlType]], at: TextPosition) -> None:
     """Refuse keys that hold maps: equal maps may have different bytes."""
     for name, kind in columns:
         if _holds_map(kind):
@@ -27,7 +27,7 @@ def check_key_types(columns: Iterable[tuple[str, SqlType]], at: Position) -> Non
             )
 
 
-def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataFormat, at: Position) -> None:
+def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataFormat, at: TextPosition) -> None:
     """Refuse columns that the formats of key and value cannot hold."""
     held = tuple(columns)
     keys = tuple((column.name, column.type) for column in held if column.is_key)
@@ -44,7 +44,7 @@ def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataF
             raise refusal(at, reason + error.message, hint) from None
 
 
-def wrapping(wrap: bool | None, form: DataFormat, count: int, catalog: Catalog, at: Position) -> DataFormat:  # noqa: FBT001
+def wrapping(wrap: bool | None, form: DataFormat, count: int, catalog: Catalog, at: TextPosition) -> DataFormat:  # noqa: FBT001
     """The format of a value with how its single column is written: WRAP_SINGLE_VALUE, or the setting.
 
     Raises:

@@ -15,7 +15,7 @@ from penstock.sql.formats import format_info
 from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.statement_nodes import Property
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 from penstock.sql.types import SqlValueError
 from penstock.topology.building.names import check_name
 
@@ -59,7 +59,7 @@ class Properties:
     """The properties of a WITH clause by name, with the place of each."""
 
     values: Mapping[str, Any]
-    places: Mapping[str, Position]
+    places: Mapping[str, TextPosition]
 
     @classmethod
     def of(cls, clause: Iterable[Property], *, of_query: bool = False) -> Properties:
@@ -69,7 +69,7 @@ class Properties:
             SqlError: A property does not exist, or is there twice.
         """
         values: dict[str, Any] = {}
-        places: dict[str, Position] = {}
+        places: dict[str, TextPosition] = {}
         allowed = COMMON if of_query else OF_SOURCES
         for item in clause:
             name = item.name.upper()
@@ -84,7 +84,7 @@ class Properties:
         properties._check_values()
         return properties
 
-    def at(self, name: str) -> Position:
+    def at(self, name: str) -> TextPosition:
         """The place of a property."""
         return self.places.get(name, NOWHERE)
 

@@ -89,7 +89,7 @@ class QueryAnalysis:
         return self._projected(step, items, start, [nodes[id(item)] for item in items])
 
     def _read(self, relation: q.Relation) -> Read:
-        if isinstance(relation, q.Named):
+        if isinstance(relation, q.NamedSource):
             return read(relation, self.catalog)
         analysed = QueryAnalysis(relation.query, relation.alias, self.catalog, self.library).result()
         return derived(relation, analysed.step, analysed.columns, analysed.start.reads)
@@ -116,7 +116,7 @@ class QueryAnalysis:
 
     def _check_sources(self) -> None:
         for relation in (self.query.source, *(join.right for join in self.query.joins)):
-            source = self.catalog.sources.get(relation.name) if isinstance(relation, q.Named) else None
+            source = self.catalog.sources.get(relation.name) if isinstance(relation, q.NamedSource) else None
             if source is not None and source.is_table and source.window is not None:
                 raise refusal(relation.at, f"Persistent queries on windowed tables are not supported: {source.name}")
 

@@ -29,7 +29,7 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
     Raises:
         SqlError: There is no such source, or queries cannot read it.
     """
-    if not isinstance(relation, q.Named):
+    if not isinstance(relation, q.NamedSource):
         raise refusal(relation.at, "Pull queries of tables don't support subqueries.", "Query a table made of it.")
     source = catalog.sources.get(relation.name)
     if source is None:

@@ -14,7 +14,7 @@ from penstock.sql.catalog.source import RESERVED_COLUMNS
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.parse.format_expressions import format_expression
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import StructType
 
 __all__ = ["Item", "Selecting", "keys_of", "select_items"]
@@ -31,7 +31,7 @@ class Item:
 
     name: str
     node: Any
-    at: Position
+    at: TextPosition
     is_named: bool = False
 
 
@@ -184,7 +184,7 @@ def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Itera
         yield Item(field.name, x.FieldAccess(base, field.name, at=item.at), item.at)
 
 
-def keys_of(items: Sequence[Item], step: Step, sink: str, at: Position) -> list[Item]:
+def keys_of(items: Sequence[Item], step: Step, sink: str, at: TextPosition) -> list[Item]:
     """The columns that are the key, in the key's order.
 
     Raises:
@@ -220,7 +220,7 @@ def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
     return synthetic or [node for node in names if isinstance(node, x.Column)]
 
 
-def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: Position) -> Exception:
+def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: TextPosition) -> Exception:
     if step.key_word == "foreign-key join":
         plural = "s" if len(missing) > 1 else ""
         every = named([format_expression(node) for node in _flat(step.key_names)])

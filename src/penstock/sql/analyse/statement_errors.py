@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from penstock.errors import SqlError
 from penstock.sql.evaluate.placed_errors import refused
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 
 __all__ = ["located", "named", "refusal"]
 
 WIDTH = 100
 
 
-def refusal(at: Position, reason: str, hint: str = "") -> SqlError:
+def refusal(at: TextPosition, reason: str, hint: str = "") -> SqlError:
     """The error for a place of a statement, not yet with the text of its line.
 
     >>> print(refusal(Position(1, 8, 7), "SELECT names the column 'A', which no source has"))
@@ -22,7 +22,7 @@ def refusal(at: Position, reason: str, hint: str = "") -> SqlError:
     return refused(reason, at, hint)
 
 
-def located(text: str, error: SqlError, start: Position = NOWHERE) -> SqlError:
+def located(text: str, error: SqlError, start: TextPosition = NOWHERE) -> SqlError:
     """The error with its line of the text and a caret; as it is if it has no place, or shows it already.
 
     Args:

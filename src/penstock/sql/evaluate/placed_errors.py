@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock.errors import SqlError
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 
 __all__ = ["refused"]
 
 
-def refused(message: str, at: Position, hint: str = "") -> SqlError:
+def refused(message: str, at: TextPosition, hint: str = "") -> SqlError:
     """The error for a part of a statement, with the facts ``line``, ``column`` and ``offset``.
 
     >>> print(refused("Unknown column X.", Position(2, 7, 30)))

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from penstock.sql.functions import Bound, ScalarFunction
 from penstock.sql.functions.patterns import Argument
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 from penstock.sql.types import SqlType
 
 __all__ = [
@@ -55,7 +55,7 @@ class Typed:
     """
 
     type: SqlType
-    at: Position = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    at: TextPosition = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Column(Typed):
 class Scope(Protocol):
     """The columns that an expression may name."""
 
-    def column(self, source: str | None, name: str, at: Position) -> Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> Column:
         """The column of a name, of a source if one is written before it.
 
         Raises:

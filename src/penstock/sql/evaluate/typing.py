@@ -17,7 +17,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.dialects import OTHER_FUNCTIONS
 from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.query_nodes import UNIT_WORDS
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -76,7 +76,7 @@ class _Typer:
         self._scope, self._functions, self._custom = scope, functions, custom
         self._parameters: dict[str, n.Parameter] = {}
         self._numbered = 0
-        self._texts: dict[Position, str] = {}
+        self._texts: dict[TextPosition, str] = {}
 
     def typed(self, node: Any) -> n.Typed:
         try:

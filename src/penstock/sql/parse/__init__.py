@@ -14,13 +14,13 @@ from penstock.sql.parse.format_expressions import format_expression, format_type
 from penstock.sql.parse.format_statements import format_script, format_statement
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.parse.scripts import Parsed, parse_expression, parse_script, parse_statement, substitute
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.parse.type_nodes import TypeNode
 
 __all__ = [
     "Expression",
     "Parsed",
-    "Position",
+    "TextPosition",
     "Query",
     "Statement",
     "TypeNode",

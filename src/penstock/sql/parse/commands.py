@@ -27,7 +27,7 @@ from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.definitions import source_kind
 from penstock.sql.parse.elements import columns, names, properties, topic, values
 from penstock.sql.parse.query_nodes import Duration
-from penstock.sql.parse.tokens import Kind, Position
+from penstock.sql.parse.tokens import TextPosition, TokenKind
 from penstock.sql.parse.windows import duration
 
 __all__ = [
@@ -81,7 +81,7 @@ def describe(cursor: Cursor) -> Command:
     at = cursor.expect("DESCRIBE").at
     if cursor.accept("STREAMS"):
         return DescribeAll("STREAMS", cursor.accept("EXTENDED"), at=at)
-    alone = cursor.following() in (Kind.END.value, "EXTENDED")
+    alone = cursor.following() in (TokenKind.END.value, "EXTENDED")
     if alone and cursor.accept("TABLES"):
         return DescribeAll("TABLES", cursor.accept("EXTENDED"), at=at)
     if not alone and cursor.accept("FUNCTION"):
@@ -158,7 +158,7 @@ def test_assertion(cursor: Cursor) -> Command:
     return _assert_there(cursor, at)
 
 
-def _assert_there(cursor: Cursor, at: Position) -> Command:
+def _assert_there(cursor: Cursor, at: TextPosition) -> Command:
     exists = not cursor.accept("NOT")
     if not exists:
         cursor.expect("EXISTS")

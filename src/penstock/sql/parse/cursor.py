@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.base.nearest_name import nearest_names, question
 from penstock.sql.parse.dialects import OTHER_WORDS
 from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import RESERVED, Kind, Position, Token
+from penstock.sql.parse.tokens import RESERVED, TextPosition, Token, TokenKind
 
 __all__ = ["MAX_DEPTH", "Cursor", "parsed"]
 
@@ -40,7 +40,7 @@ class Cursor:
     def advance(self) -> Token:
         """Step over the current token, which is returned."""
         token = self.token
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self.index += 1
             self.token = self.tokens[self.index]
         return token
@@ -48,7 +48,7 @@ class Cursor:
     def following(self, count: int = 1) -> str:
         """The key of a later token."""
         index = self.index + count
-        return self.tokens[index].key if index < len(self.tokens) else Kind.END.value
+        return self.tokens[index].key if index < len(self.tokens) else TokenKind.END.value
 
     def at(self, key: str) -> bool:
         """Whether the current token is this one."""
@@ -68,13 +68,13 @@ class Cursor:
             raise self.unexpected()
         return token
 
-    def at_name(self, what: str = Kind.WORD.value) -> bool:
+    def at_name(self, what: str = TokenKind.WORD.value) -> bool:
         """Whether a name stands here, of a kind: a word that is not reserved, or a quoted one."""
         self.note(what)
         token = self.token
-        return (token.kind is Kind.WORD and token.key not in RESERVED) or token.kind is Kind.QUOTED
+        return (token.kind is TokenKind.WORD and token.key not in RESERVED) or token.kind is TokenKind.QUOTED
 
-    def name(self, what: str = Kind.WORD.value) -> str:
+    def name(self, what: str = TokenKind.WORD.value) -> str:
         """Read a name, for which an error says ``what``."""
         if not self.at_name(what):
             raise self.unexpected()
@@ -82,11 +82,11 @@ class Cursor:
 
     def string(self) -> str:
         """Read a string."""
-        return self.expect(Kind.STRING.value).value
+        return self.expect(TokenKind.STRING.value).value
 
     def whole_number(self) -> int:
         """Read a whole number without sign."""
-        token = self.expect(Kind.INTEGER.value)
+        token = self.expect(TokenKind.INTEGER.value)
         if len(token.value) > 18:
             raise self.refused(token.at, f"Invalid numeric literal: {token.value}", "At most 18 digits are read here.")
         return int(token.value)
@@ -122,7 +122,7 @@ class Cursor:
         """The error for a current token that fits nowhere."""
         return _UnexpectedError()
 
-    def refused(self, at: Position, reason: str, hint: str = "") -> Exception:
+    def refused(self, at: TextPosition, reason: str, hint: str = "") -> Exception:
         """The error for a place that is refused for a reason of its own."""
         return syntax_error(self.text, Snag(at, reason, hint=hint))
 
@@ -166,17 +166,17 @@ class _NotingCursor(Cursor):
         return syntax_error(self.text, Snag(token.at, reason, hint=hint, found=source_text, expected=tuple(shown)))
 
     def _hint(self, token: Token, words: list[str], expected: frozenset[str]) -> str:
-        if token.kind is Kind.VARIABLE:
+        if token.kind is TokenKind.VARIABLE:
             variable = token.value[2:-1]
             return f"The variable {variable} has no value: DEFINE {variable} = '...';"
         before = self.tokens[self.index - 1] if self.index else token
         if other := _of_other_dialects(token, before, expected):
             return other
-        if token.kind is Kind.WORD and (meant := nearest_names(token.key, words)):
+        if token.kind is TokenKind.WORD and (meant := nearest_names(token.key, words)):
             return question(*meant)
-        if before.kind is Kind.WORD and before.key not in RESERVED and (meant := nearest_names(before.key, words)):
+        if before.kind is TokenKind.WORD and before.key not in RESERVED and (meant := nearest_names(before.key, words)):
             return question(f"{meant[0]} instead of {self.source(before)}")
-        name = Kind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
+        name = TokenKind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
         if name and token.key in RESERVED:
             return f"{token.key} is a reserved word; as a name it is written `{token.key}`."
         return ""
@@ -190,12 +190,12 @@ def _of_other_dialects(token: Token, before: Token, expected: frozenset[str]) ->
         return "Join the sources: FROM a JOIN b WITHIN 1 HOUR ON a.id = b.id."
     if token.key == "WINDOW" and "HAVING" in expected:
         return "WINDOW stands after FROM and its joins, before WHERE and GROUP BY."
-    name = before.key if before.kind is Kind.WORD and before.key not in RESERVED else ""
+    name = before.key if before.kind is TokenKind.WORD and before.key not in RESERVED else ""
     return OTHER_WORDS.get(token.key) or OTHER_WORDS.get(name, "")
 
 
 def _shown(key: str) -> str:
-    if key == Kind.END.value:
+    if key == TokenKind.END.value:
         return "';'"
     return key if key.isupper() or key[0].isalpha() else f"'{key}'"
 
@@ -215,5 +215,5 @@ def parsed(text: str, tokens: list[Token], rule: Callable[[Cursor], T]) -> T:
 
 def _whole(cursor: Cursor, rule: Callable[[Cursor], T]) -> T:
     result = rule(cursor)
-    cursor.expect(Kind.END.value)
+    cursor.expect(TokenKind.END.value)
     return result

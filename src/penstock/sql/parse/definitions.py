@@ -21,7 +21,7 @@ from penstock.sql.parse.statement_nodes import (
     InsertValues,
     SourceKind,
 )
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.parse.types import type_node
 
 __all__ = ["alter", "create", "drop", "insert"]
@@ -60,14 +60,14 @@ def source_kind(cursor: Cursor) -> SourceKind:
     return "STREAM" if cursor.one_of("STREAM", "TABLE") == "STREAM" else "TABLE"
 
 
-def _create_type(cursor: Cursor, at: Position) -> CreateType:
+def _create_type(cursor: Cursor, at: TextPosition) -> CreateType:
     missing = if_not_exists(cursor)
     name = cursor.name()
     cursor.expect("AS")
     return CreateType(name, type_node(cursor), missing, at=at)
 
 
-def _create_connector(cursor: Cursor, at: Position, *, sink: bool) -> CreateConnector:
+def _create_connector(cursor: Cursor, at: TextPosition, *, sink: bool) -> CreateConnector:
     cursor.expect("CONNECTOR")
     missing = if_not_exists(cursor)
     name = cursor.name()

@@ -7,7 +7,7 @@ from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.expressions import expressions
 from penstock.sql.parse.literals import literal
 from penstock.sql.parse.statement_nodes import ColumnDefinition, ColumnRole, Property, SourceKind
-from penstock.sql.parse.tokens import Kind, quoted
+from penstock.sql.parse.tokens import TokenKind, quoted
 from penstock.sql.parse.types import type_node
 
 __all__ = ["columns", "if_exists", "if_not_exists", "names", "properties", "topic", "values"]
@@ -78,7 +78,7 @@ def properties(cursor: Cursor) -> tuple[Property, ...]:
 
 def _property(cursor: Cursor) -> Property:
     at = cursor.token.at
-    name = cursor.string() if cursor.at(Kind.STRING.value) else cursor.name()
+    name = cursor.string() if cursor.at(TokenKind.STRING.value) else cursor.name()
     cursor.expect("=")
     return Property(name, literal(cursor), at=at)
 
@@ -103,8 +103,8 @@ def values(cursor: Cursor) -> tuple[Expression, ...]:
 
 def topic(cursor: Cursor) -> str:
     """Read the name of a topic, which keeps its case without quotes too."""
-    if cursor.at(Kind.STRING.value):
+    if cursor.at(TokenKind.STRING.value):
         return cursor.string()
     token = cursor.token
     name = cursor.name()
-    return cursor.source(token) if token.kind is Kind.WORD else name
+    return cursor.source(token) if token.kind is TokenKind.WORD else name

@@ -14,7 +14,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.literals import literal_or_none, negative_number
 from penstock.sql.parse.syntax_errors import excerpt
-from penstock.sql.parse.tokens import Kind, Token
+from penstock.sql.parse.tokens import Token, TokenKind
 from penstock.sql.parse.types import type_node
 
 __all__ = ["NOT", "POSTFIX", "POWERS", "PREDICATE", "SIGN", "SUM", "expression", "expressions", "value_expression"]
@@ -135,7 +135,7 @@ def _escape(cursor: Cursor) -> str:
 
 def _prefix(cursor: Cursor, floor: int) -> x.Expression:
     token = cursor.token
-    if token.kind is Kind.WORD or token.kind is Kind.QUOTED:
+    if token.kind is TokenKind.WORD or token.kind is TokenKind.QUOTED:
         return _word(cursor, token, floor)
     if (literal := literal_or_none(cursor)) is not None:
         return literal

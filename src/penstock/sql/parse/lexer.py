@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from penstock.sql.parse.syntax_errors import Snag, syntax_error
-from penstock.sql.parse.tokens import START, Kind, Position, Token
+from penstock.sql.parse.tokens import START, TextPosition, Token, TokenKind
 
 __all__ = ["MAX_CHARACTERS", "Comment", "Lexed", "tokenize"]
 
@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_FRACTIONS = frozenset({Kind.DECIMAL, Kind.DOUBLE})
+_FRACTIONS = frozenset({TokenKind.DECIMAL, TokenKind.DOUBLE})
 _TAILS = re.compile(r"[A-Za-z0-9_]*")
 
 
@@ -35,7 +35,7 @@ class Comment(NamedTuple):
     """A comment as it is written, and where."""
 
     text: str
-    at: Position
+    at: TextPosition
 
 
 class Lexed(NamedTuple):
@@ -45,7 +45,7 @@ class Lexed(NamedTuple):
     comments: list[Comment]
 
 
-def tokenize(text: str, start: Position = START) -> Lexed:
+def tokenize(text: str, start: TextPosition = START) -> Lexed:
     """Cut a text into tokens.
 
     Args:
@@ -68,10 +68,10 @@ def tokenize(text: str, start: Position = START) -> Lexed:
     while offset < length:
         token_match = match(text, offset)
         if token_match is None:
-            _refuse(text, Position(line, offset + shift, offset))
+            _refuse(text, TextPosition(line, offset + shift, offset))
         group, end = token_match.lastgroup, token_match.end()
         if group != "space":
-            at = Position(line, offset + shift, offset)
+            at = TextPosition(line, offset + shift, offset)
             if group == "comment":
                 comments.append(Comment(token_match.group(), at))
             else:
@@ -82,24 +82,24 @@ def tokenize(text: str, start: Position = START) -> Lexed:
             line += breaks
             shift = -text.rfind("\n", offset, end)
         offset = end
-    tokens.append(Token(Kind.END.value, Kind.END, "", Position(line, offset + shift, offset), offset))
+    tokens.append(Token(TokenKind.END.value, TokenKind.END, "", TextPosition(line, offset + shift, offset), offset))
     return Lexed(tokens, comments)
 
 
-def _token(group: str, text: str, at: Position, end: int) -> Token:
+def _token(group: str, text: str, at: TextPosition, end: int) -> Token:
     if group == "WORD":
         upper = text.upper()
-        return Token(upper, Kind.WORD, upper, at, end)
+        return Token(upper, TokenKind.WORD, upper, at, end)
     if group == "SYMBOL":
-        return Token(text, Kind.SYMBOL, text, at, end)
-    kind = Kind[group]
-    if kind is Kind.STRING or kind is Kind.QUOTED:
+        return Token(text, TokenKind.SYMBOL, text, at, end)
+    kind = TokenKind[group]
+    if kind is TokenKind.STRING or kind is TokenKind.QUOTED:
         mark = text[0]
         text = text[1:-1].replace(mark + mark, mark)
     return Token(kind.value, kind, text, at, end)
 
 
-def _refuse(text: str, at: Position) -> NoReturn:
+def _refuse(text: str, at: TextPosition) -> NoReturn:
     character = text[at.offset]
     if character == "'":
         reason, hint = "the string has no end", "Close it with '; a quote inside of a string is written twice."
@@ -119,6 +119,6 @@ def _refuse(text: str, at: Position) -> NoReturn:
     raise syntax_error(text, Snag(at, reason, hint=hint, found=character))
 
 
-def _refuse_tail(text: str, name: str, at: Position) -> NoReturn:
+def _refuse_tail(text: str, name: str, at: TextPosition) -> NoReturn:
     reason = f"a name cannot begin with a fraction: {name}"
     raise syntax_error(text, Snag(at, reason, hint=f"Quote it: `{name}`.", found=name))

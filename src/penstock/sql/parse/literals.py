@@ -6,14 +6,14 @@ import math
 
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.tokens import Kind, Position, Token
+from penstock.sql.parse.tokens import TextPosition, Token, TokenKind
 
 __all__ = ["Literal", "Number", "literal", "literal_or_none", "negative_number"]
 
 Number = x.IntegerLiteral | x.DecimalLiteral | x.DoubleLiteral
 Literal = Number | x.StringLiteral | x.BooleanLiteral | x.NullLiteral
 MAX_BIGINT = 2**63 - 1
-_NUMBERS = frozenset({Kind.INTEGER.value, Kind.DECIMAL.value, Kind.DOUBLE.value})
+_NUMBERS = frozenset({TokenKind.INTEGER.value, TokenKind.DECIMAL.value, TokenKind.DOUBLE.value})
 
 
 def literal(cursor: Cursor) -> Literal:
@@ -25,7 +25,7 @@ def literal(cursor: Cursor) -> Literal:
         return x.NullLiteral(at=token.at)
     constant = negative_number(cursor) if token.key == "-" else literal_or_none(cursor)
     if constant is None:
-        cursor.note(Kind.STRING.value)
+        cursor.note(TokenKind.STRING.value)
         cursor.note("a number")
         raise cursor.unexpected()
     return constant
@@ -34,7 +34,7 @@ def literal(cursor: Cursor) -> Literal:
 def literal_or_none(cursor: Cursor) -> Number | x.StringLiteral | None:
     """Read a string or a number, if one stands here."""
     token = cursor.token
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         cursor.advance()
         return x.StringLiteral(token.value, at=token.at)
     if token.key in _NUMBERS:
@@ -51,11 +51,11 @@ def negative_number(cursor: Cursor, *, taken: bool = False) -> Number | None:
     return _number(cursor, cursor.advance(), "-", at)
 
 
-def _number(cursor: Cursor, token: Token, sign: str, at: Position) -> Number:
+def _number(cursor: Cursor, token: Token, sign: str, at: TextPosition) -> Number:
     text = sign + token.value
-    if token.kind is Kind.DECIMAL:
+    if token.kind is TokenKind.DECIMAL:
         return x.DecimalLiteral(text, at=at)
-    if token.kind is Kind.DOUBLE:
+    if token.kind is TokenKind.DOUBLE:
         if math.isinf(float(text)):
             raise cursor.refused(at, f"Number overflows DOUBLE: {text[:40]}")
         return x.DoubleLiteral(text, at=at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.parse.tokens import NOWHERE, TextPosition
 
 __all__ = ["Node", "children"]
 
@@ -20,7 +20,7 @@ class Node:
         at: Where it begins.
     """
 
-    at: Position = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    at: TextPosition = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -14,7 +14,7 @@ from penstock.sql.parse.query_nodes import (
     GroupingClause,
     JoinClause,
     JoinKind,
-    Named,
+    NamedSource,
     Ordering,
     Query,
     Relation,
@@ -132,7 +132,7 @@ def _relation(cursor: Cursor) -> Relation:
         if (alias := _alias(cursor)) is None:
             raise cursor.refused(at, "a subquery needs a name", "Write (SELECT ...) AS name.")
         return Subquery(subquery, alias, at=at)
-    return Named(cursor.name(), _alias(cursor), at=at)
+    return NamedSource(cursor.name(), _alias(cursor), at=at)
 
 
 def _join(cursor: Cursor) -> JoinClause | None:

@@ -15,7 +15,7 @@ __all__ = [
     "GroupingClause",
     "JoinClause",
     "JoinKind",
-    "Named",
+    "NamedSource",
     "Ordering",
     "Query",
     "Relation",
@@ -73,7 +73,7 @@ SelectItem = Selected | AllColumns | AllFields
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Node):
+class NamedSource(Node):
     """A stream, a table, or a query of WITH, by its name."""
 
     name: str
@@ -88,7 +88,7 @@ class Subquery(Node):
     alias: str
 
 
-Relation = Named | Subquery
+Relation = NamedSource | Subquery
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from penstock.sql.parse.lexer import Comment, tokenize
 from penstock.sql.parse.nodes import Node, children
 from penstock.sql.parse.queries import query
 from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import START, Kind, Position, Token
+from penstock.sql.parse.tokens import START, TextPosition, Token, TokenKind
 
 __all__ = [
     "MAX_HEIGHT",
@@ -49,7 +49,7 @@ class Parsed:
 
     statement: Statement
     text: str
-    at: Position
+    at: TextPosition
     comments: tuple[str, ...] = ()
 
 
@@ -148,13 +148,13 @@ def _pieces(text: str) -> Iterator[_Piece]:
     tokens, comments = tokenize(text)
     first = said = 0
     for index, token in enumerate(tokens):
-        if token.key != ";" and token.kind is not Kind.END:
+        if token.key != ";" and token.kind is not TokenKind.END:
             continue
         if index > first:
             until = said
             while until < len(comments) and comments[until].at.offset < token.at.offset:
                 until += 1
-            end = Token(Kind.END.value, Kind.END, "", token.at, token.end)
+            end = Token(TokenKind.END.value, TokenKind.END, "", token.at, token.end)
             yield _Piece([*tokens[first:index], end], comments[said:until])
             said = until
         first = index + 1
@@ -190,7 +190,7 @@ def test_statement(cursor: Cursor) -> Statement:
 def _read(cursor: Cursor, rules: dict[str, Rule]) -> Statement:
     rule = rules.get(cursor.token.key)
     if rule is None:
-        if cursor.token.kind is Kind.END:
+        if cursor.token.kind is TokenKind.END:
             cursor.note("a statement")
             raise cursor.unexpected()
         word = cursor.source(cursor.token)
@@ -202,7 +202,7 @@ def _read(cursor: Cursor, rules: dict[str, Rule]) -> Statement:
 
 def _explain(cursor: Cursor) -> Statement:
     at = cursor.expect("EXPLAIN").at
-    if cursor.following() == Kind.END.value and cursor.at_name():
+    if cursor.following() == TokenKind.END.value and cursor.at_name():
         return Explain(cursor.name(), at=at)
     cursor.enter()
     node = Explain(statement(cursor), at=at)

@@ -9,7 +9,7 @@ from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.literals import Literal as LiteralNode
 from penstock.sql.parse.nodes import Node
 from penstock.sql.parse.query_nodes import Query
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.parse.type_nodes import TypeNode
 
 __all__ = [
@@ -108,7 +108,7 @@ class InsertValues(Node):
     name: str
     columns: tuple[str, ...]
     values: tuple[Expression, ...]
-    places: tuple[Position, ...] = field(default=(), compare=False, repr=False)
+    places: tuple[TextPosition, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.errors import SqlSyntaxError
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 
 __all__ = ["Snag", "excerpt", "listed", "syntax_error"]
 
@@ -26,7 +26,7 @@ class Snag:
         expected: What could have stood there.
     """
 
-    at: Position
+    at: TextPosition
     reason: str
     hint: str = ""
     found: str = ""

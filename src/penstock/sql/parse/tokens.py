@@ -5,10 +5,20 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["CLAUSES", "EXPRESSION_WORDS", "NOWHERE", "RESERVED", "START", "Kind", "Position", "Token", "quoted"]
+__all__ = [
+    "CLAUSES",
+    "EXPRESSION_WORDS",
+    "NOWHERE",
+    "RESERVED",
+    "START",
+    "TokenKind",
+    "TextPosition",
+    "Token",
+    "quoted",
+]
 
 
-class Position(NamedTuple):
+class TextPosition(NamedTuple):
     """A place in a text: line and column count from one, the offset in characters from zero."""
 
     line: int
@@ -16,11 +26,11 @@ class Position(NamedTuple):
     offset: int
 
 
-NOWHERE = Position(0, 0, 0)
-START = Position(1, 1, 0)
+NOWHERE = TextPosition(0, 0, 0)
+START = TextPosition(1, 1, 0)
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """The kinds of tokens, by how an error names them."""
 
     WORD = "a name"
@@ -46,9 +56,9 @@ class Token(NamedTuple):
     """
 
     key: str
-    kind: Kind
+    kind: TokenKind
     value: str
-    at: Position
+    at: TextPosition
     end: int
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.query_nodes import UNITS, Duration, WindowClause, WindowKind, Within
 from penstock.sql.parse.syntax_errors import excerpt
-from penstock.sql.parse.tokens import Kind
+from penstock.sql.parse.tokens import TokenKind
 
 __all__ = ["duration", "window", "within"]
 
@@ -26,7 +26,7 @@ def window(cursor: Cursor) -> WindowClause:
     """Read WINDOW and what follows it."""
     at = cursor.expect("WINDOW").at
     kind = _kind(cursor)
-    if kind is None and cursor.token.kind is Kind.WORD and cursor.following() in _KINDS:
+    if kind is None and cursor.token.kind is TokenKind.WORD and cursor.following() in _KINDS:
         cursor.advance()  # a name for the window, which nothing can refer to
         kind = _kind(cursor)
     if kind is None:

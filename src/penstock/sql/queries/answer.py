@@ -15,7 +15,7 @@ from penstock.runtime.record import RawRecord, headers_of
 from penstock.sql.analyse import QueryPlan, refusal
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.queries.analyse import plan_query
 from penstock.sql.queries.host import QueryHost
 from penstock.sql.queries.plans import PullPlan, PushPlan, ResultRow, Results
@@ -111,14 +111,14 @@ def _stores(writer: QueryPlan, host: QueryHost) -> SqlStoreAccess:
     return SqlStoreAccess(app.query if app is not None else partial(host.committed.query, writer))
 
 
-def _topic_rows(plan: PullPlan, host: QueryHost, at: Position) -> Iterator[MaterializedRow]:
+def _topic_rows(plan: PullPlan, host: QueryHost, at: TextPosition) -> Iterator[MaterializedRow]:
     _check_topics((plan.source.topic,), host, at)
     records = LogRecords(host.log, (plan.source.topic,), "earliest", "now").records()
     settings = _settings(host, plan.source.name, {})
     return source_rows(plan.source, (record for record in records if record is not None), settings)
 
 
-def _followed(plan: PushPlan, host: QueryHost, at: Position) -> Answer:
+def _followed(plan: PushPlan, host: QueryHost, at: TextPosition) -> Answer:
     _check_topics(plan.topics, host, at)
     latest = plan.until == "never" and dict(plan.settings).get("auto.offset.reset", "latest").lower() != "earliest"
     source = LogRecords(host.log, plan.topics, "latest" if latest else "earliest", plan.until)
@@ -137,7 +137,7 @@ def _settings(host: QueryHost, name: str, settings: Mapping[str, str]) -> dict[s
     return {**host.app_settings(name, settings), **SETTINGS}
 
 
-def _check_topics(topics: tuple[str, ...], host: QueryHost, at: Position) -> None:
+def _check_topics(topics: tuple[str, ...], host: QueryHost, at: TextPosition) -> None:
     known = {topic.name for topic in host.log.topics()}
     missing = [topic for topic in topics if topic not in known]
     if missing:

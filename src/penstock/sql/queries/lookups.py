@@ -20,7 +20,7 @@ from penstock.sql.evaluate import columns_in, compile_rows
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.format_expressions import format_expression
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup, Scan
 from penstock.sql.queries.stores import FOREVER
 from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, DecimalType, SqlType
@@ -182,7 +182,7 @@ def _converted(value: Any, given: SqlType, kind: SqlType) -> Any:
     return _UNKNOWN
 
 
-def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Library, at: Position) -> Lookup:
+def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Library, at: TextPosition) -> Lookup:
     """The rows of a table that must be read for a condition.
 
     Raises:
@@ -201,7 +201,7 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
     return ranged or Scan()
 
 
-def _keys(conditions: Conditions, reader: _Reader, at: Position) -> Collection[tuple[Any, ...]] | None:
+def _keys(conditions: Conditions, reader: _Reader, at: TextPosition) -> Collection[tuple[Any, ...]] | None:
     """The keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
     keys: dict[str, tuple[Any, ...]] = {}
     for alternative in conditions.alternatives:
@@ -249,7 +249,7 @@ def _check_each_once(conditions: Conditions, reader: _Reader) -> None:
             )
 
 
-def _check_no_scan(conditions: Conditions, reader: _Reader, ranged: RangeLookup | None, at: Position) -> None:
+def _check_no_scan(conditions: Conditions, reader: _Reader, ranged: RangeLookup | None, at: TextPosition) -> None:
     hint = f"SET '{SCAN}'='true'; allows queries that read all rows of a table."
     needed = "Query requires table scan to be enabled"
     if not conditions.alternatives:

@@ -11,7 +11,7 @@ from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse.reads import read
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import source_serdes
-from penstock.sql.parse.query_nodes import Named
+from penstock.sql.parse.query_nodes import NamedSource
 from penstock.sql.queries.plans import PushPlan, ResultRow
 from penstock.sql.queries.push import TransientTask
 from penstock.sql.queries.stores import MaterializedRow
@@ -27,7 +27,7 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
         records: All records of its topic.
         settings: Settings of an application, such as the URL of a schema registry.
     """
-    step = read(Named(source.name), Catalog({source.name: source}))
+    step = read(NamedSource(source.name), Catalog({source.name: source}))
     places = {column.name: place for place, column in enumerate(source.keys)}
     origins = tuple(
         places.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None

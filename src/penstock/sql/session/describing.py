@@ -12,7 +12,7 @@ from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.results import Described, Listing
 from penstock.sql.session.listing import errors_of, functions_of
 from penstock.sql.session.workspace import Workspace
@@ -93,7 +93,7 @@ def _extended(source: Source, work: Workspace) -> Facts:
     return facts
 
 
-def _function(name: str, at: Position, work: Workspace) -> Described:
+def _function(name: str, at: TextPosition, work: Workspace) -> Described:
     library = library_of(work.catalog)
     for registry in (library.scalars, library.tables, library.aggregates):
         function = registry.get(name)

@@ -23,7 +23,7 @@ from penstock.sql.evaluate import sql_type
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import parse_statement
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.tokens import Position
+from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.testing.case_topics import CaseRecord
 from penstock.sql.testing.live import LiveQueries
 from penstock.sql.types import SqlType
@@ -143,13 +143,13 @@ class Assertions:
         """Refuse: the registry of a test has what its statements made."""
         raise refusal(statement.at, "ASSERT SCHEMA is not part of tests.")
 
-    def _known(self, name: str, at: Position) -> Source:
+    def _known(self, name: str, at: TextPosition) -> Source:
         source = self.catalog.sources.get(name)
         if source is None:
             raise _failed(at, f"{name} does not exist.", did_you_mean(name, self.catalog.sources))
         return source
 
-    def _next(self, source: Source, at: Position) -> CaseRecord:
+    def _next(self, source: Source, at: TextPosition) -> CaseRecord:
         records = self.queries.topics.get(source.topic, [])
         position = self._taken.get(source.topic, 0)
         if position >= len(records):
@@ -186,7 +186,7 @@ class Assertions:
             key = key.key
         return row | dict(zip((column.name for column in source.keys), key or (), strict=False))
 
-    def _row(self, source: Source, record: CaseRecord, at: Position) -> dict[str, Any] | None:
+    def _row(self, source: Source, record: CaseRecord, at: TextPosition) -> dict[str, Any] | None:
         try:
             value = self._serdes(source)[1].deserialize(record.value)
         except SqlError:
@@ -198,7 +198,7 @@ class Assertions:
         return self._key(source, record) | dict(zip((column.name for column in source.values), value, strict=True))
 
     @staticmethod
-    def _compare(source: Source, expected_values: dict[str, Any], row: dict[str, Any], at: Position) -> None:
+    def _compare(source: Source, expected_values: dict[str, Any], row: dict[str, Any], at: TextPosition) -> None:
         different = [name for name, value in expected_values.items() if not _same(value, row.get(name))]
         if different:
             expected = _texts(source, {name: expected_values[name] for name in different})
@@ -238,7 +238,7 @@ def _texts(source: Source, row: dict[str, Any]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def _failed(at: Position, reason: str, hint: str = "") -> SqlError:
+def _failed(at: TextPosition, reason: str, hint: str = "") -> SqlError:
     error = refusal(at, reason, hint)
     error.facts["asserted"] = True
     return error
