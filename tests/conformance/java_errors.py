@@ -37,7 +37,7 @@ OURS = {
         "AuthorizationError", "ConfigError",
     ),
     f"{STREAMS}.ProcessorStateException": ("ProcessingError", "SerializationError"),
-    f"{STREAMS}.TaskCorruptedException": ("TaskCorruptedError",),
+    f"{STREAMS}.TaskCorruptedException": ("LogUnavailableError", "ProductionError"),  # the task begins again
     f"{STREAMS}.TaskMigratedException": ("FencedError",),
     f"{STREAMS}.TopologyException": ("TopologyError",),
     f"{STREAMS}.internals.FailedProcessingException": ("ProcessingError", "ProductionError", "ConfigError"),
@@ -100,7 +100,8 @@ REFUSALS: dict[str, tuple[type[PenstockError], str]] = {
 def refusal(how: str) -> PenstockError:
     """The error by which the log refuses a record."""
     kind, message = REFUSALS[how]
-    return kind(message)
+    facts = {"code": "UNKNOWN_TOPIC_OR_PART"} if how == "unknown_topic" else {}
+    return kind(message, **facts)
 
 
 def name_of(error: BaseException) -> str:

@@ -117,9 +117,16 @@ class Operators:
 
     def consumed(self, n: Spec, t: Thing) -> Consumed:
         extractor = fns.timestamp_extractor(n["timestamp_extractor"]) if "timestamp_extractor" in n else None
-        return Consumed(
-            n.get("name"), key_serde=serde(t.key, t.size), value_serde=serde(t.value), timestamp_extractor=extractor
+        key, value = (
+            Serdes.string(invalid="replace") if kind == "string" and self.has_odd_bytes else serde(kind, t.size)
+            for kind in (t.key, t.value)
         )
+        return Consumed(n.get("name"), key_serde=key, value_serde=value, timestamp_extractor=extractor)
+
+    @property
+    def has_odd_bytes(self) -> bool:
+        """Whether inputs may be no UTF-8, which Java's deserializer of strings replaces."""
+        return any("key_hex" in record or "value_hex" in record for record in self.case["inputs"])
 
 
 def value_only(fn: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

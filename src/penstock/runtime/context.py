@@ -18,7 +18,15 @@ from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
 from penstock.base.terminal.human_numbers import counted
 from penstock.config.console_settings import hides_records
-from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
+from penstock.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    FencedError,
+    PenstockError,
+    ProcessingError,
+    SerializationError,
+    TopologyError,
+)
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
 from penstock.runtime.exception_handlers import (
     Change,
@@ -26,6 +34,7 @@ from penstock.runtime.exception_handlers import (
     ErrorContext,
     Handler,
     Origin,
+    Response,
     TopicRecord,
     handler_of,
     is_decided,
@@ -37,6 +46,7 @@ from penstock.runtime.record import RecordContext
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
 from penstock.state.views import open_view
+from penstock.topology.nodes import SourceNode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -308,6 +318,34 @@ class TaskContext:
         self.ask(node, function, rows, row, error)
         return False
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the record that an operator is called with has failed, so that it has to stop."""
+        return self._failure is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the processing handler may leave a record out."""
+        return self._config["processing.exception.handler"] != "fail" and not self._is_global
+
+    @property
+    def keeps_raw_bytes(self) -> bool:
+        """Whether anybody looks at the bytes of a source record once it has waited in a buffer."""
+        handler = self._config["processing.exception.handler"]
+        return not isinstance(handler, str) or bool(self._config.get("errors.dead.letter.queue.topic.name"))
+
+    def fatal(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> ProcessingError:
+        """Return the error for a row for which nobody is asked: that of a source, or of a sink behind one."""
+        source = self.record_context(rows, row)
+        record = Record(rows.keys.items()[row], rows.values.items()[row], source.timestamp, source.headers)
+        failure = Failure(node, source, rows.place.take(np.array([row])), error)
+        return self._processing_error(failure, function, record)
+
+    def _is_of_table(self, node: str) -> bool:
+        """Return whether a node gets the changes of a table."""
+        found = self.topology.nodes[node]
+        return not isinstance(found, SourceNode) and any(parent in self._tables for parent in found.parents)
+
     def take_failure(self) -> tuple[Function | None, Exception] | None:
         """Return the failure of the record that an operator was called with; once."""
         failure, self._failure = self._failure, None
@@ -317,8 +355,8 @@ class TaskContext:
         """Ask the processing handler about the record that an operator was called with; raise if it says to fail."""
         source = self.record_context(rows, row)
         value = rows.values.items()[row]
-        if rows.olds is not None:
-            value = Change(value, rows.olds.items()[row])
+        if rows.olds is not None or self._is_of_table(node):
+            value = Change(value, None if rows.olds is None else rows.olds.items()[row])
         record = Record(rows.keys.items()[row], value, source.timestamp, source.headers)
         self.processing_failed(Failure(node, source, rows.place.take(np.array([row])), error), function, record)
 
@@ -330,7 +368,7 @@ class TaskContext:
             function: The user's function that raised, if it is known.
             failed: The record that the operator was called with; None for a punctuation.
         """
-        node, source, error = failure.node, failure.source, failure.error
+        error = failure.error
         if is_decided(error):
             raise error
         if isinstance(error, SerializationError) and "node" in error.facts and "task" in error.facts:
@@ -338,42 +376,50 @@ class TaskContext:
             self._decide("processing", failure, lambda: error, failed, function=function)
             error.facts["decided"] = False
             return
+        self._decide(
+            "processing",
+            failure,
+            lambda: self._processing_error(failure, function, failed),
+            failed,
+            function=function,
+        )
+
+    def _processing_error(
+        self, failure: Failure, function: Function | None, failed: Record[Any, Any] | None
+    ) -> ProcessingError:
+        node, source, error = failure.node, failure.source, failure.error
         record: dict[str, Any] | None = None
         if failed is not None:
             value = failed.value.new if isinstance(failed.value, Change) else failed.value
             record = {"key": failed.key, "value": value, "timestamp": failed.timestamp}
-
-        def wrapped() -> ProcessingError:
-            name, file, line = function_of(function, error)
-            where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
-            own = error if isinstance(error, PenstockError) else None
-            kind, said, shown_record = type(error).__name__, f": {error if own is None else own.message}", record
-            if self._hides_records:
-                said, shown_record = "", None
-            if record is None:
-                shown = "a punctuation"
-            else:
-                shown = f"the record {_shorten(shown_record)}{where}" if shown_record else f"the record{where}"
-            return ProcessingError(
-                f"{node}: {name} ({file}:{line}) raised {kind}{said}, for {shown}",
-                hint=(own and own.hint)
-                or 'Repair the function, or set processing.exception.handler to "continue" to skip such records.',
-                node=node,
-                function=name,
-                file=file,
-                line=line,
-                kind=kind,
-                record=shown_record,
-                raised=line_of(function, error),
-                said=self._shown(error),
-                task=self.task_id,
-                topic=source.topic,
-                partition=source.partition,
-                offset=source.offset,
-                decided=True,
-            )
-
-        self._decide("processing", failure, wrapped, failed, function=function)
+        name, file, line = function_of(function, error)
+        where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
+        own = error if isinstance(error, PenstockError) else None
+        kind, said, shown_record = type(error).__name__, f": {error if own is None else own.message}", record
+        if self._hides_records:
+            said, shown_record = "", None
+        if record is None:
+            shown = "a punctuation"
+        else:
+            shown = f"the record {_shorten(shown_record)}{where}" if shown_record else f"the record{where}"
+        return ProcessingError(
+            f"{node}: {name} ({file}:{line}) raised {kind}{said}, for {shown}",
+            hint=(own and own.hint)
+            or 'Repair the function, or set processing.exception.handler to "continue" to skip such records.',
+            node=node,
+            function=name,
+            file=file,
+            line=line,
+            kind=kind,
+            record=shown_record,
+            raised=line_of(function, error),
+            said=self._shown(error),
+            task=self.task_id,
+            topic=source.topic,
+            partition=source.partition,
+            offset=source.offset,
+            decided=True,
+        )
 
     def undecodable(self, node: str, source: RecordContext, error: Exception) -> None:
         """Ask the deserialization handler about a record whose bytes do not decode."""
@@ -427,6 +473,32 @@ class TaskContext:
         record = TopicRecord(name, key, value, source.timestamp, source.headers)
         failure = Failure(node, source, rows.place.take(np.array([row])), error)
         self._decide("production", failure, wrapped, record, origin=origin)
+
+    def refused(self, node: str, source: RecordContext, record: TopicRecord, error: PenstockError) -> Response:
+        """Ask the production handler about a record that the log refuses.
+
+        Nobody is asked about a producer that is fenced or lacks a permission: the error is raised.
+        """
+        error.facts = {"node": node, "task": self.task_id, "topic": record.topic, **error.facts}
+        if isinstance(error, FencedError | AuthorizationError | AuthenticationError):
+            raise error
+        context = ErrorContext(
+            self.task_id,
+            node,
+            source.topic,
+            source.partition,
+            source.offset,
+            record.timestamp,
+            record.headers,
+            None,
+            None,
+        )
+        response = self._handlers["production"](context, record, error)
+        action = "continue" if response.action == "continue" else "fail"
+        self.sensor.on_error(self.task_id, node, error, action)
+        if action == "continue":
+            self._drop(Cause(node, type(error).__name__), 1, _example(source, self._shown(error)))
+        return response
 
     def _where_serdes_go(self, topic: str) -> str:
         """Return where the serdes of a topic are given."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.errors import PenstockError
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.row_order import Place
@@ -88,7 +89,7 @@ class DepthFirst:
                 rows_of[position] = (source, rows, row)
         for position, (source, rows, row) in enumerate(rows_of):
             self._position = position
-            self._send(source, None, rows if len(rows) == 1 else rows.take(np.array([row])))
+            self._send_source(source, rows if len(rows) == 1 else rows.take(np.array([row])))
             now = int(context.input_stream_times[position])
             if now >= 0:
                 context.stream_queue.fire(now, self._punctuate_at(now))
@@ -101,6 +102,15 @@ class DepthFirst:
             if name in self._timed:
                 self._call(name, self._timed[name], Rows.empty(), "")
         self._flush()
+
+    def _send_source(self, source: str, row: Rows) -> None:
+        """Send the row of a source to its children; nobody is asked about errors of sinks among them."""
+        try:
+            self._send(source, None, row)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise self._context.fatal(source, None, row, 0, error) from error
 
     def _flush(self) -> None:
         """Send on the changes that tables have in their caches; a table may thereby fill the cache of a later one."""

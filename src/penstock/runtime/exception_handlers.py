@@ -19,6 +19,7 @@ from penstock.errors import (
     LogUnavailableError,
     PenstockError,
     ProcessingError,
+    ProductionError,
     SerializationError,
     TopologyError,
 )
@@ -184,8 +185,8 @@ def handler_of(
         )
 
     def handle(context: ErrorContext, record: Any, error: Exception) -> Response:  # noqa: ARG001
-        if action == "fail" and isinstance(error, LogUnavailableError):
-            return Response.retry()  # as Kafka's default handler does for errors that may pass
+        if action == "fail" and _may_pass(error):
+            return Response.retry()  # as Kafka's default handler does
         return Response(action, _letters(dead_letter_topic, context, error))
 
     return handle
@@ -201,6 +202,13 @@ def is_of_record(error: Exception) -> bool:
     if is_decided(error):
         return False
     return not isinstance(error, PenstockError) or isinstance(error, _OF_RECORDS)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether the log may take later what it refuses now: Kafka's ``RetriableException``."""
+    if isinstance(error, ProductionError):
+        return str(error.facts.get("code", "")).startswith("UNKNOWN_TOPIC")
+    return isinstance(error, LogUnavailableError)
 
 
 def _letters(topic: str | None, context: ErrorContext, error: Exception) -> tuple[DeadLetter, ...]:

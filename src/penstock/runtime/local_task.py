@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
+from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.priority_queue import PriorityQueue
-from penstock.runtime.record import RawRecord, TopicBatch, headers_of
+from penstock.runtime.record import RawRecord, RecordContext, TopicBatch, headers_of
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
@@ -22,6 +23,7 @@ from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.errors import PenstockError
     from penstock.topology.nodes import SourceNode
     from penstock.topology.topology import Topology
 
@@ -41,6 +43,7 @@ class LocalTask:
         sensor: A sensor that is called for the events of each batch.
         wall_clock_ms: The start of the wall clock, which only `pass_time` advances.
         by_column: Whether even single records are processed as batches, not depth first.
+        skips_global_damage: Whether records of global stores that do not decode are left out whatever the settings say.
 
     Attributes:
         topology: The topology, with what the settings add to it.
@@ -56,10 +59,10 @@ class LocalTask:
         sensor: Sensor | None = None,
         wall_clock_ms: int = 0,
         by_column: bool = False,
+        skips_global_damage: bool = False,
     ) -> None:
         self.topology = topology = with_settings(topology, config)
         self.wall_clock_ms = wall_clock_ms
-        self._config = config
         self._write = write
         self._sensor = sensor or Sensor()
         # Depth first even the user's functions are called in Kafka's order. With caching a record is a batch, whose
@@ -68,21 +71,31 @@ class LocalTask:
         global_nodes = topology.global_nodes
         globally = {name: topology.stores[name] for name in topology.global_stores}
         copies = MemoryTaskState(globally.values())
-        self._global_task = self._task(global_nodes, GLOBAL_TASK, copies) if global_nodes else None
+        of_globals = config
+        if global_nodes and skips_global_damage:
+            of_globals = config.with_settings({"deserialization.exception.handler": "continue"})
+        self._global_task = self._task(of_globals, global_nodes, GLOBAL_TASK, copies) if global_nodes else None
         state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
-        self._main = self._task(set(topology.nodes) - global_nodes, "0_0", state, stores)
+        self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", state, stores)
         self._sources = _Readers([node for node in topology.sources if not node.global_store])
         self._global_sources = _Readers([node for node in topology.sources if node.global_store])
         self._queues = _PartitionQueues()
         self._next_offsets: dict[str, int] = {}
+        self._refusal: Callable[[RawRecord], PenstockError | None] | None = None
+        self._taken: list[RawRecord] = []
 
     def _task(
-        self, nodes: AbstractSet[str], task_id: str, state: MemoryTaskState, stores: GlobalViews | None = None
+        self,
+        config: StreamsConfig,
+        nodes: AbstractSet[str],
+        task_id: str,
+        state: MemoryTaskState,
+        stores: GlobalViews | None = None,
     ) -> StreamTask:
         part = TaskPart(task_id, _OnePartition(), nodes)
         surroundings = Surroundings(self._sensor, self.wall_clock_ms, stores)
-        return StreamTask(self.topology, self._config, part, state, surroundings)
+        return StreamTask(self.topology, config, part, state, surroundings)
 
     def next_offset(self, topic: str) -> int:
         """Return the offset of the next record of a topic, and count it."""
@@ -119,9 +132,13 @@ class LocalTask:
         self._run([])
         self._drain(one_by_one=True)
 
+    def refuse(self, refusal: Callable[[RawRecord], PenstockError | None]) -> None:
+        """Refuse records as a log may: the function returns the error for one that is refused."""
+        self._refusal = refusal
+
     def written_before_failure(self) -> list[RawRecord]:
         """Return what the batch that failed had written by then; see `StreamTask.written_before_failure`."""
-        return _in_order(self._main.written_before_failure())
+        return [*self._taken, *_in_order(self._main.written_before_failure())]
 
     def store(self, name: str) -> Any:
         """Return the typed view of a store."""
@@ -151,7 +168,10 @@ class LocalTask:
     def _run(self, records: list[RawRecord]) -> None:
         depth_first = len(records) <= 1 and self._depth_first
         output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
-        for record in _in_order(output):
+        outgoing = _in_order(output)
+        if self._refusal is not None:
+            outgoing = self._not_refused(outgoing, records)
+        for record in outgoing:
             topic = record.topic
             self._write(record)
             if self._sources.read(topic):
@@ -159,6 +179,28 @@ class LocalTask:
                 self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
             if self._global_sources.read(topic):
                 self._fill_global_store(record)
+
+    def _not_refused(self, outgoing: list[RawRecord], inputs: list[RawRecord]) -> list[RawRecord]:
+        """Return the records that are not refused, with the dead letters of those that are."""
+        assert self._refusal is not None, "there is something to refuse"  # noqa: S101
+        source = RecordContext(None, -1, -1, -1, ())
+        if inputs:  # a log says so long after the record was read: of several nobody knows which one it was
+            source = source._replace(topic=inputs[-1].topic, partition=inputs[-1].partition, offset=inputs[-1].offset)
+        self._taken = []
+        for record in outgoing:
+            error = self._refusal(record)
+            if error is None:
+                self._taken.append(record)
+                continue
+            refused = TopicRecord(record.topic, record.key, record.value, record.timestamp, record.headers)
+            response = self._main.refused(record.topic, source, refused, error)
+            for letter in response.dead_letters:
+                time = self.wall_clock_ms if letter.timestamp is None else letter.timestamp
+                self._taken.append(RawRecord(letter.topic, -1, time, letter.key, letter.value, letter.headers))
+            if response.action != "continue":
+                raise error
+        taken, self._taken = self._taken, []
+        return taken
 
     def _fill_global_store(self, record: RawRecord) -> None:
         assert self._global_task is not None, "a global source has a task"  # noqa: S101

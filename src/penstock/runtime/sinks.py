@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
+from penstock.errors import ConfigError, PenstockError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.record import Headers
@@ -183,8 +183,11 @@ class Sink:
 
     def _fail(self, rows: Rows, row: int, error: Exception, function: Function | None = None) -> None:
         """Raise the error of a row, or leave the row out if the handler of the operator above says so."""
-        if self._parent is None or is_decided(error):
+        if is_decided(error) or self._context.by_record:
             raise error
+        if self._parent is None:
+            source = self._node.parents[0]
+            raise error if isinstance(error, PenstockError) else self._context.fatal(source, function, rows, row, error)
         self._context.failed(self._parent, function, rows, row, error)
 
     def _topics(self, rows: Rows) -> list[str | None]:

@@ -43,6 +43,8 @@ class SourceReader:
         self._serdes = serdes
         self._context = context
         self._by_column = by_column
+        # Kafka never asks the extractor of a global table: entries have the times of their records.
+        self._extractor = None if node.global_store else node.timestamp_extractor
 
     def read(self, batch: TopicBatch) -> DecodedRecords:
         """Decode a batch; records that do not decode, or have no valid time, are left out as the handlers say."""
@@ -72,7 +74,7 @@ class SourceReader:
         """
         name = f"partition_time:{batch.topic}:{batch.partition}"
         largest = self._context.get_meta(name, -1) if partition_time is None else partition_time
-        extractor = self.node.timestamp_extractor
+        extractor = self._extractor
         if extractor is None:
             return batch.records.column("timestamp").to_numpy(zero_copy_only=False), largest
         key_column, value_column, _, failures = self._columns(batch)
@@ -136,7 +138,7 @@ class SourceReader:
         return Column.of_items(items)
 
     def _stamp(self, piece: DecodedRecords) -> DecodedRecords:
-        extractor = self.node.timestamp_extractor
+        extractor = self._extractor
         name = f"partition_time:{piece.batch.topic}:{piece.batch.partition}"
         if extractor is None:
             if len(piece) and int(piece.timestamps.min()) < 0:

@@ -17,6 +17,7 @@ from penstock.runtime.aggregate import cogroup
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
+from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.functions import async_calls, stateless
 from penstock.runtime.graph import Graph, has_expressions, stores_of
 from penstock.runtime.inputs import TaskInput
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.config import StreamsConfig
+    from penstock.errors import PenstockError
+    from penstock.runtime.exception_handlers import Response, TopicRecord
     from penstock.runtime.operator import Operator
+    from penstock.runtime.record import RecordContext
     from penstock.serde.base import Serde
     from penstock.state.base import TaskState
     from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
@@ -208,6 +212,12 @@ class StreamTask:
         """Return what the batch that failed had written by then, dead letters of the failure included."""
         return TaskOutput(*self._drained())
 
+    def refused(self, topic: str, source: RecordContext, record: TopicRecord, error: PenstockError) -> Response:
+        """Ask the production handler about a record that the log refuses to take into a topic."""
+        sinks = [node for node in self._graph.sinks() if node.topic == topic]
+        sinks = sinks or [node for node in self._graph.sinks() if node.topic_fn is not None]
+        return self._context.refused(sinks[0].name if sinks else topic, source, record, error)
+
     def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:
         """Return the times by which `process` will order records; see `SourceReader.times`."""
         return self._reader(batch.topic).times(batch, partition_time)
@@ -258,8 +268,14 @@ class StreamTask:
                 self._missing.look(name, rows)
             self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
-            with naming_stores(self._context.topology, name, self.task_id):
-                result = operator.process(rows, arrived[0][0])
+            try:
+                with naming_stores(self._context.topology, name, self.task_id):
+                    result = operator.process(rows, arrived[0][0])
+            except Exception as error:
+                if not (len(rows) == 1 and is_of_record(error)):
+                    raise
+                self._context.ask(name, None, rows, 0, error)
+                continue
             out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)

@@ -59,7 +59,9 @@ class NumberSerde(BaseSerde):
         try:
             return self._struct.pack(value)
         except (struct.error, OverflowError, TypeError) as error:
-            self.refuse(value, f"{self._kind} numbers of {self.width} bytes", error)
+            fits = int | float | np.number if self._floats else int | np.integer
+            wanted = f"{self._kind} numbers of {self.width} bytes"
+            self.refuse(value, wanted, error, wrong_type=not isinstance(value, fits))
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:

@@ -103,13 +103,15 @@ class BaseSerde(ABC):
         """Return the same error with the number of its row."""
         return SerializationError(f"row {row}: {error.message}", hint=error.hint, **{**error.facts, "row": row})
 
-    def refuse(self, value: object, wanted: str, cause: BaseException | None = None) -> NoReturn:
+    def refuse(
+        self, value: object, wanted: str, cause: BaseException | None = None, *, wrong_type: bool | None = None
+    ) -> NoReturn:
         """Raise the error for a value that this serde cannot write; without a cause it is of a wrong type."""
         raise SerializationError(
             f"the {self.name} serde writes {wanted}, not {type(value).__name__} {show(value)}",
             hint="Give the operator a serde that fits its values (Consumed, Grouped, Produced, Materialized).",
             serde=self.name,
-            wrong_type=cause is None,
+            wrong_type=cause is None if wrong_type is None else wrong_type,
         ) from cause
 
     def reject(self, data: bytes, wanted: str, cause: BaseException | None = None) -> NoReturn:

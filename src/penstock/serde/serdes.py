@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
 from penstock.base.durations import DurationLike, duration_ms
@@ -36,9 +36,19 @@ class Serdes:
     """Kafka's ``Serdes``: every method returns a serde."""
 
     @staticmethod
-    def string() -> Serde[str]:
-        """Return the serde of UTF-8 text."""
-        return StringSerde()
+    def string(*, invalid: Literal["fail", "replace"] = "fail") -> Serde[str]:
+        r"""Return the serde of UTF-8 text.
+
+        Args:
+            invalid: What becomes of bytes that are not UTF-8: an error, or "replace" them as Java's
+                ``StringDeserializer`` does, by the character U+FFFD.
+
+        >>> Serdes.string(invalid="replace").deserialize(b"caf\xe9") == "caf\ufffd"
+        True
+        """
+        if invalid not in ("fail", "replace"):
+            raise ConfigError(f'Serdes.string(): invalid is "fail" or "replace", not {invalid!r}')
+        return StringSerde(replaces=invalid == "replace")
 
     @staticmethod
     def bytes() -> Serde[bytes]:
@@ -400,6 +410,8 @@ def _made(kind: type) -> Any:
 
 
 def _by_name(name: str) -> Serde[Any]:
+    if name == "string<replace>":
+        return StringSerde(replaces=True)
     head, bracket, rest = name.partition("<")
     if bracket and rest.endswith(">") and head in _NESTED:
         inner, _, size = rest[:-1].rpartition(",")

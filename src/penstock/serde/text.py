@@ -19,11 +19,18 @@ _FEW = 24  # texts that are encoded one by one: work by column takes longer to b
 
 
 class StringSerde(BaseSerde):
-    """UTF-8. Unlike Java's, bytes that are not UTF-8 are an error and not replaced silently."""
+    """UTF-8. Unlike Java's, bytes that are not UTF-8 are an error, unless they are to be replaced as there.
+
+    Args:
+        replaces: Whether bytes that are not UTF-8 become the replacement character.
+    """
+
+    def __init__(self, *, replaces: bool = False) -> None:
+        self._replaces = replaces
 
     @property
     def name(self) -> str:
-        return "string"
+        return "string<replace>" if self._replaces else "string"
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -41,6 +48,8 @@ class StringSerde(BaseSerde):
         try:
             return data.decode()
         except UnicodeDecodeError as error:
+            if self._replaces:
+                return data.decode(errors="replace")
             self.reject(data, "UTF-8 text", error)
 
     def encode(self, column: Column) -> pa.Array:

@@ -14,7 +14,7 @@ from penstock.base.argument_checks import check_given, check_mapping, check_whol
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, InvalidStateError, StateError, TopologyError
+from penstock.errors import ConfigError, InvalidStateError, PenstockError, StateError, TopologyError
 from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.query.position import Position
@@ -81,6 +81,7 @@ class TopologyTestDriver:
             sensor=self._counting if sensor is None else SensorGroup((self._counting, sensor)),
             wall_clock_ms=timestamp_ms(initial_wall_clock_ms),
             by_column=by_column,
+            skips_global_damage=True,
         )
         self.topology = self._task.topology
         self._metrics = DriverMetrics(self.topology, self.config, lambda: self.wall_clock_ms)
@@ -147,6 +148,27 @@ class TopologyTestDriver:
 
     def _keep(self, record: RawRecord) -> None:
         self._written.setdefault(record.topic, deque()).append(record)
+
+    def refuse(self, refusal: Callable[[RawRecord], PenstockError | None]) -> None:
+        """Refuse records as a log may, for tests of ``production.exception.handler``.
+
+        Args:
+            refusal: Called with each record that is written, as bytes; returns the error for one that is refused.
+
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.errors import ProductionError
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words").to("copies")
+        >>> settings = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> settings["production.exception.handler"] = "continue"
+        >>> with TopologyTestDriver(builder.build(), settings) as driver:
+        ...     driver.refuse(lambda record: ProductionError("too large") if len(record.value) > 3 else None)
+        ...     for word in ("a", "long", "b"):
+        ...         driver.input_topic("words").pipe(word)
+        ...     driver.output_topic("copies").read_values_to_list()
+        ['a', 'b']
+        """
+        self._task.refuse(refusal)
 
     def sent_before_failure(self) -> list[RawRecord]:
         """Return what the input that failed had written by then, dead letters included: no topic has got it."""

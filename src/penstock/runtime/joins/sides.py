@@ -48,10 +48,15 @@ class JoinSide:
         return rows
 
     def put(self, arrived: Arrived) -> None:
+        """Put the rows that have a key into the store; of a single record its node does that, behind the join."""
+        if not self._context.by_record:
+            self.put_rows(arrived.rows)
+
+    def put_rows(self, rows: Rows) -> None:
         """Put the rows that have a key into the store."""
-        keyed = np.flatnonzero(~arrived.null_keys)
-        if len(keyed):
-            rows = arrived.rows if len(keyed) == len(arrived.rows) else arrived.rows.take(keyed)
+        null = rows.keys.null_mask()
+        if not null.all():
+            rows = rows.filter(~null)
             self.store.put_columns(rows.keys, rows.timestamps, rows.values, rows.timestamps)
 
 

@@ -7,17 +7,18 @@ batch and with the rows of the other side that come before it, and puts them int
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.functions.joiners import join_rows
 from penstock.runtime.joins.pairs import Probes, pairs_of
 from penstock.runtime.joins.results import Matches, expired_rows, lone_rows, matched_rows, outer_events
 from penstock.runtime.joins.sides import Arrived, JoinSide, codes_of, fetch, side_of
-from penstock.runtime.joins.unmatched import OuterJoinQueue
+from penstock.runtime.joins.unmatched import Events, OuterJoinQueue
 from penstock.runtime.operator import Operator
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
@@ -41,10 +42,15 @@ class _JoinWindow(Operator):
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._side = side_of(node.name, cast("JoinWindow", node.operation).window_store, context)
+        self._context = context
 
-    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+    def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         self._side.collect(rows)
-        return rows
+        return self._joined_first(rows) if self._context.by_record else rows
+
+    def _joined_first(self, row: Rows) -> Iterator[tuple[str | None, Rows]]:
+        yield None, row
+        self._side.put_rows(row)
 
 
 class _SharedJoin:
@@ -52,6 +58,7 @@ class _SharedJoin:
 
     def __init__(self, operation: StreamStreamJoin, context: TaskContext) -> None:
         self._windows = operation.windows
+        self._context = context
         self._outer = (operation.left_outer, operation.right_outer)
         self._left = side_of(operation.left, operation.left_store, context)
         self._right = side_of(operation.right, operation.right_store, context)
@@ -69,6 +76,11 @@ class _SharedJoin:
         if is_left not in self._results:
             self._run()
         return self._results.pop(is_left, Rows.empty())
+
+    def stop_at(self, row: int) -> None:
+        """Take back what the rows of one record's results from this one on have done: the joiner failed at that."""
+        if self._queue is not None:
+            self._queue.stop_at(row)
 
     def _run(self) -> None:
         left_rows, right_rows = self._left.drain(), self._right.drain()
@@ -141,7 +153,7 @@ class _SharedJoin:
                 late = ends < stream_times[m.arrived.ranks[m.arrived.valid[alone]]]
                 lone[number] = np.union1d(lone[number], m.arrived.valid[alone[late]])
                 waits[number] = alone[~late]
-            events = outer_events(sides, (waits[0], waits[1]), times, stream_times)
+            events = self._events(sides, (waits[0], waits[1]), times, stream_times)
             outgoing = self._queue.run(events)
         results: dict[bool, Rows] = {}
         for m, alone in zip(sides, lone, strict=True):
@@ -157,6 +169,23 @@ class _SharedJoin:
                 pieces.append(lone_rows(m.arrived, alone, skipped, is_left=m.is_left))
             results[m.is_left] = Rows.merge(pieces)
         return results
+
+    def _events(
+        self,
+        sides: tuple[Matches, Matches],
+        waits: tuple[NDArray[np.int64], NDArray[np.int64]],
+        times: NDArray[np.int64],
+        stream_times: NDArray[np.int64],
+    ) -> Events:
+        """Return the changes of the waiting records; a single one whose value does not encode does not wait."""
+        try:
+            return outer_events(sides, waits, times, stream_times)
+        except Exception as error:
+            if not (self._context.by_record and is_of_record(error)):
+                raise
+            rows = next(m.arrived.rows for m in sides if len(m.arrived.rows))
+            self._context.failed("", None, rows, 0, error)
+            return outer_events(sides, (_NO_INDEX, _NO_INDEX), times, stream_times)
 
     @staticmethod
     def _without_key(arrived: Arrived, *, outer: bool) -> NDArray[np.int64]:
@@ -194,6 +223,9 @@ class _StreamStreamJoin(Operator):
         self._join = context.shared(
             f"stream-join/{operation.left}/{operation.right}", lambda: _SharedJoin(operation, context)
         )
+        self.sliced_reason: str | None = None
+        if operation.outer_store is not None and context.goes_on:
+            self.sliced_reason = "a record that waits and whose joiner fails holds up those behind it"
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null_values = rows.values.null_mask()
@@ -204,7 +236,10 @@ class _StreamStreamJoin(Operator):
         rights = joined.olds
         if rights is None:
             return joined
-        return join_rows(self._operation.joiner, replace(joined, olds=None), rights, self._name, self._context)
+        results = join_rows(self._operation.joiner, replace(joined, olds=None), rights, self._name, self._context)
+        if self._context.has_failed:
+            self._join.stop_at(len(results))
+        return results
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -74,11 +74,14 @@ class _StreamTableJoin(_LookUpJoin):
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._operation = operation = cast("StreamTableJoin", node.operation)
+        self.sliced_reason: str | None = None
         self._buffer: GraceBuffer | None = None
         if operation.buffer_store is not None and operation.grace_ms is not None:
             self._buffer = GraceBuffer(node.name, operation.buffer_store, operation.grace_ms, context)
+            if context.goes_on:
+                self.sliced_reason = "a record that waits and whose joiner fails holds up those behind it"
 
-    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+    def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         null_keys = rows.keys.null_mask()
         null_values = rows.values.null_mask()
         dropped = null_values if self._operation.left else null_values | null_keys
@@ -86,8 +89,18 @@ class _StreamTableJoin(_LookUpJoin):
             self._context.drop_rows(self._name, rows, np.flatnonzero(dropped), "null key or value")
             rows = rows.filter(~dropped)
         if self._buffer is not None:
+            if self._context.by_record:
+                return self._one_by_one(self._buffer.release_each(rows))
             rows = self._buffer.release(rows)
         return self._joined(rows, rows.keys)
+
+    def _one_by_one(self, released: Iterator[Rows]) -> Iterator[tuple[str | None, Rows]]:
+        """Join each record while it waits still; one that fails stays there, and so do those behind it, as in Kafka."""
+        for row in released:
+            joined = self._joined(row, row.keys)
+            if self._context.has_failed:
+                return
+            yield None, joined
 
     def _look_up(self, rows: Rows, keys: Column) -> Column:
         view = self._context.table(self._operation.table)
@@ -165,6 +178,24 @@ class GraceBuffer:
         going = np.concatenate([leaves[leaves < len(rows)], old_leaves])
         going_keys = [key for key, leave in zip(keys, leaves.tolist(), strict=True) if leave < len(rows)]
         return _in_order(rows, released, going, [*going_keys, *(record.key for record in waited)], len(waited))
+
+    def release_each(self, rows: Rows) -> Iterator[Rows]:
+        """Hold a record back, and yield those that are to be joined now; each waits until the next one is asked for."""
+        rows = self._refuse_null_keys(rows)
+        if not len(rows):
+            return
+        rows = replace(rows, origins=self._origins(rows))
+        store = cast("RecordBufferView", self._context.store(self._store))
+        time = int(rows.timestamps[0])
+        if time < store.observed_stream_time - self._grace_ms:
+            yield rows
+        else:
+            keys = cast("list[bytes]", to_bytes_list(store.spec.key_serde.encode(rows.keys)))
+            store.add(self._waiting(rows, keys, store))
+            store.observe(time)
+        for row, record in store.until(store.observed_stream_time - self._grace_ms):
+            yield _released(rows, np.empty(0, np.int64), [record], store)
+            store.remove(row)
 
     def _refuse_null_keys(self, rows: Rows) -> Rows:
         null = rows.keys.null_mask()

@@ -9,6 +9,7 @@ waiting time, for which some leave later than they could.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class OuterJoinQueue:
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
         if context.until_latest:
             self._interval_ms = 0
+        self._step: _Step | None = None
         self._time_meta = f"{store}/stream-time"
         self._smallest_meta = f"{store}/smallest-time"
         self._next_meta = f"{store}/next-emit-time"
@@ -101,6 +103,9 @@ class OuterJoinQueue:
     def run(self, events: Events) -> Released:
         """Apply the batch's events to the store; return the records that leave meanwhile."""
         outgoing = Released()
+        self._step = _Step(events, outgoing) if self._context.by_record else None
+        if self._step is not None:
+            self._step.note(self._view, [*to_bytes_list(events.rows), *to_bytes_list(events.match_rows)])
         changes = _Changes(events)
         if len(events.times) > _MANY:
             changes.newest_ms = self._view.last_time() or 0
@@ -118,6 +123,17 @@ class OuterJoinQueue:
             smallest = min(smallest, int(waiting_times[start:].min()))
         self._context.put_meta(self._smallest_meta, smallest)
         return outgoing
+
+    def stop_at(self, row: int) -> None:
+        """Take back a single record's changes: the joiner failed at this row of its results, as in Kafka.
+
+        At an unmatched record that leaves: it stays, and with it the one before, which is taken out only when the next
+        one has left. At a match: later ones take nothing out.
+        """
+        assert self._step is not None, "a failure stops single records only"  # noqa: S101
+        times = self._step.stop_at(self._view, row)
+        if times is not None:
+            self._context.put_meta(self._smallest_meta, times)
 
     def _next_release(
         self, events: Events, waiting_times: NDArray[np.int64], smallest: int, start: int, first: int
@@ -168,8 +184,35 @@ class OuterJoinQueue:
             leaving.append(record)
         rows_left = [record.row for record in leaving]
         outgoing.add(rank, rows_left, pa.array([record.value for record in leaving], pa.large_binary()))
+        if self._step is not None:
+            self._step.note(view, [*rows, *rows_left])
         view.delete(list(dict.fromkeys([*rows, *rows_left])))
         return smallest
+
+
+class _Step:
+    """The changes of one record's turn, which may have to be taken back."""
+
+    def __init__(self, events: Events, outgoing: Released) -> None:
+        self._events = events
+        self._outgoing = outgoing
+        self._before: dict[bytes, bytes | None] = {}
+
+    def note(self, view: OuterJoinView, rows: Sequence[bytes | None]) -> None:
+        """Note rows as they are before they are changed."""
+        names = [row for row in dict.fromkeys(rows) if row is not None and row not in self._before]
+        self._before.update(zip(names, view.packed(names), strict=True))
+
+    def stop_at(self, view: OuterJoinView, row: int) -> int | None:
+        """Take back all but what came before a row of the results; return the time of one that stays to be sent."""
+        left = [name for rows in self._outgoing.rows for name in to_bytes_list(rows) if name is not None]
+        gone = set(left)
+        if row < len(left):
+            gone = set(left[:row]) - set(left[max(row - 1, 0) : row + 1])
+        else:
+            gone.update(name for name in to_bytes_list(self._events.match_rows)[: row - len(left) + 1] if name)
+        view.restore({name: data for name, data in self._before.items() if name not in gone})
+        return int.from_bytes(left[row][:8], "big") if row < len(left) else None
 
 
 class _Changes:

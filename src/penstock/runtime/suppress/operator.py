@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -65,6 +65,37 @@ class SuppressedView(StoreTableView):
         return Column.concat([values, above]).take_or_null(index), stamps
 
 
+class RawBytes:
+    """The bytes of the source records of changes that wait, for dead letters of operators behind the buffer.
+
+    Kafka keeps them in memory too: after a restart nobody knows them any more.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes | None, RecordContext] = {}
+        self._batch: dict[tuple[str | None, int, int], RecordContext] = {}
+
+    def note(self, keys: Sequence[bytes | None], sources: Sequence[RecordContext]) -> None:
+        """Note the source record of each of the batch's changes, under the change's key."""
+        self._batch = {(one.topic, one.partition, one.offset): one for one in sources}
+        self._by_key.update(zip(keys, sources, strict=True))
+
+    def take(self, keys: Sequence[bytes | None], origins: list[RecordContext | None]) -> list[RecordContext | None]:
+        """Return the origins of changes that leave, with their bytes where these are known."""
+        return [None if one is None else self._with_bytes(key, one) for key, one in zip(keys, origins, strict=True)]
+
+    def _with_bytes(self, key: bytes | None, origin: RecordContext) -> RecordContext:
+        place = origin.topic, origin.partition, origin.offset
+        waited = self._by_key.get(key)
+        if waited is not None and (waited.topic, waited.partition, waited.offset) == place:
+            del self._by_key[key]
+        else:
+            waited = self._batch.get(place)
+        if waited is None:
+            return origin
+        return origin._replace(raw_key=waited.raw_key, raw_value=waited.raw_value)
+
+
 class _Suppress(Operator):
     """Holds each row's change back under its key; rows that move stream time release changes."""
 
@@ -77,6 +108,7 @@ class _Suppress(Operator):
         self._view = SuppressedView(operation.parent, operation.store, context)
         context.register_table(node.name, self._view)
         self._is_read = is_read(topology, node.name)
+        self._raw = RawBytes() if context.keeps_raw_bytes else None
 
     @property
     def _buffer(self) -> ChangeBufferView:
@@ -87,6 +119,9 @@ class _Suppress(Operator):
             return rows
         expiries = self._observe(rows) - self._operation.wait_ms
         keys, puts = self._puts(rows)
+        if self._raw is not None:
+            sources = [self._context.record_context(rows, row) for row in range(len(rows))]
+            self._raw.note(to_bytes_list(keys), sources)
         if len(rows) == 1:
             return self._one_row(rows, keys, puts, expiries)
         if len(rows) > FEW:
@@ -170,17 +205,23 @@ class _Suppress(Operator):
         if self._operation.until_window_closes:  # nothing was ever sent for the window: nothing needs deleting
             index = np.flatnonzero(left.news.is_valid().to_numpy(zero_copy_only=False))
             left = left.take(index)
+        left_keys = outcome.left_keys.take(pa.array(index))
         if len(index):
             self._context.sensor.on_emitted(self._context.task_id, self._name, len(index))
         return Rows(
             rows.place.take(outcome.left_rows[index]).extend(2 * outcome.left_numbers[index]),
             left.timestamps,
-            spec.key_serde.decode(outcome.left_keys.take(pa.array(index))),
+            spec.key_serde.decode(left_keys),
             spec.value_serde.decode(left.news),
             None if left.headers is None or not any(left.headers) else list(left.headers),
             spec.value_serde.decode(left.olds),
-            origins=_origins(left),
+            origins=self._origins(left, left_keys),
         )
+
+    def _origins(self, left: ChangeColumns, keys: pa.Array) -> list[RecordContext | None]:
+        """Return the records that the changes came with; those that follow see them as their own."""
+        origins = _origins(left)
+        return origins if self._raw is None else self._raw.take(to_bytes_list(keys), origins)
 
     def _note(self, rows: Rows, outcome: Outcome) -> None:
         """Note the values that others see of the batch's keys, from place to place."""

@@ -7,7 +7,7 @@ its length (4 bytes BE). So the first rows are those that leave first, and a mat
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -124,6 +124,14 @@ class OuterJoinView:
         """Return the largest time of a waiting record."""
         row = next((row for row, _ in self._map.scan(reverse=True)), None)
         return None if row is None else int(_TIME.unpack_from(row)[0])
+
+    def packed(self, rows: Sequence[bytes]) -> list[bytes | None]:
+        """Return the lists of values of rows as they are stored; None for those that are not there."""
+        return self._map.get_many(rows)
+
+    def restore(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Store lists of values that `packed` has returned."""
+        self._map.put_many(list(rows), list(rows.values()))
 
     def delete(self, rows: Sequence[bytes]) -> None:
         """Take out rows that exist."""

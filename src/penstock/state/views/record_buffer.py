@@ -75,6 +75,16 @@ class RecordBufferView:
         self._map.put_many([row for row, _ in rows], [None] * len(rows))
         return [_load(row, value) for row, value in rows]
 
+    def until(self, time: int) -> list[tuple[bytes, WaitingRecord]]:
+        """Return the records whose time is at most this, in order, each with the name of its row."""
+        if time < 0:
+            return []
+        return [(row, _load(row, value)) for row, value in self._map.scan(None, NUMBER.pack(time + 1))]
+
+    def remove(self, row: bytes) -> None:
+        """Take out one record."""
+        self._map.put_many([row], [None])
+
     def all(self) -> Iterator[WaitingRecord]:
         """Return the waiting records in order."""
         return (_load(row, value) for row, value in self._map.scan())
