@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RecordMetadata,
     )
     from penstock.api.processing.transformer import ValueTransformerWithKey
+    from penstock.api.processing.wrapper import ProcessorWrapper
     from penstock.api.stores import Stores
     from penstock.api.stream import KStream
     from penstock.api.table import GlobalKTable, KTable
@@ -69,6 +70,7 @@ __all__ = [
     "PenstockError",
     "Processor",
     "ProcessorContext",
+    "ProcessorWrapper",
     "Produced",
     "Punctuator",
     "Record",
@@ -128,6 +130,7 @@ _MODULES = {
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
     "api.processing.transformer": ("ValueTransformerWithKey",),
+    "api.processing.wrapper": ("ProcessorWrapper",),
     "api.windowed.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
     "engines.kafka_streams": ("KafkaStreams",),
     "config": ("StreamsConfig",),

@@ -17,6 +17,7 @@ from ops_streams import StreamOperators
 from ops_suppress import SuppressOperators
 from ops_tables import TableOperators
 from ops_topology import PlainTopology
+from penstock import ProcessorWrapper
 from penstock.topology.topology import Topology
 from stores import rows_of
 from things import NotBuilt, Spec, Thing, reader
@@ -49,6 +50,21 @@ class Interpreted:
         return rows_of(self.topology.stores[name], driver.store(name))
 
 
+class CaseWrapper(ProcessorWrapper):
+    """Notes the names of the processors that it is asked to wrap, and leaves them as they are."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def wrap_processor_supplier(self, name: str, supplier: Any) -> Any:
+        self.names.append(name)
+        return supplier
+
+    def wrap_fixed_key_processor_supplier(self, name: str, supplier: Any) -> Any:
+        self.names.append(f"{name} (fixed key)")
+        return supplier
+
+
 class Interpreter(
     SourceOperators, StreamOperators, TableOperators, AggregationOperators, SuppressOperators, JoinOperators
 ):
@@ -58,7 +74,7 @@ class Interpreter(
         for name, t in self.case.get("topics", {}).items():
             self.topics[name] = Thing(None, t["key"], t["value"], t.get("window_size_ms", 0))
         plain_api = any(n["op"] == "source" for n in self.case["topology"])
-        family = PlainTopology(self.topics, self.stores) if plain_api else self
+        family = PlainTopology(self.topics, self.stores, self.side) if plain_api else self
         for n in self.case["topology"]:
             operator = getattr(family, f"op_{n['op']}", None)
             if operator is None:
@@ -68,6 +84,8 @@ class Interpreter(
                 self.things[n["id"]] = thing
         config = {**self.case["config"], **handlers_of(self.case, self.side)}
         config.pop("dsl.store.format", None)  # refused, as it also changes changelogs; the outputs are the same
+        if self.case.get("wrapper"):
+            config["processor.wrapper.class"] = CaseWrapper(self.wrapped)
         topology = family.topology if isinstance(family, PlainTopology) else self.builder.build(config)
         serdes = {name: (reader(t.key, t.size), reader(t.value)) for name, t in self.topics.items()}
         refused = self.refused if any("fail_send" in n for n in self.case["topology"]) else None

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import functions as fns
+from inputs import header_rows
+from partitioners import partitioner
 from penstock.api.options import Produced, Repartitioned
 from processors import PutProcessor
 from stores import store_spec
-from things import Operators, Spec, Thing, serde
+from things import Operators, Spec, Thing, plain, serde
 
 __all__ = ["SourceOperators"]
 
@@ -57,17 +59,38 @@ class SourceOperators(Operators):
 
     def op_to(self, n: Spec) -> None:
         x = self.source(n)
-        produced = Produced(n.get("name"), key_serde=serde(x.key, x.size), value_serde=serde(x.value))
+        produced = Produced(
+            n.get("name"),
+            key_serde=serde(x.key, x.size),
+            value_serde=serde(x.value),
+            partitioner=partitioner(n, self.side),
+        )
         if "topic" in n:
             self.topics[n["topic"]] = replace(x, it=None)
             x.it.to(n["topic"], produced)
             return
         key = fns.key_function(n["topic_fn"])
 
-        def topic_of(k: Any, v: Any) -> str:
+        def topic_of(k: Any, v: Any, context: Any) -> str:
+            if n.get("see_context"):
+                self.side.append({"topic": f"@topic_fn:{n['id']}", **_seen(k, v, context)})
             return n["prefix"] + fns.text(key(k, v))
 
         topic_of.__qualname__ = "TopicFn"  # the name that describe() shows
         for name in n["declares"]:
             self.topics[name] = replace(x, it=None)
         x.it.to(topic_of, produced)
+
+
+def _seen(key: Any, value: Any, context: Any) -> Spec:
+    """What a function that names topics is told."""
+    seen = {
+        "topic": context.topic,
+        "partition": context.partition,
+        "offset": context.offset,
+        "timestamp": context.timestamp,
+        "source_key": plain(context.raw_key),
+        "source_value": plain(context.raw_value),
+        "headers": header_rows(context.headers),
+    }
+    return {"key": plain(key), "value": plain(value), "context": seen}

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import functions as fns
+from own_stores import supplier_of
 from penstock.api.stream import KStream
-from processors import CaseFixedKeyProcessor, CaseProcessor, processor_type
+from processors import CaseFixedKeyProcessor, processor_type
 from things import Operators, Spec, Thing, connected_stores, plain, serde, value_only
 
 __all__ = ["StreamOperators"]
@@ -115,7 +116,8 @@ class StreamOperators(Operators):
 
     def op_process(self, n: Spec) -> Thing:
         x, f = self.source(n), n["processor"]
-        stream = x.it.process(lambda: CaseProcessor(f), connected_stores(n, f), name=n.get("name"))
+        connected = [] if "own_store" in n else connected_stores(n, f)
+        stream = x.it.process(supplier_of(n, self.own, self.stores), connected, name=n.get("name"))
         return replace(x, it=stream, value=processor_type(f, x.value))
 
     def op_processValues(self, n: Spec) -> Thing:

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import functions as fns
+from own_stores import supplier_of
+from partitioners import partitioner
 from penstock.api.topology import Topology
-from processors import CaseProcessor, PutProcessor, processor_type
+from processors import PutProcessor, processor_type
 from stores import store_spec
 from things import Spec, Thing, serde
 
@@ -19,8 +21,10 @@ __all__ = ["PlainTopology"]
 class PlainTopology:
     """One method for each operator of a case that has a ``source``."""
 
-    def __init__(self, topics: dict[str, Thing], stores: list[str]) -> None:
+    def __init__(self, topics: dict[str, Thing], stores: list[str], side: list[Spec]) -> None:
         self.topology = Topology()
+        self.side = side
+        self.own: dict[str, Any] = {}
         self.topics = topics
         self.stores = stores
         self.things: dict[str, Thing] = {}
@@ -37,14 +41,14 @@ class PlainTopology:
 
     def op_processor(self, n: Spec) -> None:
         f, parents = n["processor"], _parents(n)
-        self.topology.add_processor(n["id"], lambda: CaseProcessor(f), *parents)
+        self.topology.add_processor(n["id"], supplier_of(n, self.own, self.stores), *parents)
         above = self.things[parents[0]]
         self.things[n["id"]] = replace(above, value=processor_type(f, above.value))
 
     def op_sink(self, n: Spec) -> None:
         parents = _parents(n)
         above = self.topics[n["topic"]] = self.things[parents[0]]
-        self.topology.add_sink(n["id"], n["topic"], *parents, **_serdes(above))
+        self.topology.add_sink(n["id"], n["topic"], *parents, **_serdes(above), partitioner=partitioner(n, self.side))
 
     def op_addStateStore(self, n: Spec) -> None:
         self.stores.append(n["store"])

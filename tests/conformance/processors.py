@@ -37,8 +37,7 @@ class _Steps:
         self.store: Any = context.get_state_store(self.f["store"]) if "store" in self.f else None
         if "interval_ms" in self.f:
             kind = "stream_time" if self.f.get("time", "stream") == "stream" else "wall_clock_time"
-            start = {"start": self.f["start_ms"]} if "start_ms" in self.f else {}
-            self.timer = context.schedule(self.f["interval_ms"], kind, self.punctuate, **start)
+            self.timer = context.schedule(self.f["interval_ms"], kind, self.punctuate, start=self.f.get("start_ms"))
 
     def process(self, r: Record[Any, Any]) -> None:
         throw_at(self.f, "throw_at", r.key, r.value)
@@ -96,7 +95,7 @@ class _Steps:
 
     def meta(self, r: Any, k: Any, v: Any) -> None:
         c, at = self.context, self.context.record_metadata()
-        where = "-" if at is None else f"{at.topic}:{at.partition}:{at.offset}"
+        where = "-" if at is None else f"{text(at.topic)}:{at.partition}:{at.offset}"
         self.forward(r, f"{text(v)}|st={c.current_stream_time_ms()}|wt={c.current_system_time_ms()}|{where}")
 
     def add_header(self, r: Any, k: Any, v: Any) -> None:

@@ -82,8 +82,6 @@ def run_driver(case: Case, splits: int | None) -> tuple[str | None, bool]:
         if "build_error" in case:
             return same_error(case["build_error"], error), False
         raise
-    if "build_error" in case:
-        return f"the topology should be refused: {case['build_error']['message']}", False
     cached = int(case["config"].get("statestore.cache.max.bytes", 0)) > 0  # then a batch gives one change per key
     one_task = len(run.topology.subtopologies()) == 1 and not run.topology.internal_topics
     split = splits is not None and one_task and not cached
@@ -101,7 +99,14 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
             part for b in batches for part in ([i for i in b if i != deadly], [deadly] if deadly in b else []) if part
         ]
     config = {"application.id": "app", **run.config}
-    driver = TopologyTestDriver(run.topology, config, batch_size=1_000_000, by_column=by_column)
+    try:
+        driver = TopologyTestDriver(run.topology, config, batch_size=1_000_000, by_column=by_column)
+    except PenstockError as error:
+        if "build_error" in case:
+            return same_error(case["build_error"], error)
+        raise
+    if "build_error" in case:
+        return f"the topology should be refused: {case['build_error']['message']}"
     if run.refused is not None:
         driver.refuse(run.refusal)
     try:

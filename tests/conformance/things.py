@@ -93,6 +93,7 @@ class Operators:
     topics: dict[str, Thing] = field(default_factory=dict)
     stores: list[str] = field(default_factory=list)
     wrapped: list[str] = field(default_factory=list)
+    own: dict[str, Any] = field(default_factory=dict)
     refused: list[tuple[bytes | None, bytes | None, str]] = field(default_factory=list)
 
     def source(self, n: Spec, number: int = 0) -> Thing:

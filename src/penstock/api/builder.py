@@ -12,6 +12,7 @@ from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
 from penstock.api.processing.build import processor_operation
+from penstock.api.processing.wrapper import wrapped
 from penstock.api.sources import read, source_node, topic_names
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
@@ -310,11 +311,13 @@ class StreamsBuilder:
         """Build the topology. It can be extended node by node; the builder can be used and built again.
 
         Args:
-            config: The application's settings, for ``topology.optimization`` ("none", "all", or rules with commas).
+            config: The application's settings, for ``topology.optimization`` ("none", "all", or rules with commas) and
+                ``processor.wrapper.class`` (a `ProcessorWrapper`).
         """
         settings = {} if config is None else check_mapping(config, "build(): config", ConfigError)
         optimization = settings.get("topology.optimization") or "none"
-        return self._graph.build(Topology(dataframes=dict(self._dataframes)), str(optimization))
+        topology = self._graph.build(Topology(dataframes=dict(self._dataframes)), str(optimization))
+        return wrapped(topology, settings)
 
 
 def _named(consumed: Consumed | None, name: Name) -> Consumed:

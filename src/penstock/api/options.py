@@ -488,14 +488,16 @@ class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
 class Produced(_Typed):
     """The options of writing a topic: Kafka's ``Produced``.
 
-    ``partitioner`` is called as ``fn(topic, key, value, partitions)``.
+    ``partitioner`` is called as ``fn(topic, key, value, partitions)`` or
+    ``fn(topic, key, value, headers, partitions)`` before the record is encoded. It returns a partition, several of
+    them, none (an empty list: the record is dropped), or None for Kafka's default.
     """
 
-    partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
+    partitioner: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
-        _check_function(self.partitioner, "Produced: partitioner", (4,))
+        _check_function(self.partitioner, "Produced: partitioner", (4, 5))
 
 
 @with_java_names
@@ -536,13 +538,13 @@ class TableJoined(_Named):
         other_partitioner: The partitioner of the right table, for the subscriptions.
     """
 
-    partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
-    other_partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
+    partitioner: Callable[..., Any] | None = field(default=None, kw_only=True)
+    other_partitioner: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _Named.__post_init__(self)
-        _check_function(self.partitioner, "TableJoined: partitioner", (4,))
-        _check_function(self.other_partitioner, "TableJoined: other_partitioner", (4,))
+        _check_function(self.partitioner, "TableJoined: partitioner", (4, 5))
+        _check_function(self.other_partitioner, "TableJoined: other_partitioner", (4, 5))
 
 
 @with_java_names
@@ -551,13 +553,13 @@ class Repartitioned(_Typed):
     """Name, partitions and serdes of an explicit repartition topic: Kafka's ``Repartitioned``."""
 
     partitions: int | None = field(default=None, kw_only=True)
-    partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
+    partitioner: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
         if self.partitions is not None:
             check_whole(self.partitions, "Repartitioned: partitions", 1)
-        _check_function(self.partitioner, "Repartitioned: partitioner", (4,))
+        _check_function(self.partitioner, "Repartitioned: partitioner", (4, 5))
 
 
 @with_java_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.api.handle import StreamHandle, option
 from penstock.api.options import Consumed, Produced, Repartitioned
@@ -17,9 +18,9 @@ from penstock.topology.operations.functions import TOPIC_OF, Function
 __all__ = ["partitioner", "repartition", "through", "to_topic"]
 
 
-def partitioner(fn: Callable[..., int] | None, verb: str) -> Function | None:
+def partitioner(fn: Callable[..., Any] | None, verb: str) -> Function | None:
     """Wrap the partitioner of a verb."""
-    return None if fn is None else Function.wrap(fn, verb=f"{verb}: partitioner", allowed=(4,), expression=False)
+    return None if fn is None else Function.wrap(fn, verb=f"{verb}: partitioner", allowed=(4, 5), expression=False)
 
 
 def to_topic(handle: StreamHandle, topic: str | Callable[..., str], produced: Produced, name: str | None) -> None:

@@ -114,7 +114,7 @@ class Topology(frozen.Topology):
         *parents: str,
         key_serde: Any = None,
         value_serde: Any = None,
-        partitioner: Callable[..., int] | None = None,
+        partitioner: Callable[..., Any] | None = None,
     ) -> Self:
         """Add a node that writes to a topic (``addSink``).
 
@@ -124,7 +124,8 @@ class Topology(frozen.Topology):
             parents: The nodes whose records it writes.
             key_serde: The serde of keys; None is ``default.key.serde``.
             value_serde: The serde of values; None is ``default.value.serde``.
-            partitioner: A function called as ``fn(topic, key, value, partitions)``; by default Kafka's hash of the key.
+            partitioner: A function called as ``fn(topic, key, value, partitions)``, or with the headers before the
+                number of partitions; see `Produced`. By default Kafka's hash of the key.
         """
         _checked(name, *parents)
         fixed = topic if isinstance(topic, str) else None
@@ -135,7 +136,7 @@ class Topology(frozen.Topology):
             resolve(value_serde),
             parents,
             None if fixed is not None else _function(topic, "add_sink", (2, 3), TOPIC_OF),
-            None if partitioner is None else _function(partitioner, "add_sink: partitioner", (4,)),
+            None if partitioner is None else _function(partitioner, "add_sink: partitioner", (4, 5)),
         )
         return self._grow(lambda a: a.add(node))
 

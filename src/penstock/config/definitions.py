@@ -22,6 +22,7 @@ from penstock.config.kinds import (
     SIZE,
     STRING,
     TIMESTAMP,
+    WRAPPER,
     SettingKind,
     choice,
     integer,
@@ -159,6 +160,12 @@ _RECORDS = (
     ),
 )
 _ERRORS = (
+    (
+        "processor.wrapper.class",
+        WRAPPER,
+        None,
+        "`ProcessorWrapper` that may replace the suppliers of processors; given to `builder.build(config)`.",
+    ),
     ("deserialization.exception.handler", HANDLER, "fail", "Handler of records that cannot be decoded."),
     (
         "processing.exception.handler",
@@ -366,7 +373,7 @@ _WITHOUT_EFFECT = (
     "default.list.value.serde.inner", "default.list.value.serde.type", "dsl.store.suppliers.class",
     "enable.metrics.push", "group.protocol", "log.summary.interval.ms",
     "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
-    "poll.ms", "processor.wrapper.class",
+    "poll.ms",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
     "rack.aware.assignment.traffic_cost", "rocksdb.config.setter",
     "state.cleanup.dir.max.age.ms", "task.assignor.class", "upgrade.from",

@@ -135,6 +135,14 @@ def _extractor(value: Any) -> Any:
     raise ValueError(f"a function (record, partition time), or one of {', '.join(EXTRACTORS)}")
 
 
+def _wrapper(value: Any) -> Any:
+    if isinstance(value, str) and value.rpartition(".")[2] == "NoOpProcessorWrapper":  # Kafka's default
+        return None
+    if not hasattr(value, "wrap_processor_supplier"):
+        raise ValueError("a class derived from penstock.ProcessorWrapper, or an object of one")
+    return value
+
+
 def _object(value: Any) -> Any:
     if isinstance(value, bool | int | float):
         raise ValueError("a name, a class or an object")  # noqa: TRY004 - all readers raise the same
@@ -159,6 +167,7 @@ TIMESTAMP = SettingKind("time", _timestamp)
 OFFSET_RESET = SettingKind("earliest, latest, none or by_duration:PT1H", offset_reset)
 HANDLER = SettingKind("handler", _handler)
 OBJECT = SettingKind("name or object", _object)
+WRAPPER = SettingKind("class or object", _wrapper)
 ANY = SettingKind("anything", lambda value: value)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
-from penstock.base.durations import duration_ms
+from penstock.base.durations import duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import with_article
@@ -29,7 +29,7 @@ from penstock.topology.operations.functions import Function
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.base.durations import DurationLike
+    from penstock.base.durations import DurationLike, TimestampLike
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
@@ -66,7 +66,7 @@ class NodeContext:
         self._stores = {*node.stores, *cast("Process", node.operation).stores}
         self._schedules = 0
         self.position = 0
-        self.source = _NO_RECORD
+        self.source: RecordContext | None = None
 
     @property
     def application_id(self) -> str:
@@ -111,7 +111,14 @@ class NodeContext:
         view = self._task.store(name)
         return view.at(self.current_stream_time_ms) if isinstance(view, ExpiringView) else view
 
-    def schedule(self, interval: DurationLike, type: str, callback: Callable[[int], None]) -> Schedule:  # noqa: A002
+    def schedule(
+        self,
+        interval: DurationLike,
+        type: str,  # noqa: A002
+        callback: Callable[[int], None],
+        *,
+        start: TimestampLike | None = None,
+    ) -> Schedule:
         interval_ms = duration_ms(interval, "the punctuation interval")
         if interval_ms < 1:
             raise TopologyError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
@@ -125,6 +132,10 @@ class NodeContext:
         meta_name = f"punctuate:{self._node.name}:{self._schedules}"
         self._schedules += 1
         first = 0 if type == "stream_time" else self._task.wall_clock_ms + interval_ms
+        if start is not None:
+            first = timestamp_ms(start)
+            if first < 0:
+                raise TopologyError(f"{self._node.name}: punctuations start in 1970 or later, not at {first} ms")
         schedule = Schedule(self._node.name, self._task.get_meta(meta_name, first), interval_ms, callback, meta_name)
         queue = self._operator.stream_queue if type == "stream_time" else self._operator.wall_clock_queue
         queue.add(schedule)
@@ -138,7 +149,7 @@ class NodeContext:
 
     def record_metadata(self) -> RecordMetadata | None:
         source = self.source
-        return None if source.topic is None else RecordMetadata(source.topic, source.partition, source.offset)
+        return None if source is None else RecordMetadata(source.topic, source.partition, source.offset)
 
     def commit(self) -> None:
         """Do nothing: every batch ends with a commit, which cannot be hastened."""

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OUTPUT_SCHEMA", "Collector", "Sink"]
 
+_DEFAULT = -2  # in place of a partition: the one that Kafka's hash of the key names
+
 OUTPUT_SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),  # -1: the topic's number of partitions is not known
@@ -201,7 +203,8 @@ class Sink:
             if function.arity == 1:
                 arguments = (values[row],)
             elif function.arity == 3:
-                arguments = (*arguments, self._context.record_context(rows, row))
+                context = self._context.record_context(rows, row)
+                arguments = (*arguments, context._replace(raw_key=None, raw_value=None))  # Kafka has let go of them
             try:
                 topics.append(str(function.fn(*arguments)))
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
@@ -210,6 +213,9 @@ class Sink:
         return topics
 
     def _write(self, topic: str, rows: Rows) -> None:
+        chosen: NDArray[np.int64] | None = None
+        if self._node.partitioner is not None:
+            rows, chosen = self._chosen(self._node.partitioner, topic, rows)
         key_serde, value_serde = self._serdes.of(topic)
         of_keys: dict[int, Exception] = {}
         of_values: dict[int, Exception] = {}
@@ -224,6 +230,7 @@ class Sink:
             mask = np.ones(len(rows), np.bool_)
             mask[list(failures)] = False
             rows, keys, values = rows.filter(mask), keys.filter(pa.array(mask)), values.filter(pa.array(mask))
+            chosen = None if chosen is None else chosen[mask]
         if not len(rows):
             return
         headers = rows.headers
@@ -240,6 +247,8 @@ class Sink:
         context.sensor.on_completed(context.task_id, self._node.name, rows.timestamps)
         count = self._collector.partition_count(topic)
         targets = self._targets(topic, rows, keys, count)
+        if chosen is not None:
+            targets = np.where(chosen == _DEFAULT, targets, chosen).astype(np.int32)
         self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))
 
     def _unencodable(self, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
@@ -250,31 +259,52 @@ class Sink:
             self._fail(rows, row, raised)
 
     def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
-        function = self._node.partitioner
-        if function is None and isinstance(rows.values, ResponseColumn):
+        if isinstance(rows.values, ResponseColumn):
             return _answered(rows.values.partitions, keys, count)
-        if function is None:
-            if self._windowed is not None and count > 1:
-                serde = bound(self._windowed.inner, self._context.physical_name(topic), "key")
-                encoded, frame = _encode(serde, WindowedColumn.of(rows.keys).keys, {}), header_frame(serde)
-                return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
-            return _partitions(keys, count)
-        targets = np.empty(len(rows), np.int32)
-        default: NDArray[np.int32] | None = None
+        if self._windowed is not None and count > 1:
+            serde = bound(self._windowed.inner, self._context.physical_name(topic), "key")
+            encoded, frame = _encode(serde, WindowedColumn.of(rows.keys).keys, {}), header_frame(serde)
+            return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
+        return _partitions(keys, count)
+
+    def _chosen(self, function: Function, topic: str, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
+        """Return the rows, each as often as the user's partitioner names partitions for it, and the partitions."""
+        count = self._collector.partition_count(topic)
+        headers = rows.headers or [()] * len(rows)
+        positions: list[int] = []
+        targets: list[int] = []
+        dropped: list[int] = []
         for row, (key, value) in enumerate(zip(rows.keys.items(), rows.values.items(), strict=True)):
-            target = function.fn(topic, key, value, count)
-            if target is None:
-                default = _partitions(keys, count) if default is None else default
-                target = default[row]
-            if count > 0 and not 0 <= target < count:
-                raise SerializationError(
-                    f"{self._node.name}: the partitioner {function.location} returned partition {target} of {topic!r}",
-                    hint=f"The topic has partitions 0 to {count - 1}; return None for the default.",
-                    node=self._node.name,
-                    topic=topic,
-                )
-            targets[row] = target
-        return targets
+            arguments = (topic, key, value, count) if function.arity == 4 else (topic, key, value, headers[row], count)
+            try:
+                answers = self._answers(function, topic, function.fn(*arguments), count)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                self._fail(rows, row, error, function)
+                continue
+            if not answers:
+                dropped.append(row)
+            positions += [row] * len(answers)
+            targets += answers
+        self._context.drop_rows(self._node.name, rows, np.array(dropped, np.intp), "the partitioner names no partition")
+        if positions != list(range(len(rows))):
+            rows = rows.take(np.array(positions, np.int64))
+        return rows, np.array(targets, np.int64)
+
+    def _answers(self, function: Function, topic: str, answer: Any, count: int) -> list[int]:
+        """Return the partitions that a user's partitioner names; `_DEFAULT` for Kafka's choice."""
+        if answer is None:
+            return [_DEFAULT]
+        answers = [answer] if isinstance(answer, int | np.integer) else list(dict.fromkeys(answer))
+        wrong = [target for target in answers if count > 0 and not 0 <= target < count]
+        if wrong:
+            raise SerializationError(
+                f"{self._node.name}: the partitioner {function.location} returned partition {wrong[0]} of {topic!r}",
+                hint=f"The topic has partitions 0 to {count - 1}; return None for the default.",
+                node=self._node.name,
+                task=self._context.task_id,
+                topic=topic,
+            )
+        return [int(target) for target in answers]
 
 
 def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[np.int32]:

@@ -27,6 +27,7 @@ from penstock.runtime.sensor import Sensor, SensorGroup
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
+from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class TopologyTestDriver:
         ...     driver.output_topic("copies").read_values_to_list()
         ['a', 'b']
         """
+        Function.wrap(refusal, verb="refuse", allowed=(1,), passed="(record)", expression=False)
         self._task.refuse(refusal)
 
     def sent_before_failure(self) -> list[RawRecord]:

@@ -216,10 +216,10 @@ def test_partitions_by_murmur2_by_ones_own_function_and_unknown():
     assert set(out.records["out"].column("partition").to_pylist()) <= {0, 1, 2}
     out = task(chain(PassThrough())).process([batch(THREE)], 0)
     assert set(out.records["out"].column("partition").to_pylist()) == {-1}
-    mine = Function.wrap(lambda topic, key, value, count: count - 1, verb="test", allowed=(4,))
+    mine = Function.wrap(lambda topic, key, value, count: count - 1, verb="test", allowed=(4, 5))
     out = task(chain(PassThrough(), partitioner=mine), {"out": 3}).process([batch(THREE)], 0)
     assert set(out.records["out"].column("partition").to_pylist()) == {2}
-    bad = Function.wrap(lambda topic, key, value, count: 7, verb="test", allowed=(4,))
+    bad = Function.wrap(lambda topic, key, value, count: 7, verb="test", allowed=(4, 5))
     with pytest.raises(SerializationError, match="partition 7"):
         task(chain(PassThrough(), partitioner=bad), {"out": 3}).process([batch(THREE)], 0)
 

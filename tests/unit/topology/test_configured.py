@@ -86,7 +86,7 @@ EXPLICIT = {**SETTINGS, "ensure.explicit.internal.resource.naming": True}
         ),
         (
             lambda b: b.table("a", materialized="l").join(b.table("b", materialized="r"), max, foreign_key=len),
-            "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION",
+            None,
         ),
         (
             lambda b: b.table("a", materialized="l").join(
@@ -94,6 +94,8 @@ EXPLICIT = {**SETTINGS, "ensure.explicit.internal.resource.naming": True}
             ),
             None,
         ),
+        (lambda b: b.stream("a").to_table().to_stream(), "the store of KSTREAM-TOTABLE-0000000001"),
+        (lambda b: b.stream("a").to_table("t").to_stream(), None),
         (lambda b: b.global_table("a"), None),
         (lambda b: b.stream("a").group_by_key().count(Materialized("s").with_logging_disabled()), None),
     ],

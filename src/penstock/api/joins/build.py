@@ -12,6 +12,7 @@ from penstock.topology.operations.functions import Function
 __all__ = ["Join", "JoinKind", "join_verb", "repartition_for_join"]
 
 JoinKind = Literal["inner", "left", "outer"]
+_MAPPED = "(left, right), (key, left, right) or (key, key of the table, left, right)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,17 @@ class Join:
     name: str | None
 
     @classmethod
-    def of(cls, kind: JoinKind, joiner: object, name: str | None) -> Join:
-        """Wrap the joiner, a function of (left, right) or (key, left, right) or an expression."""
-        return cls(kind, Function.wrap(joiner, verb=join_verb(kind), allowed=(2, 3)), name)
+    def of(cls, kind: JoinKind, joiner: object, name: str | None, *, mapped: bool = False) -> Join:
+        """Wrap the joiner, a function of (left, right) or (key, left, right) or an expression.
+
+        Args:
+            kind: The kind of join.
+            joiner: The joiner.
+            name: The name of the join.
+            mapped: Whether the joiner may take the key by which the other side was found, behind the record's own.
+        """
+        allowed, passed = ((2, 3, 4), _MAPPED) if mapped else ((2, 3), "")
+        return cls(kind, Function.wrap(joiner, verb=join_verb(kind), allowed=allowed, passed=passed), name)
 
     @property
     def verb(self) -> str:

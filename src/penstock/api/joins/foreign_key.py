@@ -121,17 +121,17 @@ class _Serdes:
 class _ByKey:
     """A user's partitioner that gets None in place of the value, as values are internal wrappers."""
 
-    fn: Callable[..., int]
+    fn: Callable[..., Any]
 
-    def __call__(self, topic: str, key: Any, _value: Any, partitions: int) -> int:
-        return self.fn(topic, key, None, partitions)
+    def __call__(self, topic: str, key: Any, _value: Any, *others: Any) -> Any:
+        return self.fn(topic, key, None, *others)
 
 
-def _partitioner(fn: Callable[..., int] | None) -> Function | None:
+def _partitioner(fn: Callable[..., Any] | None) -> Function | None:
     if fn is None:
         return None
-    wrapped = Function.wrap(fn, verb="TableJoined: partitioner", allowed=(4,), expression=False)
-    return Function(_ByKey(fn), 4, wrapped.name, wrapped.file, wrapped.line)
+    wrapped = Function.wrap(fn, verb="TableJoined: partitioner", allowed=(4, 5), expression=False)
+    return Function(_ByKey(fn), wrapped.arity, wrapped.name, wrapped.file, wrapped.line)
 
 
 @dataclass(frozen=True, slots=True)

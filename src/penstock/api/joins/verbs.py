@@ -163,7 +163,8 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
         - ``join(global_table, joiner, key=...)`` by the result of a function of (value) or (key, value),
         - ``join(stream, joiner, windows, joined)`` by the key, with the records of both sides inside the window.
 
-        ``joiner`` takes (left, right) or (key, left, right); in an expression the values are ``left`` and ``right``.
+        ``joiner`` takes (left, right) or (key, left, right), with a global table also (key, key of the table, left,
+        right); in an expression the values are ``left`` and ``right``.
 
         >>> from penstock.testing import try_out
         >>> try_out(lambda s: s.join(s.to_table(), lambda left, right: left + right), [("a", "x")])
@@ -384,7 +385,8 @@ def _join_table(
     arguments: _WithTable,
 ) -> StreamHandle:
     joined = option(arguments.joined, Joined, "join")
-    join = Join.of(kind, arguments.joiner, joined.name or name)
+    is_global = isinstance(table, GlobalTableHandle)
+    join = Join.of(kind, arguments.joiner, joined.name or name, mapped=is_global)
     if isinstance(table, GlobalTableHandle):
         return join_global_table(stream, table, join, arguments.key)
     if arguments.key is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.api.type_variables import OutKeyOrAny, OutValueOrAny
-from penstock.base.durations import DurationLike
+from penstock.base.durations import DurationLike, TimestampLike
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
 from penstock.topology.stores import StoreSpec
@@ -91,7 +91,7 @@ class FixedKeyRecord(Record[K, V]):
 class RecordMetadata(NamedTuple):
     """The topic, partition and offset of an input record."""
 
-    topic: str
+    topic: str | None
     partition: int
     offset: int
 
@@ -125,8 +125,20 @@ class ProcessorContext(Protocol[OutKeyOrAny, OutValueOrAny]):
         """Return a store that is connected to this processor, or a global store."""
         ...
 
-    def schedule(self, interval: DurationLike, type: PunctuationType, callback: Punctuator) -> Cancellable:  # noqa: A002
-        """Call ``callback(timestamp_ms)`` at every interval of stream time or wall-clock time."""
+    def schedule(
+        self,
+        interval: DurationLike,
+        type: PunctuationType,  # noqa: A002
+        callback: Punctuator,
+        *,
+        start: TimestampLike | None = None,
+    ) -> Cancellable:
+        """Call ``callback(timestamp_ms)`` at every interval of stream time or wall-clock time.
+
+        With a ``start`` (milliseconds since 1970, an ISO text or a datetime) the first call is at the first time that
+        is not before it, and later ones at the start and a multiple of the interval; those that were missed are
+        left out. Without one stream time starts at 0, and wall-clock time an interval from now.
+        """
         ...
 
     def current_stream_time_ms(self) -> int:
@@ -138,7 +150,7 @@ class ProcessorContext(Protocol[OutKeyOrAny, OutValueOrAny]):
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return the origin of the current record; None in a punctuation."""
+        """Return the origin of the current record; in a punctuation its topic is None, the numbers are -1."""
         ...
 
     def commit(self) -> None:

@@ -24,19 +24,29 @@ if TYPE_CHECKING:
 __all__ = ["join_rows", "join_values"]
 
 
-def join_rows(joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext) -> Rows:
+def join_rows(
+    joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext, mapped: Column | None = None
+) -> Rows:
     """Return the rows, whose values are the left side, with the joiner's results as values; see `join_values`."""
-    results, kept = join_values(joiner, rows, right, node, context)
+    results, kept = join_values(joiner, rows, right, node, context, mapped)
     return (rows if kept is None else rows.take(kept)).with_values(results)
 
 
 def join_values(
-    joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext
+    joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext, mapped: Column | None = None
 ) -> tuple[Column, NDArray[np.int64] | None]:
     """Return the joiner's result for each row, whose value is the left side.
 
     An expression sees ``key``, ``timestamp``, ``left`` and ``right``, and the fields of both sides: a field that both
     have is the left one's; the right one's is ``<field>_right`` then, as in Polars' own joins.
+
+    Args:
+        joiner: The joiner.
+        rows: The rows.
+        right: The values of the other side.
+        node: The node of the join.
+        context: The task.
+        mapped: The keys of the other side, for a joiner that gets them behind the rows' own keys.
 
     Returns:
         The results, and the positions of the rows that have one (None: all). Rows whose call raised are reported to the
@@ -55,12 +65,19 @@ def join_values(
             return _evaluate(joiner, part_of(rows, part), others, node)
 
         return evaluate_by_halves(evaluate, range(len(rows)), failed_at)
-    column = joiner.over_columns(*((rows.keys,) if joiner.arity == 3 else ()), rows.values, right)
+    column = (
+        None
+        if mapped is not None
+        else joiner.over_columns(*((rows.keys,) if joiner.arity == 3 else ()), rows.values, right)
+    )
     if column is not None:
         return column, None
     fn: Callable[..., Any] = joiner.fn
     values = iter(rows.values.items()), iter(right.items())
-    calls = map(fn, iter(rows.keys.items()), *values) if joiner.arity == 3 else map(fn, *values)
+    if mapped is not None:
+        calls = map(fn, iter(rows.keys.items()), iter(mapped.items()), *values)
+    else:
+        calls = map(fn, iter(rows.keys.items()), *values) if joiner.arity == 3 else map(fn, *values)
     results, failed = gather(calls, len(rows), failed_at)
     if results and is_expression(results[0]):
         raise returned_expression(joiner, node)

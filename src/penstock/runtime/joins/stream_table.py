@@ -61,8 +61,9 @@ class _LookUpJoin(Operator):
         if not self._is_left:
             found = ~right.null_mask()
             if not found.all():
-                rows, right = rows.filter(found), right.filter(found)
-        return join_rows(self._joiner, rows, right, self._name, self._context)
+                rows, right, keys = rows.filter(found), right.filter(found), keys.filter(found)
+        mapped = keys if self._joiner.arity == 4 else None
+        return join_rows(self._joiner, rows, right, self._name, self._context, mapped)
 
 
 class _StreamTableJoin(_LookUpJoin):

@@ -25,7 +25,7 @@ from penstock.topology.operations.tables import TableTransformValues
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.base.durations import DurationLike
+    from penstock.base.durations import DurationLike, TimestampLike
     from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
@@ -54,7 +54,14 @@ class _TransformerContext(NodeContext):
     def forward(self, record: Record[Any, Any], child: str | None = None) -> NoReturn:  # noqa: ARG002
         self._refuse("forwards")
 
-    def schedule(self, interval: DurationLike, type: str, callback: Callable[[int], None]) -> NoReturn:  # noqa: A002, ARG002
+    def schedule(
+        self,
+        interval: DurationLike,  # noqa: ARG002
+        type: str,  # noqa: A002, ARG002
+        callback: Callable[[int], None],  # noqa: ARG002
+        *,
+        start: TimestampLike | None = None,  # noqa: ARG002
+    ) -> NoReturn:
         self._refuse("schedules a punctuation")
 
     def _refuse(self, what: str) -> NoReturn:

@@ -11,13 +11,15 @@ from penstock.base.clock import unix_ms
 from penstock.errors import TopologyError
 from penstock.topology.configured.serdes import with_serdes
 from penstock.topology.configured.value_fields import check_fields
-from penstock.topology.nodes import Node, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SourceNode
+from penstock.topology.operations.base import StreamToTable
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import Topology
 
 __all__ = ["extractor_of", "require_explicit_names", "with_settings"]
 
 _GENERATED = re.compile(r"(?:.*-)?(?:STATE-STORE|(?:KSTREAM|KTABLE|COGROUPKSTREAM)(?:-[A-Z]+)+)-\d{10}(?:-.+)?")
+_OF_FOREIGN_KEYS = "KTABLE-FK-JOIN-"  # topics and stores inside a join, which Kafka lets have such names
 
 
 def with_settings(topology: Topology, config: Mapping[str, Any]) -> Topology:
@@ -60,7 +62,17 @@ def require_explicit_names(topology: Topology) -> None:
         "state store(s)": [name for name in topology.stores if name not in topology.global_stores],
         "repartition topic(s)": list(topology.internal_topics),
     }
-    generated_names = {kind: [name for name in names if _GENERATED.fullmatch(name)] for kind, names in kinds.items()}
+    generated_names = {
+        kind: [name for name in names if _GENERATED.fullmatch(name) and not name.startswith(_OF_FOREIGN_KEYS)]
+        for kind, names in kinds.items()
+    }
+    generated_names["state store(s)"] += [  # Kafka counts the name that to_table() would give its store
+        f"the store of {node.name}"
+        for node in topology.nodes.values()
+        if isinstance(node, ProcessorNode)
+        and isinstance(node.operation, StreamToTable)
+        and node.operation.store is None
+    ]
     unnamed = "; ".join(
         f"following {kind} has not been named: {', '.join(names)}" for kind, names in generated_names.items() if names
     )

@@ -36,7 +36,7 @@ _PASSED = {  # arguments that most verbs pass, by their number
     (2,): "(aggregate, value)",
     (2, 3): "(left, right) or (key, left, right)",
     (3,): "(key, value, aggregate)",
-    (4,): "(topic, key, value, partitions)",
+    (4, 5): "(topic, key, value, partitions) or (topic, key, value, headers, partitions)",
 }
 
 
