@@ -33,7 +33,7 @@ from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import prepare_epoch
-from penstock.engines.threads.thread import StreamThread, ThreadHooks
+from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer

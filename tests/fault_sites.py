@@ -27,7 +27,7 @@ class Site(NamedTuple):
     when: str
 
 
-_THREAD, _TASK = "penstock.engines.threads.thread", "penstock.engines.threads.task"
+_THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
 _KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.thread_producer", "penstock.log.embedded.thread_producer"
 _START = "penstock.engines.threads.hosting.start"
 
@@ -47,12 +47,12 @@ BOTH = {
         Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "after"),
     ],
     "in the replica": [Site("penstock.state.replicas.lmdb_replica", "Replica._write_position", "before")],
-    "after the replica": [Site("penstock.engines.threads.replica", "TaskReplica.commit", "after")],
+    "after the replica": [Site("penstock.engines.threads.replicas.replica", "TaskReplica.commit", "after")],
 }
 STARTING = {
     "before the start": [Site(_THREAD, "StreamThread.start", "before")],
-    "before a restore": [Site("penstock.engines.threads.restoring", "Restorer.run", "before")],
-    "in a restore": [Site("penstock.engines.threads.restoring", "Restorer._apply", "after")],
+    "before a restore": [Site("penstock.engines.threads.replicas.restoring", "Restorer.run", "before")],
+    "in a restore": [Site("penstock.engines.threads.replicas.restoring", "Restorer._apply", "after")],
     "after the start": [Site(_THREAD, "StreamThread.start", "after")],
 }
 DRIVER = {

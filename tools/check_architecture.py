@@ -104,7 +104,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "engines/batches": ("worker", "recovery"),
     "engines/spark": ("connector",),
-    "engines/threads": ("hosting",),
+    "engines/threads": ("assignment", "replicas", "loop", "hosting"),
     "log": ("embedded", "kafka", "clients", "groups"),
     "log/kafka": ("security", "wire", "clients", "transactions"),
     "query": ("http",),

@@ -27,7 +27,7 @@ from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_d
 from inputs import header_rows, input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.engines.threads.thread import ThreadHooks
+from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
 from things import plain

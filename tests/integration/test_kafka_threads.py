@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException, Producer
 from brokers import running_broker
 from eventually import eventually
 from penstock import StreamsBuilder
-from penstock.engines.threads.bounded import BoundedLog
-from penstock.engines.threads.thread import StreamThread
+from penstock.engines.threads.loop.bounded import BoundedLog
+from penstock.engines.threads.loop.thread import StreamThread
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.failures import removed_from_group

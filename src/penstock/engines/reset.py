@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
 from penstock.engines.offsets.group_resets import MARK
-from penstock.engines.threads.backing import continuous_replicas
+from penstock.engines.threads.replicas.backing import continuous_replicas
 from penstock.errors import CheckpointMismatchError, UnknownTopicError
 from penstock.log.formats import formats_topic
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob
-from penstock.engines.threads.placement import StateHolders
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 
 __all__ = ["EPOCH", "Driver", "plan_of_tasks"]

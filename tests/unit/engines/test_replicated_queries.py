@@ -18,7 +18,7 @@ from penstock.engines.committed.from_plan import state_of_checkpoint
 from penstock.engines.committed.opening import lag_of, open_committed
 from penstock.engines.committed.replicated import ReplicatedState
 from penstock.engines.committed.state import CommittedState
-from penstock.engines.threads.thread import ThreadLog
+from penstock.engines.threads.loop.thread import ThreadLog
 from penstock.errors import StateError
 from penstock.log.open import open_log
 from penstock.query import StoreQueryParameters

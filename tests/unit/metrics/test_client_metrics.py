@@ -8,7 +8,7 @@ import pytest
 from penstock.base.log_lines import Work
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
-from penstock.engines.threads.thread_counts import ThreadCounts
+from penstock.engines.threads.loop.figures import ThreadCounts
 from penstock.log.base import RECORD_SCHEMA
 from penstock.log.client_counts import ClientCounts, count, counted, rebalancing
 from penstock.log.open import open_log

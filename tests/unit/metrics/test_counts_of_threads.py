@@ -7,7 +7,7 @@ import numpy as np
 from penstock.engines.batch_records import batch_record
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.thread_state import ThreadState
-from penstock.engines.threads.thread_counts import ThreadCounts
+from penstock.engines.threads.loop.figures import ThreadCounts
 from penstock.metrics.task_counts import OTHER_REASONS, Cause, Example, Spread, TaskCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
 

@@ -17,9 +17,9 @@ import pytest
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.engines.committed.log_commits import LogCommits
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
-from penstock.engines.threads import restoring
-from penstock.engines.threads.replica import TaskReplica
-from penstock.engines.threads.thread import ThreadLog
+from penstock.engines.threads.loop.thread import ThreadLog
+from penstock.engines.threads.replicas import restoring
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog

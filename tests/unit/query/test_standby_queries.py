@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
-from penstock.engines.threads.folder_identity import place_of
-from penstock.engines.threads.replica import TaskReplica
-from penstock.engines.threads.thread import ThreadLog
+from penstock.engines.threads.loop.thread import ThreadLog
+from penstock.engines.threads.replicas.backing import place_of
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.query import KeyQuery, LagInfo, StateQueryRequest, StoreQueryParameters

@@ -19,10 +19,10 @@ import lmdb
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.committed.shared_replica import SharedReplica
-from penstock.engines.threads.backing import continuous_place
-from penstock.engines.threads.changelog_sources import source_topics, unlogged_stores
-from penstock.engines.threads.positions import TaskPosition, layout_of
-from penstock.engines.threads.restoring import Restorer
+from penstock.engines.threads.replicas.backing import continuous_place
+from penstock.engines.threads.replicas.changelog_sources import source_topics, unlogged_stores
+from penstock.engines.threads.replicas.positions import TaskPosition, layout_of
+from penstock.engines.threads.replicas.restoring import Restorer
 from penstock.errors import OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.placement import LagInfo

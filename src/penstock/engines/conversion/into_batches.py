@@ -26,10 +26,10 @@ from penstock.engines.conversion.modes import CONTINUOUS, MICRO_BATCH
 from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.spark.spark_log import QUERY, forget_batches
-from penstock.engines.threads.backing import continuous_replicas
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.hosting.until_latest import has_reached
+from penstock.engines.threads.replicas.backing import continuous_replicas
 from penstock.state.documents import list_documents
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic

@@ -11,7 +11,7 @@ from typing import Any
 
 from global_table import globals_app
 
-from penstock.engines.threads.global_copy import GlobalCopy
+from penstock.engines.threads.replicas.global_copy import GlobalCopy
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.sensor import Sensor

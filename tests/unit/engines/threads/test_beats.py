@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.threads.commit_schedule import Beats
+from penstock.engines.threads.loop.thread import Beats
 
 TIMES = st.floats(0, 10**7)
 

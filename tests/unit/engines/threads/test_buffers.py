@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.threads.buffers import PartitionGroup, Taken
+from penstock.engines.threads.loop.buffers import PartitionGroup, Taken
 from penstock.log.base import RECORD_SCHEMA, Fetched, TopicPartition
 from penstock.runtime.inputs import DecodedRecords, TaskInput
 from penstock.runtime.record import TopicBatch

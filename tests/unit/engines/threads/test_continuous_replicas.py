@@ -2,8 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.threads.backing import continuous_place, continuous_replicas, global_folder
-from penstock.engines.threads.folder_identity import tasks_on_disk
+from penstock.engines.threads.replicas.backing import (
+    continuous_place,
+    continuous_replicas,
+    global_folder,
+    tasks_on_disk,
+)
 from penstock.topology.plan.plan import TaskId
 
 

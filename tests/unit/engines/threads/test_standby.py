@@ -17,9 +17,9 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
 from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.restore_notes import RestoreNotes
-from penstock.engines.threads.replica import TaskReplica
-from penstock.engines.threads.standby import StateUpdater
-from penstock.engines.threads.thread_hooks import ThreadHooks
+from penstock.engines.threads.loop.standby import StateUpdater
+from penstock.engines.threads.loop.thread_hooks import ThreadHooks
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.errors import ConfigError, PenstockError, StateError, UnknownTopicError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

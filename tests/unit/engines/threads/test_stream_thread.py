@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, StreamsBuilder
-from penstock.engines.threads.thread import ThreadHooks
+from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.errors import FencedError, InvalidStateError, ProcessingError, ProductionError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog

@@ -29,6 +29,7 @@ from penstock.engines.spark.failures import (
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.engines.threads.hosting.control_client import ControlAddress
 from penstock.engines.threads.hosting.control_server import ControlServer, Member
@@ -42,7 +43,6 @@ from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.thread_host import hosted_threads
 from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
 from penstock.engines.threads.hosting.until_latest import has_reached
-from penstock.engines.threads.placement import StateHolders
 from penstock.errors import (
     AppFailedError,
     FencedError,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.spark.signed_errors import unseal_error
+from penstock.engines.threads.assignment.ownership import Ownership, TaskList
+from penstock.engines.threads.assignment.task_assignor import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
-from penstock.engines.threads.ownership import Ownership, TaskList
-from penstock.engines.threads.pace import PaceBoard
-from penstock.engines.threads.placement import Placement, PlacementLimits, StateHolders, place_tasks
+from penstock.engines.threads.loop.pace import PaceBoard
 from penstock.errors import AppFailedError, PenstockError
 from penstock.query.placement import Standby, TaskPlaces
 from penstock.topology.plan.plan import TaskId

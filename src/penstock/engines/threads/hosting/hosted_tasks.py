@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.threads.asked_once import AskedOnce
-from penstock.engines.threads.replica import TaskReplica
-from penstock.engines.threads.standby import StateUpdater, followed_places, replica_lag
+from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.loop.standby import StateUpdater, followed_places, replica_lag
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.engines.threads.hosting.restore_notes import RestoreNotes
-    from penstock.engines.threads.thread import StreamThread
-    from penstock.engines.threads.thread_hooks import ThreadLog
+    from penstock.engines.threads.loop.thread import StreamThread
+    from penstock.engines.threads.loop.thread_hooks import ThreadLog
 
 __all__ = ["HostedTasks"]
 
@@ -84,7 +84,7 @@ class HostedTasks:
         return bool(self.pending) and self._take_restored(thread)
 
     def report(self) -> dict[str, Any]:
-        """Return what the driver needs to know of the tasks, see `penstock.engines.threads.ownership`."""
+        """Return what the driver needs to know of the tasks, see `penstock.engines.threads.assignment.ownership`."""
         lags = self._updater.lags()
         return {
             "revision": self._done["revision"],

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_client import ControlClient
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
     from penstock.engines.threads.hosting.job import ContinuousJob
-    from penstock.engines.threads.pace import Fronts
-    from penstock.engines.threads.thread import StreamThread, ThreadLog
-    from penstock.engines.threads.thread_counts import ThreadCounts
+    from penstock.engines.threads.loop.figures import ThreadCounts
+    from penstock.engines.threads.loop.pace import Fronts
+    from penstock.engines.threads.loop.thread import StreamThread, ThreadLog
     from penstock.log.membership import GroupMembership
     from penstock.state.restores.progress import RestoreProgress
 
@@ -76,8 +76,8 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
     Returns:
         The thread's name, how it has ended, and its last report.
     """
-    from penstock.engines.threads.folder_identity import place_of, tasks_on_disk
     from penstock.engines.threads.hosting.control_client import ControlClient
+    from penstock.engines.threads.replicas.backing import place_of, tasks_on_disk
 
     assert job.control is not None  # noqa: S101 - set by the engine
     name = thread_name(number)
@@ -139,9 +139,9 @@ class ThreadHost:
         import polars as pl  # noqa: F401 - while the driver waits for the other threads
 
         from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
-        from penstock.engines.threads.thread import StreamThread
-        from penstock.engines.threads.thread_counts import ThreadCounts
-        from penstock.engines.threads.thread_hooks import ThreadHooks
+        from penstock.engines.threads.loop.figures import ThreadCounts
+        from penstock.engines.threads.loop.thread import StreamThread
+        from penstock.engines.threads.loop.thread_hooks import ThreadHooks
         from penstock.log.thread_clients import Writer
 
         job = self._job
@@ -254,7 +254,7 @@ class ThreadHost:
 
 
 class _DriversPace:
-    """The exchange of fronts over the control channel, see `penstock.engines.threads.pace`."""
+    """The exchange of fronts over the control channel, see `penstock.engines.threads.loop.pace`."""
 
     def __init__(self, control: ControlClient) -> None:
         self._control = control
@@ -273,7 +273,7 @@ def _key(job: ContinuousJob) -> tuple[str, str]:
 
 def _log_of(job: ContinuousJob) -> ThreadLog:
     """Return the log, opened once in a worker process."""
-    from penstock.engines.threads.bounded import BoundedLog
+    from penstock.engines.threads.loop.bounded import BoundedLog
     from penstock.log.open import open_log
 
     key = _key(job)

@@ -1,8 +1,8 @@
 """The global stores of a thread: read to the end before the first record, then followed.
 
 Kafka Streams has a thread of its own for them, and a copy for each instance. Here the threads of a machine are
-processes, and share one copy in LMDB (`penstock.engines.threads.global_copy`): one of them writes it, all read it.
-Without a folder for replicas a thread keeps a copy in memory (`MemoryGlobals`).
+processes, and share one copy in LMDB (`penstock.engines.threads.replicas.global_copy`): one of them writes it, all
+read it. Without a folder for replicas a thread keeps a copy in memory (`MemoryGlobals`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.global_copy import GlobalCopy, is_open_here
-from penstock.engines.threads.global_filler import GlobalFiller, global_specs
+from penstock.engines.threads.replicas.global_copy import GlobalCopy, GlobalFiller, global_specs, is_open_here
 from penstock.runtime.global_stores import GlobalViews
 from penstock.state.memory import MemoryTaskState
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.thread_hooks import ThreadHooks
+    from penstock.engines.threads.loop.thread_hooks import ThreadHooks
     from penstock.log.base import Fetched, TopicLog, TopicPartition
     from penstock.runtime.sensor import Sensor
 

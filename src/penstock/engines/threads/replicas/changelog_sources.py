@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.engines.threads.positions import layout_of
+from penstock.engines.threads.replicas.positions import layout_of
 from penstock.log.base import TopicPartition
 from penstock.log.fenced_record import newest_record
 from penstock.state.changelog.numbers import TaskNumbers

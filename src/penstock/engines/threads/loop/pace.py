@@ -34,7 +34,7 @@ from penstock.base.clock import unix_ms
 from penstock.topology.nodes import ProcessorNode
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.task import ActiveTask
+    from penstock.engines.threads.loop.task import ActiveTask
     from penstock.log.base import TopicPartition
     from penstock.log.thread_clients import Part
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId

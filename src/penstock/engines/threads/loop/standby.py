@@ -20,9 +20,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.asked_once import AskedOnce
-from penstock.engines.threads.changelog_sources import source_topics
-from penstock.engines.threads.replica import TaskReplica
+from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.replicas.changelog_sources import source_topics
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -36,7 +36,7 @@ from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.thread_hooks import ThreadLog
+    from penstock.engines.threads.loop.thread_hooks import ThreadLog
     from penstock.state.restores.progress import RestoreProgress
     from penstock.topology.plan.plan import TaskId
 

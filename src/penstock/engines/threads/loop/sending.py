@@ -10,7 +10,7 @@ from penstock.log.base import OffsetAndMetadata
 from penstock.log.groups.gone_back import epoch_note
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.refused import RefusedRecords
+    from penstock.engines.threads.outputs import RefusedRecords
     from penstock.log.base import TopicPartition
     from penstock.log.thread_clients import Part, ThreadProducer, Writer
 

@@ -12,7 +12,7 @@ from penstock.log.thread_clients import ThreadClients
 from penstock.runtime.sensor import Sensor
 
 if TYPE_CHECKING:
-    from penstock.engines.threads.pace import PaceChannel
+    from penstock.engines.threads.loop.pace import PaceChannel
     from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["ThreadHooks", "ThreadLog"]

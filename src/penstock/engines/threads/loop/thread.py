@@ -20,32 +20,29 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
-from penstock.engines.threads.asked_once import AskedOnce
-from penstock.engines.threads.changelog_sources import restored_places
-from penstock.engines.threads.commit_schedule import Beats
-from penstock.engines.threads.figures import TaskFigures, ThreadFigures
-from penstock.engines.threads.global_state import GlobalState, open_globals
-from penstock.engines.threads.outputs import parts_of_output
-from penstock.engines.threads.pace import Pace, merged_by_time, pace_groups
-from penstock.engines.threads.purging import Purger
-from penstock.engines.threads.refused import RefusedRecords
-from penstock.engines.threads.replica import TaskReplica
-from penstock.engines.threads.sending import Sender
-from penstock.engines.threads.step_times import StepTimes
-from penstock.engines.threads.task import ActiveTask
-from penstock.engines.threads.thread_hooks import ThreadHooks, ThreadLog
+from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.loop.figures import StepTimes, TaskFigures, ThreadFigures
+from penstock.engines.threads.loop.global_state import GlobalState, open_globals
+from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
+from penstock.engines.threads.loop.purging import Purger
+from penstock.engines.threads.loop.sending import Sender
+from penstock.engines.threads.loop.task import ActiveTask
+from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
+from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
+from penstock.engines.threads.replicas.changelog_sources import restored_places
+from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.errors import InvalidStateError
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.pace import PaceGroup
+    from penstock.engines.threads.loop.pace import PaceGroup
     from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
     from penstock.log.thread_clients import Fetcher, Part, Writer
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
+__all__ = ["Beats", "StreamThread", "ThreadHooks", "ThreadLog"]
 
 _log = own_logger(__name__)
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
@@ -56,6 +53,9 @@ _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in t
 _HELD_S = 0.005  # between two looks whether other threads have caught up
 _AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
+_LONGEST_S = 1.0  # an interval that is longer than this is not shifted: commits rarely meet then
+_EXACT = 0.01  # a part of an interval: a commit that comes so early has come in time
+_GOLDEN = 0.618034  # multiples of it, modulo one, lie far apart, however many there are
 
 
 class StreamThread:
@@ -455,3 +455,39 @@ class StreamThread:
 
 def _not_running() -> Any:
     raise InvalidStateError("this stream thread does not run", hint="Start it; after close(), create a new one.")
+
+
+class Beats:
+    """Times at a distance of one commit interval, other ones for each thread of a machine.
+
+    Threads that commit at the same moment wait for each other: for a core, for the broker, for the lock of an embedded
+    log. They would go on to do so, as every interval begins where the one before has ended. So each takes its turn.
+
+    Args:
+        interval_s: The commit interval.
+        thread: The name of the thread, which ends with its number.
+
+    Example:
+        >>> first, second = Beats(0.1, "thread-0"), Beats(0.1, "thread-1")
+        >>> [round(each.since(7.33), 3) for each in (first, second)]
+        [7.3, 7.296]
+    """
+
+    def __init__(self, interval_s: float, thread: str) -> None:
+        number = thread.rpartition("-")[2]
+        self._interval_s = interval_s if interval_s <= _LONGEST_S else 0.0
+        self._first_s = (int(number) * _GOLDEN % 1 if number.isdecimal() else 0.0) * interval_s
+
+    def since(self, now_s: float) -> float:
+        """Return the time, by the monotonic clock, from which the interval after a commit at ``now_s`` counts.
+
+        It ends with the thread's next turn. If that is less than half an interval away, as after a silence or a late
+        commit, it ends half-way to the turn after that one, so that no interval is longer than it should be.
+        """
+        if not self._interval_s:
+            return now_s
+        late_s = (now_s - self._first_s) % self._interval_s
+        early_s = self._interval_s - late_s
+        if early_s < _EXACT * self._interval_s:
+            return now_s + early_s
+        return now_s - (late_s if late_s <= self._interval_s / 2 else late_s / 2)

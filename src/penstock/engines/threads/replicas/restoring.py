@@ -20,8 +20,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.changelog_sources import StoreSource, newest_numbers, store_sources, unlogged_stores
-from penstock.engines.threads.positions import NUMBERS, StorePosition, TaskPosition
+from penstock.engines.threads.replicas.changelog_sources import (
+    StoreSource,
+    newest_numbers,
+    store_sources,
+    unlogged_stores,
+)
+from penstock.engines.threads.replicas.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.topic_settings import setting
 from penstock.state.changelog.following import StoreFollower
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.backing import Backing
+    from penstock.engines.threads.replicas.backing import Backing
     from penstock.log.base import TopicLog
     from penstock.topology.plan.plan import TaskId
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.threads.batch_size import BatchSize
-from penstock.engines.threads.buffers import PartitionGroup
+from penstock.engines.threads.loop.buffers import PartitionGroup
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
@@ -19,15 +18,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.replica import TaskReplica
+    from penstock.engines.threads.replicas.replica import TaskReplica
     from penstock.log.base import Fetched, TopicPartition
     from penstock.runtime.context import Surroundings
     from penstock.runtime.task import TaskOutput
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["ActiveTask"]
+__all__ = ["ActiveTask", "BatchSize"]
 
 _BATCH_BYTES = 64 << 20  # the most that a task processes at once, as its columns and outputs are in memory too
+_FIRST_RECORDS = 1_000
+_GROWTH, _SHRINKING = 32, 8  # the largest steps
+_AIM_S = 0.5  # the time of a batch: short enough to commit, report and stop in between
 
 
 class ActiveTask:
@@ -179,3 +181,39 @@ class ActiveTask:
         """Close the user's processors."""
         count("consumer", CLOSED_TASKS)
         self._task.close()
+
+
+class BatchSize:
+    """The size of a task's next batch.
+
+    Larger batches take less time a record, and write fewer changes of the same key. But nothing is committed within
+    one, so the size follows the measured time of a record.
+
+    Args:
+        most: ``max.poll.records``.
+
+    Attributes:
+        records: The most records of the next batch.
+
+    >>> size = BatchSize(20_000)
+    >>> size.note(1_000, 0.01)
+    >>> size.records
+    20000
+    >>> size.note(20_000, 4.0)
+    >>> size.records
+    2500
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.records = min(most, _FIRST_RECORDS)
+
+    def note(self, count: int, seconds: float) -> None:
+        """Note the size and the time of a batch."""
+        if not count:
+            return
+        wanted = int(count * _AIM_S / max(seconds, 1e-9))
+        if wanted < count:
+            self.records = max(1, wanted, self.records // _SHRINKING)  # one slow batch may have had to wait
+        elif count >= self.records // 2:  # a limit of time may cut it a little shorter
+            self.records = min(self._most, wanted, self.records * _GROWTH)

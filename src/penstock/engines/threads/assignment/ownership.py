@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.engines.threads.placement import Placement, Spot
+from penstock.engines.threads.assignment.task_assignor import Placement, Spot
 from penstock.topology.plan.plan import TaskId
 
 __all__ = ["Ownership", "TaskList"]

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import lmdb
 
-from penstock.engines.threads.backing import global_folder
-from penstock.engines.threads.global_filler import GlobalFiller, global_specs
-from penstock.engines.threads.positions import layout_of
-from penstock.engines.threads.restoring import OnProgress
+from penstock.engines.threads.replicas.backing import global_folder
+from penstock.engines.threads.replicas.positions import layout_of
+from penstock.engines.threads.replicas.restoring import OnProgress
 from penstock.log.base import TopicPartition
+from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
+from penstock.runtime.record import TopicBatch
+from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import Fetched, TopicLog
     from penstock.runtime.sensor import Sensor
+    from penstock.state.base import TaskState
+    from penstock.topology.stores import StoreSpec
 
-__all__ = ["GlobalCopy", "is_open_here"]
+__all__ = ["GlobalCopy", "GlobalFiller", "global_specs", "is_open_here"]
 
 _PIECE_RECORDS = 50_000  # what a transaction of the copy takes, so what is in memory
 _LOOK_S = 1.0
@@ -57,7 +61,7 @@ def is_open_here(app: ThreadApp) -> bool:
 
 
 class GlobalCopy:
-    """The machine's copy as one thread uses it, see `penstock.engines.threads.global_state.GlobalState`.
+    """The machine's copy as one thread uses it, see `penstock.engines.threads.loop.global_state.GlobalState`.
 
     Args:
         app: The application.
@@ -297,3 +301,36 @@ def _pieces(stored: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
                 piece, count = [], 0
     if piece:
         yield piece
+
+
+class GlobalFiller:
+    """The task that fills the global stores.
+
+    Args:
+        app: The application.
+        state: The stores.
+        sensor: Its sensor.
+        clock: The wall clock, in milliseconds.
+    """
+
+    def __init__(self, app: ThreadApp, state: TaskState, sensor: Sensor, clock: Callable[[], int]) -> None:
+        topology = app.topology
+        self._clock = clock
+        surroundings = Surroundings(sensor, clock())
+        self._task = StreamTask(
+            topology, app.config, TaskPart(GLOBAL_TASK, {}, topology.global_nodes), state, surroundings
+        )
+
+    def apply(self, place: TopicPartition, records: pa.RecordBatch) -> None:
+        """Process records of a global topic."""
+        batch = TopicBatch(place.topic, place.partition, records)
+        self._task.process([batch], self._clock(), depth_first=records.num_rows == 1)
+
+    def close(self) -> None:
+        """Close the user's processors."""
+        self._task.close()
+
+
+def global_specs(app: ThreadApp) -> dict[str, StoreSpec]:
+    """Return the global stores of an application by name."""
+    return {name: app.topology.stores[name] for name in sorted(app.topology.global_stores)}

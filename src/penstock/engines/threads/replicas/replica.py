@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.backing import Backing, Reader, open_backing
-from penstock.engines.threads.changelog_sources import source_topics, unlogged_stores
-from penstock.engines.threads.changelog_writes import changelog_parts
-from penstock.engines.threads.positions import NUMBERS, TaskPosition
-from penstock.engines.threads.restoring import OnProgress, Restorer
+from penstock.engines.threads.replicas.backing import Backing, Reader, open_backing
+from penstock.engines.threads.replicas.changelog_sources import source_topics, unlogged_stores
+from penstock.engines.threads.replicas.positions import NUMBERS, TaskPosition
+from penstock.engines.threads.replicas.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
+from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.free_memory import release_memory
 from penstock.state.overlay import BatchState
 from penstock.state.segments.segment import NO_BATCH
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.state.overlay import ReadableMap
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["TaskReplica"]
+__all__ = ["TaskReplica", "changelog_parts"]
 
 _logger = own_logger(__name__)
 
@@ -79,7 +80,7 @@ class TaskReplica:
     def restore(
         self, log: TopicLog, committed: Mapping[TopicPartition, int], on_progress: OnProgress | None = None
     ) -> None:
-        """Bring the stores to the committed end of their changelogs, see `penstock.engines.threads.restoring`.
+        """Bring the stores to the committed end of their changelogs, see `penstock.engines.threads.replicas.restoring`.
 
         A damaged replica is made anew. Stores without a changelog keep their rows if the replica stands exactly at the
         committed positions, as in Kafka with exactly-once; else they are emptied, with a warning. Stores for which a
@@ -229,3 +230,23 @@ class TaskReplica:
 
 def _lists(changes: pa.RecordBatch) -> tuple[list[bytes], list[bytes | None]]:
     return to_bytes_list(changes.column(0)), to_bytes_list(changes.column(1))  # type: ignore[return-value]
+
+
+def changelog_parts(
+    app: ThreadApp, task: TaskId, state: BatchState, changes: Mapping[str, pa.RecordBatch]
+) -> list[Part]:
+    """Return the records of a task's changes since the last commit, and of its numbers if anything reads them.
+
+    Args:
+        app: The application.
+        task: The task.
+        state: Its state, before it is moved on.
+        changes: The changes of its stores (`BatchState.sorted_changes`).
+    """
+    stores = app.subtopology(task).stores
+    puts = records_of_puts(app.changelogs, ((store, state.puts(store)) for store in stores))
+    found = records_of_changes(app.topology.stores, app.changelogs, changes.items(), state.meta)
+    written = [(topic, task.partition, records) for topic, records in (*puts, *found)]
+    if (topic := app.numbers_topic_of(task)) is not None:
+        written.append((topic, task.partition, TaskNumbers(NO_BATCH, "", dict(state.meta)).record(str(task))))
+    return written

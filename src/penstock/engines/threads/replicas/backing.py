@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import secrets
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.state.memory import MemoryMap
+from penstock.state.own_folder import own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import Replica
 from penstock.state.replicas.position import ReplicaPosition
+from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.state.overlay import ReadableMap
-    from penstock.topology.plan.plan import TaskId
 
 __all__ = [
     "Backing",
@@ -26,11 +31,15 @@ __all__ = [
     "continuous_place",
     "continuous_replicas",
     "global_folder",
+    "known_place",
     "open_backing",
+    "place_of",
+    "tasks_on_disk",
 ]
 
 _FOLDER = re.compile(r"continuous-(\d+_\d+)-[0-9a-f]{12}")
 Pieces = Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]]
+_FILE = "place"
 
 
 class Reader(Protocol):
@@ -131,3 +140,41 @@ def continuous_replicas(root: Path, application_id: str, identity: str) -> Itera
         found = _FOLDER.fullmatch(folder.name)
         if folder == shared or (found and continuous_place(root, application_id, identity, found[1])[1] == folder):
             yield folder
+
+
+def place_of(root: str | None) -> str:
+    """Return the identity of a folder of replicas, which is noted in it; that of the machine for a folder without one.
+
+    Machines may have equal names, and containers of one machine folders of their own, so names of hosts do not do.
+    """
+    if root is None:
+        return socket.gethostname()
+    path = Path(root) / _FILE
+    try:
+        own_folder(path.parent)
+        if not path.exists():
+            made = path.with_name(f"{_FILE}.{os.getpid()}.{secrets.token_hex(4)}")
+            made.write_text(secrets.token_hex(8))
+            with suppress(FileExistsError):
+                os.link(made, path)  # the first of several processes wins
+            made.unlink()
+        return path.read_text()
+    except OSError:  # whoever opens a replica there says why
+        return socket.gethostname()
+
+
+def known_place(root: str | None) -> str:
+    """Return the identity of a folder of replicas, without making one; that of the machine if it has none."""
+    with suppress(OSError):
+        if root is not None:
+            return (Path(root) / _FILE).read_text()
+    return socket.gethostname()
+
+
+def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[TaskId]:
+    """List the tasks whose replicas are in a folder."""
+    if root is None:
+        return []
+    shared = global_folder(root, application_id, identity)
+    found = continuous_replicas(Path(root), application_id, identity)
+    return [TaskId.parse(each.name.split("-")[1]) for each in found if each != shared]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from penstock.engines.threads.assignment import Assignment, Holders, assign_tasks
+from penstock.engines.threads.assignment.balanced import Assignment, Holders, assign_tasks
 from penstock.topology.plan.plan import TaskId
 
 __all__ = ["Placement", "PlacementLimits", "Spot", "StateHolders", "place_tasks"]

@@ -1,0 +1,1 @@
+"""The assignment of tasks to stream threads."""

@@ -1,0 +1,1 @@
+"""The loop of a stream thread and its tasks: fetch, process, write, commit."""

@@ -1,0 +1,1 @@
+"""The state of tasks on this machine: rows, their position in the changelogs, restores, copies of global stores."""
