@@ -247,5 +247,5 @@ def test_the_files_that_a_record_crosses():
         [sys.executable, ROOT / "tools" / "shape.py", "--json"], capture_output=True, text=True, check=True
     )
     crossed = json.loads(done.stdout)["crossed"]
-    assert {"engines/threads/thread.py", "runtime/task.py", "log/embedded/transaction.py"} <= set(crossed)
+    assert {"engines/threads/loop/thread.py", "runtime/task.py", "log/embedded/transaction.py"} <= set(crossed)
     assert not any(name.startswith(("api/", "cli/")) for name in crossed)
