@@ -116,8 +116,9 @@ class RefusedRecords:
 def _context(task: str, node: str, topic: str, row: pa.RecordBatch) -> tuple[ErrorContext, TopicRecord]:
     record = row.to_pylist()[0]
     headers = tuple((each["key"], each["value"]) for each in record.get("headers") or ())
-<<<<<<< ours
-    return ErrorContext(task, node, None, -1, -1, record["timestamp"], headers, record["key"], record["value"])
+    key, value, timestamp = record["key"], record["value"], record["timestamp"]
+    context = ErrorContext(task, node, None, -1, -1, timestamp, headers, key, value)
+    return context, TopicRecord(topic, key, value, timestamp, headers)
 
 
 def parts_of_output(app: ThreadApp, records: Mapping[str, pa.RecordBatch]) -> list[Part]:
@@ -147,8 +148,3 @@ def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     starts = np.searchsorted(partitions[order], found)
     for partition, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
         yield int(partition), rows.take(pa.array(order[start:end]))
-=======
-    key, value, timestamp = record["key"], record["value"], record["timestamp"]
-    context = ErrorContext(task, node, None, -1, -1, timestamp, headers, key, value)
-    return context, TopicRecord(topic, key, value, timestamp, headers)
->>>>>>> theirs
