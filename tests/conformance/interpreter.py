@@ -36,6 +36,7 @@ class Interpreted:
     stores: list[str]
     refused: list[tuple[bytes | None, bytes | None, str]] | None = None
     wrapped: list[str] = field(default_factory=list)
+    running: dict[str, Any] = field(default_factory=dict)  # the driver that a runner has made of it
 
     def refusal(self, record: Any) -> Exception | None:
         """The answer of the log to a record that it is to refuse."""
@@ -74,7 +75,7 @@ class Interpreter(
         for name, t in self.case.get("topics", {}).items():
             self.topics[name] = Thing(None, t["key"], t["value"], t.get("window_size_ms", 0))
         plain_api = any(n["op"] == "source" for n in self.case["topology"])
-        family = PlainTopology(self.topics, self.stores, self.side) if plain_api else self
+        family = PlainTopology(self.topics, self.stores, self.side, self.running) if plain_api else self
         for n in self.case["topology"]:
             operator = getattr(family, f"op_{n['op']}", None)
             if operator is None:
@@ -83,13 +84,12 @@ class Interpreter(
             if thing is not None:
                 self.things[n["id"]] = thing
         config = {**self.case["config"], **handlers_of(self.case, self.side)}
-        config.pop("dsl.store.format", None)  # refused, as it also changes changelogs; the outputs are the same
         if self.case.get("wrapper"):
             config["processor.wrapper.class"] = CaseWrapper(self.wrapped)
         topology = family.topology if isinstance(family, PlainTopology) else self.builder.build(config)
         serdes = {name: (reader(t.key, t.size), reader(t.value)) for name, t in self.topics.items()}
         refused = self.refused if any("fail_send" in n for n in self.case["topology"]) else None
-        return Interpreted(topology, config, self.side, serdes, self.stores, refused, self.wrapped)
+        return Interpreted(topology, config, self.side, serdes, self.stores, refused, self.wrapped, self.running)
 
 
 def interpret(case: Spec) -> Interpreted:

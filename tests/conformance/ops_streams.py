@@ -117,7 +117,8 @@ class StreamOperators(Operators):
     def op_process(self, n: Spec) -> Thing:
         x, f = self.source(n), n["processor"]
         connected = [] if "own_store" in n else connected_stores(n, f)
-        stream = x.it.process(supplier_of(n, self.own, self.stores), connected, name=n.get("name"))
+        supplier = supplier_of(n, self.own, self.stores, self.running)
+        stream = x.it.process(supplier, connected, name=n.get("name"))
         return replace(x, it=stream, value=processor_type(f, x.value))
 
     def op_processValues(self, n: Spec) -> Thing:

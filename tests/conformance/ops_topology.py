@@ -21,7 +21,8 @@ __all__ = ["PlainTopology"]
 class PlainTopology:
     """One method for each operator of a case that has a ``source``."""
 
-    def __init__(self, topics: dict[str, Thing], stores: list[str], side: list[Spec]) -> None:
+    def __init__(self, topics: dict[str, Thing], stores: list[str], side: list[Spec], running: dict[str, Any]) -> None:
+        self.running = running
         self.topology = Topology()
         self.side = side
         self.own: dict[str, Any] = {}
@@ -41,7 +42,7 @@ class PlainTopology:
 
     def op_processor(self, n: Spec) -> None:
         f, parents = n["processor"], _parents(n)
-        self.topology.add_processor(n["id"], supplier_of(n, self.own, self.stores), *parents)
+        self.topology.add_processor(n["id"], supplier_of(n, self.own, self.stores, self.running), *parents)
         above = self.things[parents[0]]
         self.things[n["id"]] = replace(above, value=processor_type(f, above.value))
 

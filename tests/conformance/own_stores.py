@@ -24,11 +24,11 @@ class _Supplier:
         return [self.store]
 
 
-def supplier_of(n: Spec, own: dict[str, Any], names: list[str]) -> Callable[[], CaseProcessor]:
+def supplier_of(n: Spec, own: dict[str, Any], names: list[str], running: dict[str, Any]) -> Callable[[], CaseProcessor]:
     """The supplier of an operator; ``own`` has the stores that suppliers have brought, by name."""
     spec = n["processor"]
     if "own_store" not in n:
-        return lambda: CaseProcessor(spec)
+        return lambda: CaseProcessor(spec, running)
     store = n["own_store"]
     if store.get("fresh") or store["store"] not in own:
         own[store["store"]] = store_spec(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functions import measure, text, throw_at
+from header_processors import HeaderSteps, entry_text
 from java_errors import boom
 from penstock.api.processing.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
 from penstock.serde.windowed import Window, Windowed
@@ -24,13 +25,14 @@ def processor_type(f: dict[str, Any], before: str) -> str:
     return before if f["name"] in SAME_TYPE else "string"
 
 
-class _Steps:
+class _Steps(HeaderSteps):
     """One method for each name; ``init`` gets the store and starts the schedule."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: dict[str, Any], running: dict[str, Any] | None = None) -> None:
         self.f = spec
         self.fired = 0
         self.runs = 0
+        self.running = {} if running is None else running
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
@@ -145,7 +147,12 @@ class _Steps:
     def lookup(self, r: Any, k: Any, v: Any) -> None:
         if k is not None:
             found = self.store.get(k)
-            self.forward(r, f"{text(v)}~{text(getattr(found, 'value', found))}")
+            shown = (
+                entry_text(found)
+                if self.f.get("full") or hasattr(found, "headers")
+                else text(getattr(found, "value", found))
+            )
+            self.forward(r, f"{text(v)}~{shown}")
 
     def window_log(self, r: Any, k: Any, v: Any) -> None:
         if k is None:
@@ -213,5 +220,12 @@ class PutProcessor(Processor[Any, Any]):
 
     def process(self, record: Record[Any, Any]) -> None:
         throw_at(self.spec, "throw_at", record.key, record.value)
-        if record.key is not None:
-            self.context.get_state_store(self.name).put(record.key, record.value)
+        if record.key is None:
+            return
+        store = self.context.get_state_store(self.name)
+        if store.spec.keeps_headers:
+            store.put(record.key, record.value, record.timestamp, record.headers)
+        elif store.spec.kind == "timestamped":
+            store.put(record.key, record.value, record.timestamp)
+        else:
+            store.put(record.key, record.value)

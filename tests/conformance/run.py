@@ -26,8 +26,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from batches import cut
+from case_queries import answer_to, query_difference
 from compare import LeftOut, by_topic, first_difference, sorted_store
 from inputs import header_rows, input_bytes, input_headers
+from internal_topics import InternalTopics
 from interpreter import Interpreted, NotBuilt, check_describe, interpret
 from java_errors import CLASSES, ERROR, same_error, seen_rows
 from penstock.errors import PenstockError
@@ -99,8 +101,11 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
             part for b in batches for part in ([i for i in b if i != deadly], [deadly] if deadly in b else []) if part
         ]
     config = {"application.id": "app", **run.config}
+    internal = InternalTopics(case) if "internal_topics" in case else None
     try:
-        driver = TopologyTestDriver(run.topology, config, batch_size=1_000_000, by_column=by_column)
+        driver = run.running["driver"] = TopologyTestDriver(
+            run.topology, config, batch_size=1_000_000, by_column=by_column, changelogs=internal is not None
+        )
     except PenstockError as error:
         if "build_error" in case:
             return same_error(case["build_error"], error)
@@ -112,6 +117,12 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
     try:
         for batch in batches:
             run.side.clear()
+            if "query" in case["inputs"][batch[0]]:
+                answer = answer_to(driver, case["inputs"][batch[0]]["query"])
+                found = query_difference(f"query {batch[0]}", case["outputs"][batch[0]][0], answer)
+                if found:
+                    return found
+                continue
             failed = False
             try:
                 for i in batch:
@@ -128,6 +139,8 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
             expected = by_topic(expected_rows(case, batch))
             actual = seen_rows(expected, by_topic(written(driver, run)), driver.wall_clock_ms)
             found = first_difference(f"outputs of inputs {batch[0]}..{batch[-1]}", expected, actual)
+            if internal is not None and not found:
+                found = internal.difference(batch, driver)
             if found:
                 return found
         if deadly is None:

@@ -95,6 +95,7 @@ class Operators:
     wrapped: list[str] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
     refused: list[tuple[bytes | None, bytes | None, str]] = field(default_factory=list)
+    running: dict[str, Any] = field(default_factory=dict)
 
     def source(self, n: Spec, number: int = 0) -> Thing:
         ids = n["in"] if isinstance(n["in"], list) else [n["in"]]

@@ -145,7 +145,6 @@ def test_every_setting_is_read_or_refused_or_named_in_the_warning():
     [
         ("max.task.idle.ms", 100),
         ("max.task.idle.ms", 60_000),
-        ("dsl.store.format", "headers"),
         ("windowed.inner.class.serde", "string"),
         ("window.size.ms", 1000),
     ],
@@ -156,7 +155,7 @@ def test_what_cannot_be_had_is_refused(name, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("max.task.idle.ms", 0), ("max.task.idle.ms", -1), ("dsl.store.format", "default")]
+    ("name", "value"), [("max.task.idle.ms", 0), ("max.task.idle.ms", -1), ("dsl.store.format", "DEFAULT")]
 )
 def test_what_is_done_anyway_is_accepted(name, value):
     assert StreamsConfig({name: value})[name] == value

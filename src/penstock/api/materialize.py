@@ -43,7 +43,8 @@ def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any)
                 hint="Versioned stores are kept on disk: leave out store_type.",
                 store=materialized.name,
             )
-        return replace(spec, kind="versioned", timestamped=False, history_ms=duration_ms(materialized.history))
+        history_ms = duration_ms(materialized.history)
+        return replace(spec, kind="versioned", timestamped=False, history_ms=history_ms, of_dsl=False, is_placed=True)
     return spec
 
 
@@ -90,6 +91,8 @@ def _common(materialized: Materialized, key_serde: Any, value_serde: Any) -> Sto
         materialized.key_serde if materialized.key_serde is not None else for_topic(key_serde),
         for_store(materialized.value_serde if materialized.value_serde is not None else value_serde),
         persistent=materialized.store_type != "in_memory",
+        of_dsl=True,
+        is_placed=materialized.store_type is not None,
         timestamped=True,
         caching=materialized.caching,
         logging=materialized.logging,

@@ -20,6 +20,7 @@ from penstock.config.kinds import (
     OFFSET_RESET,
     PROCESSING_MODE,
     SIZE,
+    STORE_SUPPLIERS,
     STRING,
     TIMESTAMP,
     WRAPPER,
@@ -190,10 +191,40 @@ _ERRORS = (
 )
 _STATE = (
     (
+        "dsl.store.format",
+        choice("DEFAULT", "HEADERS"),
+        "DEFAULT",
+        "`HEADERS`: entries of tables and windows on disk can keep headers, which are in their changelogs, too.",
+    ),
+    (
+        "default.dsl.store",
+        choice("rocksDB", "in_memory"),
+        "rocksDB",
+        "Where the stores of the DSL are that do not say it: on disk, or in memory.",
+    ),
+    (
+        "dsl.store.suppliers.class",
+        STORE_SUPPLIERS,
+        None,
+        "The same by the name of one of Kafka's classes; it counts before `default.dsl.store`.",
+    ),
+    (
         "statestore.cache.max.bytes",
         SIZE,
         10 << 20,
         "0: every update is sent; otherwise one update for each key and batch.",
+    ),
+    (
+        "enable.transactional.statestores",
+        BOOLEAN,
+        False,
+        "Stores are transactional in any case. In the test driver: queries at READ_COMMITTED see commits alone.",
+    ),
+    (
+        "default.interactive.query.isolation.level",
+        choice("READ_UNCOMMITTED", "READ_COMMITTED"),
+        "READ_UNCOMMITTED",
+        "Isolation level of queries that name none; see `StateQueryRequest.with_isolation_level`.",
     ),
     (
         "windowstore.changelog.additional.retention.ms",
@@ -369,8 +400,8 @@ _SCHEMAS = (
 # Settings of Kafka Streams whose job Spark does, or that only concern Java: accepted, so that a config can be shared.
 _WITHOUT_EFFECT = (
     "allow.os.group.write.access", "built.in.metrics.version", "config.providers",
-    "default.client.supplier", "default.dsl.store", "default.list.key.serde.inner", "default.list.key.serde.type",
-    "default.list.value.serde.inner", "default.list.value.serde.type", "dsl.store.suppliers.class",
+    "default.client.supplier", "default.list.key.serde.inner", "default.list.key.serde.type",
+    "default.list.value.serde.inner", "default.list.value.serde.type",
     "enable.metrics.push", "group.protocol", "log.summary.interval.ms",
     "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
     "poll.ms",

@@ -23,6 +23,7 @@ __all__ = [
     "OFFSET_RESET",
     "PROCESSING_MODE",
     "SIZE",
+    "STORE_SUPPLIERS",
     "STRING",
     "TIMESTAMP",
     "SettingKind",
@@ -210,5 +211,17 @@ def choice(*options: str, several: bool = False) -> SettingKind:
     return SettingKind("one of " + ", ".join(options), read)
 
 
+def _store_suppliers(value: Any) -> str:
+    """Return ``in_memory`` or ``rocksdb`` for the name of one of Kafka's built-in classes."""
+    name = str(value).strip().rpartition(".")[2].rpartition("$")[2].removesuffix("DslStoreSuppliers").lower()
+    if not isinstance(value, str) or name not in {"inmemory", "rocksdb"}:
+        raise ValueError(
+            "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers, or "
+            "$RocksDBDslStoreSuppliers"
+        )
+    return "in_memory" if name == "inmemory" else "rocksdb"
+
+
+STORE_SUPPLIERS = SettingKind("class of Kafka's `BuiltInDslStoreSuppliers`", _store_suppliers)
 _MODES = choice("micro_batch", "continuous")
 PROCESSING_MODE = SettingKind(_MODES.name, _mode)

@@ -30,11 +30,6 @@ def _is_number_up_to_0(value: Any) -> bool:
 
 REFUSED: Mapping[str, Refusal] = MappingProxyType(
     {
-        "dsl.store.format": Refusal(
-            "the stores of tables and windows keep no headers",
-            'Leave it out, or set it to "default". A processor may keep headers in its own store.',
-            lambda value: str(value).lower() in {"default", "plain"},
-        ),
         "windowed.inner.class.serde": Refusal(
             "it is for plain consumers, and Kafka Streams refuses it too",
             'Name the serde where it is used: Serdes.time_windowed("string", "1 minute"), or "windowed<string,60000>".',

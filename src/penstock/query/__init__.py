@@ -11,12 +11,16 @@ from penstock.query.queries import (
     PrefixQuery,
     RangeQuery,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from penstock.query.results import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+from penstock.query.results import FailureReason, QueryResult, ReadOnlyRecord, StateQueryRequest, StateQueryResult
 
 __all__ = [
     "FailureReason",
@@ -29,11 +33,16 @@ __all__ = [
     "QueryResult",
     "QueryableStoreTypes",
     "RangeQuery",
+    "ReadOnlyRecord",
     "StateQueryRequest",
     "StateQueryResult",
     "StoreQueryParameters",
     "TimestampedKeyQuery",
+    "TimestampedKeyWithHeadersQuery",
     "TimestampedRangeQuery",
+    "TimestampedRangeWithHeadersQuery",
+    "TimestampedWindowKeyWithHeadersQuery",
+    "TimestampedWindowRangeWithHeadersQuery",
     "VersionedKeyQuery",
     "WindowKeyQuery",
     "WindowRangeQuery",

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.base.argument_checks import check_given
 from penstock.base.terminal.human_numbers import with_article
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StateError
 from penstock.query.position import Position
 from penstock.query.queries import (
     KeyQuery,
@@ -17,13 +17,23 @@ from penstock.query.queries import (
     Query,
     RangeQuery,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from penstock.query.results import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
-from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
-from penstock.state.views import SessionView, TimestampedView, VersionedView, WindowView
+from penstock.query.results import FailureReason, QueryResult, ReadOnlyRecord, StateQueryRequest, StateQueryResult
+from penstock.query.source import GLOBAL, IsolatedSource, StateSource, StoreInfo, StoreSnapshot, unknown_store
+from penstock.serde.windowed import Window, Windowed
+from penstock.state.views import (
+    AggregationWithHeaders,
+    SessionView,
+    TimestampedView,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    VersionedView,
+    WindowView,
+)
 from penstock.state.views.keyvalue import OrderedView
 
 __all__ = ["UnknownQueryError", "check_request", "execute", "plain_entries", "position_of", "run_query"]
@@ -36,32 +46,41 @@ class UnknownQueryError(Exception):
     """The store does not support this type of query; internal to this package."""
 
 
+class UnsupportedQueryError(Exception):
+    """The store answers queries of this type with an error, as Kafka's does; internal to this package."""
+
+
 def execute(view: Any, query: Query) -> Any:
     """Execute a query on one partition's view; entries are returned as a list.
 
     Raises:
         UnknownQueryError: The query is for stores of another kind.
     """
+    if getattr(query, "with_headers", False) or isinstance(query, TimestampedKeyWithHeadersQuery):
+        return _with_headers(view, query)
     match query:
+        case KeyQuery() | RangeQuery() if isinstance(view, VersionedView) and not getattr(
+            query, "with_timestamps", False
+        ):
+            raise UnsupportedQueryError(type(query).__name__)
         case KeyQuery() if isinstance(view, OrderedView):
-            stored = view.get(query.key)
-            return stored.value if isinstance(view, TimestampedView) and stored is not None else stored
+            return without_times(view, view.get(query.key))
         case TimestampedKeyQuery() if isinstance(view, TimestampedView):
-            return view.get(query.key)
+            return _timed(view.get(query.key))
         case RangeQuery() if isinstance(view, OrderedView):
             if query.with_timestamps and not isinstance(view, TimestampedView):
                 raise UnknownQueryError
-            read = view.reverse_range if query.order == "descending" else view.range
-            entries = read(query.lower, query.upper)
-            return list(entries if query.with_timestamps else plain_entries(view, entries))
+            entries = _range(view, query)
+            return list(_all_timed(entries) if query.with_timestamps else plain_entries(view, entries))
         case PrefixQuery() if isinstance(view, OrderedView):
             return list(plain_entries(view, view.prefix_scan(query.prefix, query.serde)))
         case WindowKeyQuery() if isinstance(view, WindowView):
-            return list(view.fetch_range(query.key, query.time_from, query.time_to))
+            return _windows(view, view.fetch_range(query.key, query.time_from, query.time_to))
         case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
-            return list(view.fetch_all(query.time_from, _LAST if query.time_to is None else query.time_to))
+            return _windows(view, view.fetch_all(query.time_from, _LAST if query.time_to is None else query.time_to))
         case WindowRangeQuery() if isinstance(view, SessionView) and query.time_from is None:
-            return list(view.fetch_key_range() if query.key is None else view.fetch(query.key))
+            found = view.fetch_key_range() if query.key is None else view.fetch(query.key)
+            return [(session, _value(entry)) for session, entry in found]
         case VersionedKeyQuery() if isinstance(view, VersionedView):
             return view.get(query.key, query.as_of_ms)
         case MultiVersionedKeyQuery() if isinstance(view, VersionedView):
@@ -71,11 +90,79 @@ def execute(view: Any, query: Query) -> Any:
     raise UnknownQueryError
 
 
+def _range(view: OrderedView, query: RangeQuery) -> Iterator[tuple[Any, Any]]:
+    read = view.reverse_range if query.order == "descending" else view.range
+    return read(query.lower, query.upper)
+
+
+def _with_headers(view: Any, query: Query) -> Any:
+    """Execute a query for records with headers."""
+    if not view.spec.keeps_headers:
+        raise UnknownQueryError
+    match query:
+        case TimestampedKeyWithHeadersQuery() if isinstance(view, OrderedView):
+            return _record(query.key, view.get(query.key))
+        case RangeQuery() if isinstance(view, OrderedView):
+            return [_record(key, entry) for key, entry in _range(view, query)]
+        case WindowKeyQuery() if isinstance(view, WindowView):
+            size = view.spec.window_size_ms
+            found = view.fetch_range(query.key, query.time_from, query.time_to)
+            return [_record(Windowed(query.key, Window(start, start + size)), entry) for start, entry in found]
+        case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
+            last = _LAST if query.time_to is None else query.time_to
+            return [_record(window, entry) for window, entry in view.fetch_all(query.time_from, last)]
+        case WindowRangeQuery() if isinstance(view, SessionView) and query.key is not None:
+            return [
+                ReadOnlyRecord(session, entry.aggregation, session.window.end, entry.headers)
+                for session, entry in view.fetch(query.key)
+            ]
+    raise UnknownQueryError
+
+
+def _record(key: Any, entry: ValueTimestampHeaders | None) -> ReadOnlyRecord | None:
+    if entry is None:
+        return None
+    if entry.timestamp < 0:
+        raise StateError(
+            f"the entry under {key!r} has timestamp {entry.timestamp}, with which no record can be made",
+            hint="The store's supplier keeps no timestamps: query it without headers.",
+        )
+    return ReadOnlyRecord(key, *entry)
+
+
+def _timed(entry: Any) -> Any:
+    """Return an entry without its headers."""
+    return ValueAndTimestamp(entry.value, entry.timestamp) if isinstance(entry, ValueTimestampHeaders) else entry
+
+
+def _all_timed(entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    return ((key, _timed(entry)) for key, entry in entries)
+
+
+def _windows(view: WindowView, entries: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return windows without headers, and without timestamps where the store's supplier keeps none."""
+    if view.spec.keeps_headers and view.spec.shows == "values":
+        return [(key, entry.value) for key, entry in entries]
+    return list(_all_timed(entries))
+
+
+def _value(entry: Any) -> Any:
+    """Return the value of an entry that may have a timestamp and headers."""
+    if isinstance(entry, ValueAndTimestamp | ValueTimestampHeaders):
+        return entry.value
+    return entry.aggregation if isinstance(entry, AggregationWithHeaders) else entry
+
+
+def without_times(view: Any, entry: Any) -> Any:
+    """Return the value of an entry of a store."""
+    return _value(entry) if isinstance(view, TimestampedView) or view.spec.keeps_headers else entry
+
+
 def plain_entries(view: Any, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Return entries without their timestamps, as a table read as a plain store."""
-    if not isinstance(view, TimestampedView):
+    """Return entries without timestamps and headers, as a table read as a plain store."""
+    if not isinstance(view, TimestampedView) and not view.spec.keeps_headers:
         return iter(entries)
-    return ((key, None if value is None else value.value) for key, value in entries)
+    return ((key, _value(entry)) for key, entry in entries)
 
 
 def run_query(source: StateSource, request: StateQueryRequest, *, is_active: bool) -> StateQueryResult:
@@ -87,7 +174,7 @@ def run_query(source: StateSource, request: StateQueryRequest, *, is_active: boo
         is_active: Whether the application runs in this process.
 
     Raises:
-        StateError: There is no such store.
+        StateError: There is no such store, or it is versioned and the query is not.
     """
     check_request(request)
     stores = source.stores()
@@ -103,13 +190,22 @@ def run_query(source: StateSource, request: StateQueryRequest, *, is_active: boo
         return result
     started = time.perf_counter()
     try:
-        with source.reading(request.store, None if info.is_global else sorted(partitions - missing)) as reading:
+        wanted = None if info.is_global else sorted(partitions - missing)
+        if request.isolation_level is not None and isinstance(source, IsolatedSource):
+            source = source.isolated(request.isolation_level)
+        with source.reading(request.store, wanted) as reading:
             opened = time.perf_counter() - started
             if info.is_global:
                 result.global_result = _answer(reading, GLOBAL, info, request, opened)
             else:
                 for number in sorted(partitions - missing):
                     result.partition_results[number] = _answer(reading, number, info, request, opened)
+    except UnsupportedQueryError as error:
+        raise StateError(
+            f"store {request.store!r} keeps versions and does not support a {error}",
+            hint="Query it with a VersionedKeyQuery or a MultiVersionedKeyQuery.",
+            store=request.store,
+        ) from None
     except PenstockError as error:
         failed = QueryResult.for_failure(FailureReason.STORE_EXCEPTION, str(error))
         if info.is_global:
@@ -162,6 +258,8 @@ def _executed(view: Any, request: StateQueryRequest) -> QueryResult:
             f"store {request.store!r} is of kind {view.spec.kind!r} and does not answer "
             f"{with_article(type(request.query).__name__)}",
         )
+    except UnsupportedQueryError:
+        raise
     except Exception as error:  # noqa: BLE001 - serdes are the user's
         return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, f"{type(error).__name__}: {error}")
 

@@ -31,9 +31,12 @@ class StoreType(Generic[S]):
     name: str
     kinds: tuple[str, ...]
     has_timestamps: bool = False
+    has_headers: bool = False
 
     def fits(self, spec: StoreSpec) -> bool:
         """Return whether a store can be read as this type."""
+        if self.has_headers:
+            return spec.kind in self.kinds and spec.keeps_headers
         if self.has_timestamps:
             return spec.kind in self.kinds and (spec.kind == "timestamped" or spec.timestamped)
         return spec.kind in self.kinds
@@ -41,7 +44,7 @@ class StoreType(Generic[S]):
 
 @with_java_names
 class QueryableStoreTypes:
-    """Kafka's ``QueryableStoreTypes``: a table is read without its timestamps unless a type asks for them."""
+    """Kafka's ``QueryableStoreTypes``: a table is read without timestamps and headers unless a type asks for them."""
 
     @staticmethod
     def key_value_store() -> StoreType[ReadOnlyKeyValueStore]:
@@ -54,6 +57,11 @@ class QueryableStoreTypes:
         return StoreType("timestamped key-value", ("timestamped",), has_timestamps=True)
 
     @staticmethod
+    def timestamped_key_value_store_with_headers() -> StoreType[ReadOnlyKeyValueStore]:
+        """Return the type of key-value stores that keep headers; each value is a ``ValueTimestampHeaders``."""
+        return StoreType("headers key-value", ("timestamped", "lru"), has_headers=True)
+
+    @staticmethod
     def window_store() -> StoreType[ReadOnlyWindowStore]:
         """Return the type of window stores, read as values alone."""
         return StoreType("window", ("window",))
@@ -64,9 +72,19 @@ class QueryableStoreTypes:
         return StoreType("timestamped window", ("window",), has_timestamps=True)
 
     @staticmethod
+    def timestamped_window_store_with_headers() -> StoreType[ReadOnlyWindowStore]:
+        """Return the type of window stores that keep headers; each value is a ``ValueTimestampHeaders``."""
+        return StoreType("headers window", ("window",), has_headers=True)
+
+    @staticmethod
     def session_store() -> StoreType[ReadOnlySessionStore]:
         """Return the type of session stores."""
         return StoreType("session", ("session",))
+
+    @staticmethod
+    def session_store_with_headers() -> StoreType[ReadOnlySessionStore]:
+        """Return the type of session stores that keep headers; each value is an ``AggregationWithHeaders``."""
+        return StoreType("headers session", ("session",), has_headers=True)
 
     @staticmethod
     def versioned_store() -> StoreType[ReadOnlyVersionedStore]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.base.java_names import with_java_names
+from penstock.errors import StateError
 
 __all__ = [
     "KeyQuery",
@@ -16,7 +17,11 @@ __all__ = [
     "RangeQuery",
     "ResultOrder",
     "TimestampedKeyQuery",
+    "TimestampedKeyWithHeadersQuery",
     "TimestampedRangeQuery",
+    "TimestampedRangeWithHeadersQuery",
+    "TimestampedWindowKeyWithHeadersQuery",
+    "TimestampedWindowRangeWithHeadersQuery",
     "VersionedKeyQuery",
     "WindowKeyQuery",
     "WindowRangeQuery",
@@ -32,6 +37,9 @@ class KeyQuery:
 
     key: Any
     skips_cache: bool = False
+
+    def __post_init__(self) -> None:
+        _check_key(self)
 
     @classmethod
     def with_key(cls, key: Any) -> KeyQuery:
@@ -49,11 +57,40 @@ class TimestampedKeyQuery:
     """Like `KeyQuery`, with the time of the value's last change: a `ValueAndTimestamp`."""
 
     key: Any
+    skips_cache: bool = False
+
+    def __post_init__(self) -> None:
+        _check_key(self)
 
     @classmethod
     def with_key(cls, key: Any) -> TimestampedKeyQuery:
         """Query the value of ``key`` and the time of its last change."""
         return cls(key)
+
+    def skip_cache(self) -> TimestampedKeyQuery:
+        """Accept Kafka's option, as `KeyQuery.skip_cache`."""
+        return replace(self, skips_cache=True)
+
+
+@with_java_names
+@dataclass(frozen=True, slots=True)
+class TimestampedKeyWithHeadersQuery:
+    """The record under a key of a store that keeps headers: a `ReadOnlyRecord`; None if there is none."""
+
+    key: Any
+    skips_cache: bool = False
+
+    def __post_init__(self) -> None:
+        _check_key(self)
+
+    @classmethod
+    def with_key(cls, key: Any) -> TimestampedKeyWithHeadersQuery:
+        """Query the value of ``key``, with timestamp and headers."""
+        return cls(key)
+
+    def skip_cache(self) -> TimestampedKeyWithHeadersQuery:
+        """Accept Kafka's option, as `KeyQuery.skip_cache`."""
+        return replace(self, skips_cache=True)
 
 
 @with_java_names
@@ -65,32 +102,33 @@ class RangeQuery:
     upper: Any = None
     order: ResultOrder = "any"
     with_timestamps: ClassVar[bool] = False
+    with_headers: ClassVar[bool] = False
 
     @classmethod
-    def with_range(cls, lower: Any, upper: Any) -> RangeQuery:
+    def with_range(cls, lower: Any, upper: Any) -> Self:
         """Query the keys from ``lower`` to ``upper``, both included; None leaves an end open."""
         return cls(lower, upper)
 
     @classmethod
-    def with_lower_bound(cls, lower: Any) -> RangeQuery:
+    def with_lower_bound(cls, lower: Any) -> Self:
         """Query the keys from ``lower`` on."""
         return cls(lower)
 
     @classmethod
-    def with_upper_bound(cls, upper: Any) -> RangeQuery:
+    def with_upper_bound(cls, upper: Any) -> Self:
         """Query the keys up to ``upper``, which is included."""
         return cls(None, upper)
 
     @classmethod
-    def with_no_bounds(cls) -> RangeQuery:
+    def with_no_bounds(cls) -> Self:
         """Query all keys."""
         return cls()
 
-    def with_ascending_keys(self) -> RangeQuery:
+    def with_ascending_keys(self) -> Self:
         """Return the keys in ascending order of their bytes."""
         return replace(self, order="ascending")
 
-    def with_descending_keys(self) -> RangeQuery:
+    def with_descending_keys(self) -> Self:
         """Return the keys in descending order of their bytes."""
         return replace(self, order="descending")
 
@@ -101,6 +139,14 @@ class TimestampedRangeQuery(RangeQuery):
 
     __slots__ = ()
     with_timestamps: ClassVar[bool] = True
+
+
+@with_java_names
+class TimestampedRangeWithHeadersQuery(RangeQuery):
+    """Like `RangeQuery`, for a store that keeps headers: a `ReadOnlyRecord` for each key."""
+
+    __slots__ = ()
+    with_headers: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +170,20 @@ class WindowKeyQuery:
     key: Any
     time_from: int
     time_to: int
+    with_headers: ClassVar[bool] = False
 
     @classmethod
-    def with_key_and_window_start_range(
-        cls, key: Any, time_from: TimestampLike, time_to: TimestampLike
-    ) -> WindowKeyQuery:
+    def with_key_and_window_start_range(cls, key: Any, time_from: TimestampLike, time_to: TimestampLike) -> Self:
         """Query the windows of ``key`` that start from ``time_from`` to ``time_to``, both included."""
         return cls(key, timestamp_ms(time_from), timestamp_ms(time_to))
+
+
+@with_java_names
+class TimestampedWindowKeyWithHeadersQuery(WindowKeyQuery):
+    """Like `WindowKeyQuery`, for a store that keeps headers: a `ReadOnlyRecord` for each window."""
+
+    __slots__ = ()
+    with_headers: ClassVar[bool] = True
 
 
 @with_java_names
@@ -141,16 +194,25 @@ class WindowRangeQuery:
     key: Any = None
     time_from: int | None = None
     time_to: int | None = None
+    with_headers: ClassVar[bool] = False
 
     @classmethod
-    def with_key(cls, key: Any) -> WindowRangeQuery:
+    def with_key(cls, key: Any) -> Self:
         """Query all sessions of a key, in a session store."""
         return cls(key)
 
     @classmethod
-    def with_window_start_range(cls, time_from: TimestampLike, time_to: TimestampLike) -> WindowRangeQuery:
+    def with_window_start_range(cls, time_from: TimestampLike, time_to: TimestampLike) -> Self:
         """Query the windows of all keys that start in this time range, in a window store."""
         return cls(None, timestamp_ms(time_from), timestamp_ms(time_to))
+
+
+@with_java_names
+class TimestampedWindowRangeWithHeadersQuery(WindowRangeQuery):
+    """Like `WindowRangeQuery`, for a store that keeps headers: a `ReadOnlyRecord` for each window or session."""
+
+    __slots__ = ()
+    with_headers: ClassVar[bool] = True
 
 
 @with_java_names
@@ -181,6 +243,13 @@ class MultiVersionedKeyQuery:
     to_ms: int | None = None
     order: ResultOrder = "any"
 
+    def __post_init__(self) -> None:
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms > self.to_ms:
+            raise StateError(
+                f"a query of versions from {self.from_ms} to {self.to_ms} ends before it begins",
+                hint="Give from_time() a time that is not after that of to_time().",
+            )
+
     @classmethod
     def with_key(cls, key: Any) -> MultiVersionedKeyQuery:
         """Query all versions of ``key``."""
@@ -203,9 +272,15 @@ class MultiVersionedKeyQuery:
         return replace(self, order="descending")
 
 
+def _check_key(query: Any) -> None:
+    if query.key is None:
+        raise StateError(f"the key of a {type(query).__name__} is null", hint="A store has no null keys.")
+
+
 Query: TypeAlias = (
     KeyQuery
     | TimestampedKeyQuery
+    | TimestampedKeyWithHeadersQuery
     | RangeQuery
     | PrefixQuery
     | WindowKeyQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from penstock.base.argument_checks import check_given
 from penstock.base.java_names import with_java_names
@@ -14,9 +14,35 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.errors import StateError
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query
+from penstock.state.views.header_format import Headers
 from penstock.state.views.notebook import entries_html, shown
 
-__all__ = ["FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"]
+__all__ = [
+    "FailureReason",
+    "IsolationLevel",
+    "QueryResult",
+    "ReadOnlyRecord",
+    "StateQueryRequest",
+    "StateQueryResult",
+]
+
+IsolationLevel = Literal["READ_UNCOMMITTED", "READ_COMMITTED"]
+
+
+@with_java_names
+class ReadOnlyRecord(NamedTuple):
+    """An entry of a store that keeps headers, as a record: Kafka's ``ReadOnlyRecord``.
+
+    Of a window or session store the key is a `Windowed`; the timestamp of a session is its end.
+
+    >>> ReadOnlyRecord("a", 1, 5, (("trace", b"x"),)).headers
+    (('trace', b'x'),)
+    """
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers = ()
 
 
 class FailureReason(enum.Enum):
@@ -47,6 +73,7 @@ class StateQueryRequest:
     bound: PositionBound = field(default_factory=PositionBound.unbounded)
     requires_active: bool = False
     has_execution_info: bool = False
+    isolation_level: IsolationLevel | None = None
 
     @classmethod
     def in_store(cls, name: str) -> StateQueryRequest:
@@ -78,6 +105,17 @@ class StateQueryRequest:
     def require_active(self) -> StateQueryRequest:
         """Fail with NOT_ACTIVE unless the application runs in this process."""
         return replace(self, requires_active=True)
+
+    def with_isolation_level(self, level: IsolationLevel) -> StateQueryRequest:
+        """Read committed state alone ("READ_COMMITTED"), or accept what a commit may still take back.
+
+        An application's queries read committed state at either level. The test driver's see the middle of a record with
+        "READ_UNCOMMITTED", and unless ``enable.transactional.statestores`` is set also with the other.
+        """
+        if level not in get_args(IsolationLevel):
+            levels = " or ".join(get_args(IsolationLevel))
+            raise StateError(f"there is no isolation level {level!r}", hint=f"Give {levels}.")
+        return replace(self, isolation_level=level)
 
     def enable_execution_info(self) -> StateQueryRequest:
         """Add to each result how the partition was read, and how long it took."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import StateError
@@ -18,6 +18,7 @@ __all__ = [
     "QUERYABLE",
     "CommittedStores",
     "Commits",
+    "IsolatedSource",
     "NewestCommit",
     "StateSource",
     "StoreInfo",
@@ -80,6 +81,15 @@ class StateSource(Protocol):
 
     def reading(self, store: str, partitions: Collection[int] | None = None) -> AbstractContextManager[StoreSnapshot]:
         """Open a store at the end of the newest commit; None: all partitions. Raises StateError."""
+        ...
+
+
+@runtime_checkable
+class IsolatedSource(StateSource, Protocol):
+    """A state of which more than what is committed can be read."""
+
+    def isolated(self, level: str) -> StateSource:
+        """Return the state at an isolation level: READ_COMMITTED or READ_UNCOMMITTED."""
         ...
 
 

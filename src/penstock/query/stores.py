@@ -10,18 +10,17 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.base.terminal.html import MOST_ROWS, facts_html
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError, StateError
-from penstock.query.execute import plain_entries
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
-from penstock.state.views import ValueAndTimestamp, VersionedRecord
+from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
 from penstock.state.views.keys import key_bytes
 from penstock.state.views.notebook import entries_html
 
@@ -38,6 +37,7 @@ __all__ = [
 ]
 
 Entries = Iterator[tuple[Any, Any]]
+Shown = Literal["values", "timestamps", "headers"]
 
 
 class LookupResult(NamedTuple):
@@ -84,18 +84,18 @@ class _Composite:
         source: The state.
         info: The store.
         partition: The only partition to read.
-        has_timestamps: Whether values have their timestamps.
+        shows: The parts of entries that values have: "values" alone, "timestamps" too, or "headers" too.
     """
 
     def __init__(
-        self, source: StateSource, info: StoreInfo, partition: int | None = None, *, has_timestamps: bool = False
+        self, source: StateSource, info: StoreInfo, partition: int | None = None, *, shows: Shown = "values"
     ) -> None:
         self.name = info.spec.name
         self._source = source
         self._spec = info.spec
         self._info = info
         self._partition = partition
-        self._has_timestamps = has_timestamps
+        self._shows = shows
 
     def _repr_html_(self) -> str:
         """Render the first entries, partition by partition, for a notebook."""
@@ -107,7 +107,14 @@ class _Composite:
         return _store_html(self.name, read)
 
     def _value(self, value: Any) -> Any:
-        return value.value if isinstance(value, ValueAndTimestamp) and not self._has_timestamps else value
+        if self._shows == "headers":
+            return value
+        if isinstance(value, AggregationWithHeaders):
+            return value.aggregation
+        if self._shows == "timestamps" and isinstance(value, ValueTimestampHeaders):
+            return ValueAndTimestamp(value.value, value.timestamp)
+        is_entry = isinstance(value, ValueAndTimestamp | ValueTimestampHeaders)
+        return value.value if is_entry and self._shows == "values" else value
 
     def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
         return lookup(self._source, self._info, key, read, self._partition).value
@@ -173,11 +180,8 @@ class ReadOnlyKeyValueStore(_Composite):
             return sum(view.approximate_num_entries() for view in reading.views.values())
 
     def _ordered(self, read: Callable[[Any], Iterable[Any]], *, reverse: bool) -> Entries:
-        def entries(view: Any) -> Iterable[Any]:
-            return read(view) if self._has_timestamps else plain_entries(view, read(view))
-
-        ordered: Entries = self._entries(entries, self._by_key, reverse=reverse)
-        return ordered
+        entries: Entries = self._entries(read, self._by_key, reverse=reverse)
+        return ((key, self._value(value)) for key, value in entries)
 
 
 @with_java_names
@@ -232,28 +236,32 @@ class ReadOnlySessionStore(_Composite):
 
     def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
         """Return all sessions of a key, ordered by end."""
-        return iter(self._lookup(key, lambda view: list(view.fetch(key)) or None) or ())
+        return self._sessions(key, lambda view: view.fetch(key))
 
     def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
         """Like `fetch`, the newest first."""
-        return iter(self._lookup(key, lambda view: list(view.fetch(key, reverse=True)) or None) or ())
+        return self._sessions(key, lambda view: view.fetch(key, reverse=True))
 
     def fetch_session(self, key: Any, start: TimestampLike, end: TimestampLike) -> Any:
         """Return the value of exactly this session, or None."""
         first, last = timestamp_ms(start), timestamp_ms(end)
-        return self._lookup(key, lambda view: view.fetch_session(key, first, last))
+        return self._value(self._lookup(key, lambda view: view.fetch_session(key, first, last)))
 
     def find_sessions(
         self, key: Any, earliest_end: TimestampLike, latest_start: TimestampLike
     ) -> Iterator[tuple[Windowed[Any], Any]]:
         """Return a key's sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before."""
         first, last = timestamp_ms(earliest_end), timestamp_ms(latest_start)
-        return iter(self._lookup(key, lambda view: list(view.find_sessions(key, first, last)) or None) or ())
+        return self._sessions(key, lambda view: view.find_sessions(key, first, last))
+
+    def _sessions(self, key: Any, read: Callable[[Any], Iterable[Any]]) -> Iterator[tuple[Windowed[Any], Any]]:
+        found = self._lookup(key, lambda view: list(read(view)) or None)
+        return ((session, self._value(value)) for session, value in found or ())
 
     def fetch_key_range(self, low: Any = None, high: Any = None) -> Entries:
         """Return all sessions of the keys from ``low`` to ``high``; None is open."""
         entries: Entries = self._entries(lambda view: view.fetch_key_range(low, high), None, reverse=False)
-        return entries
+        return ((session, self._value(value)) for session, value in entries)
 
     def all(self) -> Entries:
         """Return all sessions that have not expired."""
@@ -344,5 +352,7 @@ def open_store(source: StateSource, parameters: _Parameters) -> ReadOnlyStore:
             hint=f"Its partitions are 0 to {info.partitions - 1}.",
             store=name,
         )
-    has_timestamps = kind is not None and kind.has_timestamps
-    return _KINDS[info.spec.kind](source, info, partition, has_timestamps=has_timestamps)
+    shows: Shown = "values"
+    if kind is not None and (kind.has_headers or kind.has_timestamps):
+        shows = "headers" if kind.has_headers else "timestamps"
+    return _KINDS[info.spec.kind](source, info, partition, shows=shows)

@@ -6,7 +6,8 @@ import logging
 import reprlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -42,7 +43,7 @@ from penstock.runtime.exception_handlers import (
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.raised import function_of, line_of
-from penstock.runtime.record import RecordContext
+from penstock.runtime.record import Headers, RecordContext
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
 from penstock.state.views import open_view
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
     from penstock.state.base import TaskState
+    from penstock.state.changelog.noting import CurrentRecord
     from penstock.topology.operations.functions import Function
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
@@ -73,6 +75,14 @@ _Reason = tuple[object, ...]  # the operator, and why
 _Place = tuple[str, int, int]  # topic, partition, offset
 
 
+def _one_record(rows: Rows) -> tuple[int, Headers] | None:
+    """Return the time and the headers of all rows, if they have the same ones."""
+    time, headers = int(rows.timestamps[0]), () if rows.headers is None else rows.headers[0]
+    if len(rows) > 1 and ((rows.timestamps != time).any() or any(each != headers for each in rows.headers or ())):
+        return None
+    return time, headers
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """The parts of a process that a task uses beside its own state.
@@ -83,12 +93,14 @@ class Surroundings:
         global_stores: The stores that another task keeps up to date; None for that task itself.
         until_latest: Whether the run ends at the records that exist at its start. Nothing comes after them that could
             send what waits for the next look of a timer, so no look waits.
+        current: Is kept at the record that is processed, for stores that note it; None: nobody asks.
     """
 
     sensor: Sensor = field(default_factory=Sensor)
     wall_clock_ms: int | None = None
     global_stores: GlobalViews | None = None
     until_latest: bool = False
+    current: CurrentRecord | None = None
 
     def start_ms(self) -> int:
         """Return the time at which the task starts."""
@@ -139,6 +151,7 @@ class TaskContext:
         self._state = state
         self._globals = surroundings.global_stores
         self.until_latest = surroundings.until_latest
+        self.current = surroundings.current
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
@@ -241,6 +254,19 @@ class TaskContext:
         """Return the bytes of the cache for one store of one task: all have the same share."""
         caches = sum(map(self.caches, self.topology.stores.values()))
         return max(1, self._cache_bytes // (caches * self._tasks))
+
+    @contextmanager
+    def processing(self, rows: Rows) -> Iterator[None]:
+        """Keep the stores' current record at these rows, if they have one time and the same headers."""
+        current = self.current
+        if current is None or not len(rows):
+            yield
+            return
+        before, current.note = current.note, _one_record(rows)
+        try:
+            yield
+        finally:
+            current.note = before
 
     def table(self, node: str) -> TableView:
         """Return the view of a table node."""

@@ -159,6 +159,13 @@ class DepthFirst:
                 self._call(child, self._operators[child], row, node)
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
+        if self._context.current is None:
+            self._process(name, operator, rows, parent)
+            return
+        with self._context.processing(rows):
+            self._process(name, operator, rows, parent)
+
+    def _process(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
         self._context.batch += 1  # the stores are up to date at every step: nothing kept for earlier ones is needed
         if not self._children[name]:
             self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)

@@ -13,6 +13,7 @@ from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
+from penstock.runtime.logged_state import LoggedState
 from penstock.runtime.priority_queue import PriorityQueue
 from penstock.runtime.record import RawRecord, RecordContext, TopicBatch, headers_of
 from penstock.runtime.row_order import Place
@@ -44,6 +45,7 @@ class LocalTask:
         wall_clock_ms: The start of the wall clock, which only `pass_time` advances.
         by_column: Whether even single records are processed as batches, not depth first.
         skips_global_damage: Whether records of global stores that do not decode are left out whatever the settings say.
+        logs_changes: Whether the records of changelog topics are written, too.
 
     Attributes:
         topology: The topology, with what the settings add to it.
@@ -60,9 +62,11 @@ class LocalTask:
         wall_clock_ms: int = 0,
         by_column: bool = False,
         skips_global_damage: bool = False,
+        logs_changes: bool = False,
     ) -> None:
         self.topology = topology = with_settings(topology, config)
         self.wall_clock_ms = wall_clock_ms
+        self._config = config
         self._write = write
         self._sensor = sensor or Sensor()
         # Depth first even the user's functions are called in Kafka's order. With caching a record is a batch, whose
@@ -70,14 +74,21 @@ class LocalTask:
         self._depth_first = not by_column and int(config["statestore.cache.max.bytes"]) == 0
         global_nodes = topology.global_nodes
         globally = {name: topology.stores[name] for name in topology.global_stores}
-        copies = MemoryTaskState(globally.values())
+        self._copies = copies = MemoryTaskState(globally.values())
         of_globals = config
         if global_nodes and skips_global_damage:
             of_globals = config.with_settings({"deserialization.exception.handler": "continue"})
         self._global_task = self._task(of_globals, global_nodes, GLOBAL_TASK, copies) if global_nodes else None
-        state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
+        local = {name: spec for name, spec in topology.stores.items() if name not in globally}
+        self._logs_changes = logs_changes
+        self._is_transactional = bool(config["enable.transactional.statestores"])
+        self._state: MemoryTaskState | LoggedState = MemoryTaskState(local.values())
+        if logs_changes or self._is_transactional:
+            self._state = LoggedState(config["application.id"], local)
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
-        self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", state, stores)
+        self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", self._state, stores)
+        self._is_running = False
+        self._positions: dict[str, dict[str, dict[int, int]]] = {}
         self._sources = _Readers([node for node in topology.sources if not node.global_store])
         self._global_sources = _Readers([node for node in topology.sources if node.global_store])
         self._queues = _PartitionQueues()
@@ -90,11 +101,12 @@ class LocalTask:
         config: StreamsConfig,
         nodes: AbstractSet[str],
         task_id: str,
-        state: MemoryTaskState,
+        state: MemoryTaskState | LoggedState,
         stores: GlobalViews | None = None,
     ) -> StreamTask:
         part = TaskPart(task_id, _OnePartition(), nodes)
-        surroundings = Surroundings(self._sensor, self.wall_clock_ms, stores)
+        current = state.current if isinstance(state, LoggedState) else None
+        surroundings = Surroundings(self._sensor, self.wall_clock_ms, stores, current=current)
         return StreamTask(self.topology, config, part, state, surroundings)
 
     def next_offset(self, topic: str) -> int:
@@ -103,9 +115,9 @@ class LocalTask:
         self._next_offsets[topic] = offset + 1
         return offset
 
-    def positions(self) -> dict[str, dict[int, int]]:
-        """Return by topic and partition the last offset that `next_offset` has given."""
-        return {topic: {0: following - 1} for topic, following in self._next_offsets.items()}
+    def position_of(self, store: str) -> dict[str, dict[int, int]]:
+        """Return the offset of the last record that wrote to a store, by topic and partition."""
+        return self._positions.get(store, {})
 
     def fills_global_store(self, topic: str) -> bool:
         """Return whether a global store is filled from a topic."""
@@ -116,6 +128,8 @@ class LocalTask:
 
         Those of global stores are applied behind all others. Records of topics that nothing reads change nothing.
         """
+        if self._is_running:  # a processor asks for the state in the middle of a record
+            return
         inputs = [record for record in records if self._sources.read(record.topic)]
         if len(inputs) == 1:
             self._queues.add(inputs[0])
@@ -144,6 +158,18 @@ class LocalTask:
         """Return the typed view of a store."""
         return self._main.store(name)
 
+    def committed_store(self, name: str) -> Any:
+        """Return the typed view of a store as the last commit left it, if stores are transactional; else as it is.
+
+        As in Kafka, the cache of a store hides that.
+        """
+        spec = self.topology.stores[name]
+        is_cached = int(self._config["statestore.cache.max.bytes"]) > 0 and spec.caching is not False
+        if not self._is_transactional or is_cached or name in self.topology.global_stores:
+            return self.store(name)
+        assert isinstance(self._state, LoggedState), "transactional stores know what is committed"  # noqa: S101
+        return self._state.committed(name)
+
     @property
     def dropped_records(self) -> int:
         """The number of dropped records: Kafka's ``dropped-records-total``."""
@@ -167,7 +193,16 @@ class LocalTask:
 
     def _run(self, records: list[RawRecord]) -> None:
         depth_first = len(records) <= 1 and self._depth_first
-        output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
+        self._is_running = True
+        try:
+            output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
+        finally:
+            self._is_running = False
+        self._move(self._state.take_touched(), records)
+        if isinstance(self._state, LoggedState):
+            changes = self._state.commit()
+            for record in changes if self._logs_changes else ():
+                self._write(record)
         outgoing = _in_order(output)
         if self._refusal is not None:
             outgoing = self._not_refused(outgoing, records)
@@ -206,6 +241,15 @@ class LocalTask:
         assert self._global_task is not None, "a global source has a task"  # noqa: S101
         batches = _batches_of([record])
         self._global_task.process(batches, self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
+        self._move(self._copies.take_touched(), [record])
+
+    def _move(self, stores: Sequence[str], records: Sequence[RawRecord]) -> None:
+        """Note the offsets of the records that have written to stores."""
+        for store in stores:
+            position = self._positions.setdefault(store, {})
+            for record in records:
+                topic = self.topology.physical_name(record.topic, self._config["application.id"])
+                position.setdefault(topic, {})[record.partition] = record.offset
 
 
 class _OnePartition(Mapping[str, int]):

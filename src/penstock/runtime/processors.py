@@ -230,6 +230,10 @@ class ProcessOperator(Operator):
         headers = rows.headers[row] if rows.headers is not None else ()
         before = (context.position, context.source, self._row)
         before_origin, self.origin = self.origin, rows.origin(row)
+        current = self._task.current
+        noted = None if current is None else current.note
+        if current is not None:
+            current.note = timestamp, headers
         context.position, context.source, self._row = position, self.origin or self._task.input.record(position), row
         try:
             self.processor.process(self.record_type(key, value, timestamp, headers))
@@ -238,6 +242,8 @@ class ProcessOperator(Operator):
         finally:
             context.position, context.source, self._row = before
             self.origin = before_origin
+            if current is not None:
+                current.note = noted
 
     def _next_due(self, times: NDArray[np.int64], start: int) -> int | None:
         """Return the first input position from ``start`` on after which a stream-time punctuation is due."""
@@ -259,6 +265,10 @@ class ProcessOperator(Operator):
         context.position, context.source, self._row = position, _NO_RECORD, -1
         before_origin, self.origin = self.origin, _NO_RECORD
         started = time.perf_counter()
+        current = self._task.current
+        noted = None if current is None else current.note
+        if current is not None:
+            current.note = now_ms, ()
         try:
             schedule.callback(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
@@ -267,6 +277,8 @@ class ProcessOperator(Operator):
         finally:
             context.position, context.source, self._row = before
             self.origin = before_origin
+            if current is not None:
+                current.note = noted
         self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms, time.perf_counter() - started)
         following = schedule.next_ms + schedule.interval_ms * ((now_ms - schedule.next_ms) // schedule.interval_ms + 1)
         self._task.put_meta(schedule.meta_name, following)

@@ -269,14 +269,14 @@ class StreamTask:
             self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
             try:
-                with naming_stores(self._context.topology, name, self.task_id):
+                with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
                     result = operator.process(rows, arrived[0][0])
+                    out = [(None, result)] if isinstance(result, Rows) else list(result)
             except Exception as error:
                 if not (len(rows) == 1 and is_of_record(error)):
                     raise
                 self._context.ask(name, None, rows, 0, error)
                 continue
-            out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
             if not self._graph.children[name]:

@@ -87,14 +87,18 @@ class KeyOrder:
 
 
 class MemoryMap:
-    """A byte map over a dict; point reads and writes, nearly all accesses, cost as much as a dict's."""
+    """A byte map over a dict; point reads and writes, nearly all accesses, cost as much as a dict's.
 
-    __slots__ = ("_data", "_expired", "_order")
+    ``is_touched`` becomes true with a write; who asks for it sets it back.
+    """
+
+    __slots__ = ("_data", "_expired", "_order", "is_touched")
 
     def __init__(self, entries: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self._data: dict[bytes, bytes] = dict(entries)
         self._expired = b""
         self._order = KeyOrder(self._data)
+        self.is_touched = False
 
     def __len__(self) -> int:
         return len(self._data)
@@ -106,6 +110,7 @@ class MemoryMap:
         return list(map(self._data.get, keys))
 
     def put(self, key: bytes, value: bytes | None) -> None:
+        self.is_touched = True
         if value is not None:
             self._order.add((key,))
             self._data[key] = value
@@ -114,6 +119,10 @@ class MemoryMap:
             del self._data[key]
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        self.is_touched = True
+        self._put_many(keys, values)
+
+    def _put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         data = self._data
         if None in values:
             last = dict(zip(keys, values, strict=True))
@@ -151,7 +160,7 @@ class MemoryMap:
         if end > self._expired:
             self._expired = end
             keys = self._order.between(None, end, reverse=False)
-            self.put_many(keys, [None] * len(keys))
+            self._put_many(keys, [None] * len(keys))
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:
@@ -180,6 +189,13 @@ class MemoryTaskState:
     @property
     def meta(self) -> MutableMapping[str, int]:
         return self._meta
+
+    def take_touched(self) -> list[str]:
+        """Return the stores that have been written since the last call."""
+        touched = [name for name, entries in self._maps.items() if entries.is_touched]
+        for name in touched:
+            self._maps[name].is_touched = False
+        return touched
 
 
 def unknown_store(store: str, stores: Iterable[str]) -> StateError:

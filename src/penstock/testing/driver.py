@@ -59,6 +59,8 @@ class TopologyTestDriver:
         by_column: Whether even single records are processed as batches, not depth first. The results are the same; the
             order in which functions of different operators are called is not.
         sensor: A sensor that is called for the events of each batch.
+        changelogs: Whether the records of changelog topics are kept, as Kafka's driver keeps them: the last change of
+            each row with each commit. They are read like outputs, by the full name of the topic.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class TopologyTestDriver:
         *,
         by_column: bool = False,
         sensor: Sensor | None = None,
+        changelogs: bool = False,
     ) -> None:
         check_whole(batch_size, "TopologyTestDriver(): batch_size", 1, InvalidStateError)
         require_topology(topology, "TopologyTestDriver")
@@ -83,6 +86,7 @@ class TopologyTestDriver:
             wall_clock_ms=timestamp_ms(initial_wall_clock_ms),
             by_column=by_column,
             skips_global_damage=True,
+            logs_changes=changelogs,
         )
         self.topology = self._task.topology
         self._metrics = DriverMetrics(self.topology, self.config, lambda: self.wall_clock_ms)
@@ -222,12 +226,21 @@ class TopologyTestDriver:
         """
         from penstock.query.execute import run_query
 
-        return run_query(DriverState(self), request, is_active=not self._closed)
+        level = self.config["default.interactive.query.isolation.level"]
+        return run_query(DriverState(self, level), request, is_active=not self._closed)
 
-    def positions(self) -> dict[str, dict[int, int]]:
-        """Return the offset of the last processed record by topic and partition."""
+    def position_of(self, store: str) -> dict[str, dict[int, int]]:
+        """Return the offset of the last record that wrote to a store, by topic and partition."""
         self.flush()
-        return self._task.positions()
+        return self._task.position_of(store)
+
+    def committed_store(self, name: str) -> Any:
+        """Return the typed view of a store for readers of committed state: `get_state_store`, or the last commit's.
+
+        They differ in the middle of a record, if ``enable.transactional.statestores`` is set.
+        """
+        self.get_state_store(name)
+        return self._task.committed_store(name)
 
     @property
     def dropped_records(self) -> int:
@@ -351,17 +364,26 @@ class DriverMetrics:
 
 
 class DriverState:
-    """A `penstock.query.source.StateSource` over a driver."""
+    """A `penstock.query.source.IsolatedSource` over a driver.
 
-    def __init__(self, driver: StatePort) -> None:
+    Args:
+        driver: The driver.
+        level: The isolation level; what is not committed yet can be read with any but READ_COMMITTED.
+    """
+
+    def __init__(self, driver: StatePort, level: str = "READ_UNCOMMITTED") -> None:
         self._driver = driver
+        self._level = level
+
+    def isolated(self, level: str) -> DriverState:
+        """Return the same state at another isolation level."""
+        return DriverState(self._driver, level)
 
     def stores(self) -> dict[str, StoreInfo]:
         """Return all stores that can be queried; each has one partition."""
         topology = self._driver.topology
-        topics = tuple(sorted({topic for source in topology.sources for topic in source.topics}))
         return {
-            name: StoreInfo(spec, 1, topics, is_global=name in topology.global_stores)
+            name: StoreInfo(spec, 1, tuple(self._driver.position_of(name)), is_global=name in topology.global_stores)
             for name, spec in topology.stores.items()
             if spec.kind in QUERYABLE
         }
@@ -373,5 +395,6 @@ class DriverState:
         if store not in stores:
             raise unknown_store(store, stores)
         number = GLOBAL if stores[store].is_global else 0
-        view = self._driver.get_state_store(store)
-        yield StoreSnapshot({number: view}, 0, 0, Position(self._driver.positions()), {number: "memory"})
+        reads = self._driver.committed_store if self._level == "READ_COMMITTED" else self._driver.get_state_store
+        position = Position(self._driver.position_of(store))
+        yield StoreSnapshot({number: reads(store)}, 0, 0, position, {number: "memory"})

@@ -31,10 +31,12 @@ class RecordPort(Protocol):
 
 
 class StatePort(Protocol):
-    """The stores, and the offsets up to which the sources have been read."""
+    """The stores, and the offsets of the last records that wrote to them."""
 
     topology: Topology
 
     def get_state_store(self, name: str) -> Any: ...
 
-    def positions(self) -> dict[str, dict[int, int]]: ...
+    def committed_store(self, name: str) -> Any: ...
+
+    def position_of(self, store: str) -> dict[str, dict[int, int]]: ...

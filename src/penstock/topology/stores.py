@@ -45,6 +45,11 @@ class StoreSpec:
     hash_serde: Any = None
     untyped: bool = False
     time_ordered: bool = False  # windows sorted by time first, as Kafka has them for results on window close
+    logs_headers: bool = False  # its changelog has the headers of the records that wrote, as those of some joins
+    keeps_headers: bool = False  # entries have headers; of a suppress buffer: those of older values in its changelog
+    shows: Literal["headers", "timestamps", "values"] = "headers"  # of what entries keep; what older suppliers return
+    of_dsl: bool = False  # so that `dsl.store.format` says whether it keeps headers
+    is_placed: bool = True  # the program says whether it is on disk or in memory; else `dsl.store.suppliers.class` does
 
     @property
     def is_restorable(self) -> bool:
@@ -55,6 +60,14 @@ class StoreSpec:
     def keeps_numbers(self) -> bool:
         """Whether the store, or operators over it, keep numbers with the task: all but plain key-value stores do."""
         return self.kind not in ("key_value", "timestamped") or self.ttl_ms > 0
+
+    def with_caching_enabled(self) -> StoreSpec:
+        """Return the same with a cache, if the application has any (``StoreBuilder.withCachingEnabled``)."""
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> StoreSpec:
+        """Return the same without a cache, the default (``StoreBuilder.withCachingDisabled``)."""
+        return replace(self, caching=False)
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreSpec:
         """Return the same with a changelog topic, of these settings (``StoreBuilder.withLoggingEnabled``)."""

@@ -35,7 +35,7 @@ def test_records_of_internal_topics_are_processed_before_the_call_returns(pieces
     assert out == [(b"a", b"1", 1000), (b"b", b"1", 1001), (b"a", b"2", 1002), (b"a", b"3", 1003)]
     (internal,) = {each.topic for each in written} - {"out"}
     assert internal.endswith("-repartition")
-    assert task.positions() == {internal: {0: 3}}
+    assert task.position_of("counts") == {task.topology.physical_name(internal, SETTINGS["application.id"]): {0: 3}}
     assert task.store("counts").get("a").value == 3
     task.close()
 

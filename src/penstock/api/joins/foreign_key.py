@@ -165,6 +165,7 @@ def join_on_foreign_key(
         timestamped=True,
         caching=False,
         holds_hashes=True,
+        logs_headers=True,
         hash_serde=serdes.value,
     )
 

@@ -94,7 +94,8 @@ class _StreamJoin:
         joined = self._joined
         key_serde, value_serde = for_topic(key), for_store(value)
         if user_store is not None:
-            return replace(self._checked(user_store), key_serde=key_serde, value_serde=value_serde, timestamped=True)
+            kept = {"key_serde": key_serde, "value_serde": value_serde, "timestamped": True, "logs_headers": True}
+            return replace(self._checked(user_store), **kept)
         name = generated if joined.store_name is None else joined.store_name + suffix
         return StoreSpec(
             f"{name}-store",
@@ -102,6 +103,7 @@ class _StreamJoin:
             key_serde,
             value_serde,
             persistent=joined.store_type != "in_memory",
+            is_placed=joined.store_type is not None,
             timestamped=True,
             caching=False,
             logging=joined.logging,
@@ -109,6 +111,7 @@ class _StreamJoin:
             window_size_ms=self._windows.size_ms,
             retention_ms=self._windows.retention_ms,
             retain_duplicates=True,
+            logs_headers=True,
         )
 
     def _checked(self, user_store: StoreSpec) -> StoreSpec:

@@ -171,6 +171,7 @@ def suppress_table(above: TableHandle, suppressed: Suppressed, name: str | None)
         caching=False,
         logging=buffer.logging,
         log_config=dict(buffer.log_config),
+        of_dsl=True,
     )
     state = SuppressedTable(above.state, spec)
     operation = Suppress(

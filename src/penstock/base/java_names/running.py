@@ -8,7 +8,6 @@ __all__ = ["CLASSES", "RUNNING"]
 
 _NO_THREADS = f"{NOTHING}Spark runs the tasks, on as many cores as spark.master has"
 _NO_PAUSE = f"{NOTHING}close() stops; the next start continues where it stopped"
-_NO_HEADERS_STORES = f"{NOTHING}stores keep no headers"
 
 _STATE_STORE = {
     "flush": f"{NOTHING}every batch is flushed when it ends",
@@ -54,9 +53,9 @@ RUNNING: dict[str, dict[str, str]] = {
         "getWindowStore": "store(name)",
         "getTimestampedWindowStore": "store(name)",
         "getSessionStore": "store(name)",
-        "getSessionStoreWithHeaders": _NO_HEADERS_STORES,
-        "getTimestampedKeyValueStoreWithHeaders": _NO_HEADERS_STORES,
-        "getTimestampedWindowStoreWithHeaders": _NO_HEADERS_STORES,
+        "getSessionStoreWithHeaders": "store(name)",
+        "getTimestampedKeyValueStoreWithHeaders": "store(name)",
+        "getTimestampedWindowStoreWithHeaders": "store(name)",
         "pipeInput": "input_topic(name).pipe(value, key, timestamp)",
         "readOutput": "output_topic(name).read_record()",
     },
@@ -104,6 +103,16 @@ RUNNING: dict[str, dict[str, str]] = {
         "makeAllowNullable": "ValueAndTimestamp(value, timestamp)",
         "getValueOrNull": "value",
     },
+    "ValueTimestampHeaders": {
+        "make": "ValueTimestampHeaders(value, timestamp, headers)",
+        "makeAllowNullable": "ValueTimestampHeaders(value, timestamp, headers)",
+        "getValueOrNull": "value",
+    },
+    "AggregationWithHeaders": {
+        "make": "AggregationWithHeaders(aggregation, headers)",
+        "makeAllowNullable": "AggregationWithHeaders(aggregation, headers)",
+        "getAggregationOrNull": "aggregation",
+    },
     "HostInfo": {"buildFromEndpoint": 'HostInfo.of("host:port")'},
     "StreamsMetadata": {"host": "host_info.host", "port": "host_info.port"},
     "KeyQueryMetadata": {"NOT_AVAILABLE": "None"},
@@ -111,16 +120,10 @@ RUNNING: dict[str, dict[str, str]] = {
         "queryableStoreType": "store_type",
         "staleStoresEnabled": "stale_stores",
     },
-    "QueryableStoreTypes": {
-        "sessionStoreWithHeaders": _NO_HEADERS_STORES,
-        "timestampedKeyValueStoreWithHeaders": _NO_HEADERS_STORES,
-        "timestampedWindowStoreWithHeaders": _NO_HEADERS_STORES,
-    },
     "KeyQuery": {"isSkipCache": "skips_cache"},
-    "TimestampedKeyQuery": {
-        "isSkipCache": f"{NOTHING}only committed state is read, so there is no cache to skip",
-        "skipCache": f"{NOTHING}only committed state is read, so there is no cache to skip",
-    },
+    "TimestampedKeyQuery": {"isSkipCache": "skips_cache"},
+    "TimestampedKeyWithHeadersQuery": {"isSkipCache": "skips_cache"},
+    "TimestampedRangeWithHeadersQuery": {"lowerBound": "lower", "upperBound": "upper", "resultOrder": "order"},
     "RangeQuery": {"getLowerBound": "lower", "getUpperBound": "upper", "resultOrder": "order"},
     "TimestampedRangeQuery": {"lowerBound": "lower", "upperBound": "upper", "resultOrder": "order"},
     "VersionedKeyQuery": {"asOfTimestamp": "as_of_ms"},
@@ -203,8 +206,10 @@ CLASSES |= dict.fromkeys(("TestInputTopic", "TestOutputTopic", "TestRecord"), "i
 CLASSES |= dict.fromkeys(
     (
         "FailureReason", "KeyQuery", "MultiVersionedKeyQuery", "Position", "PositionBound", "QueryResult",
-        "QueryableStoreTypes", "RangeQuery", "StateQueryRequest", "StateQueryResult", "StoreQueryParameters",
-        "TimestampedKeyQuery", "TimestampedRangeQuery", "VersionedKeyQuery", "WindowKeyQuery", "WindowRangeQuery",
+        "QueryableStoreTypes", "RangeQuery", "ReadOnlyRecord", "StateQueryRequest", "StateQueryResult",
+        "StoreQueryParameters", "TimestampedKeyQuery", "TimestampedKeyWithHeadersQuery", "TimestampedRangeQuery",
+        "TimestampedRangeWithHeadersQuery", "TimestampedWindowKeyWithHeadersQuery",
+        "TimestampedWindowRangeWithHeadersQuery", "VersionedKeyQuery", "WindowKeyQuery", "WindowRangeQuery",
     ),
     "in penstock.query",
 )  # fmt: skip

@@ -13,7 +13,8 @@ from penstock.query.position import PositionBound
 from penstock.query.source import StoreInfo
 from penstock.serde.base import Serde
 from penstock.serde.plain import base64_of, plain
-from penstock.state.views import ValueAndTimestamp, VersionedRecord
+from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord
+from penstock.state.views.header_format import Headers
 
 __all__ = [
     "Freshness",
@@ -83,12 +84,20 @@ def described(info: StoreInfo) -> dict[str, Any]:
 
 
 def value_of(value: Any) -> dict[str, Any]:
-    """Convert a value to plain data, with its times if it has any."""
+    """Convert a value to plain data, with its times and headers if it has any."""
+    if isinstance(value, ValueTimestampHeaders):
+        return {"value": plain(value.value, base64_of), "timestamp": value.timestamp, **_headers(value.headers)}
+    if isinstance(value, AggregationWithHeaders):
+        return {"value": plain(value.aggregation, base64_of), **_headers(value.headers)}
     if isinstance(value, ValueAndTimestamp):
         return {"value": plain(value.value, base64_of), "timestamp": value.timestamp}
     if isinstance(value, VersionedRecord):
         return {"value": plain(value.value, base64_of), "timestamp": value.timestamp, "valid_to": value.valid_to}
     return {"value": plain(value, base64_of)}
+
+
+def _headers(headers: Headers) -> dict[str, Any]:
+    return {"headers": [[name, plain(value, base64_of)] for name, value in headers]} if headers else {}
 
 
 def windowed(entry: tuple[Any, Any]) -> dict[str, Any]:

@@ -229,6 +229,8 @@ def commit(
         values = stored.values.take_or_null(position) if len(stored.owners) else Column.nulls(touched)
         before = values, np.where(position < 0, -1, np.append(stored.stamps, -1)[position])
     passing = final.null_mask() & (position < 0)
+    if table.logs_passing:
+        passing &= changed.lost[last]
     stamps = changed.stamps
     fold = FoldResult(final, stamps[last], np.where(passing, -1, last), None, changed.news, changed.olds, stamps)
     result = table.commit(changes, groups, fold, before)

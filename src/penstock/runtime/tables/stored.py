@@ -70,11 +70,18 @@ class StoredTable:
         if self.caching:
             self._view.sent = StoreTableView(store, context)
         self.is_read = is_read(topology, node.name)
+        # Kafka's cache sends sessions with the headers of their entries, where these have any.
+        self._forgets_headers = spec.kind == "session" and spec.keeps_headers
 
     @property
     def per_row(self) -> bool:
         """Whether the value after each single row is needed."""
         return not self.caching or self.is_read
+
+    @property
+    def logs_passing(self) -> bool:
+        """Whether changelogs have the deletion of each window, also if it comes and goes within a batch."""
+        return self._context.current is not None
 
     @property
     def store(self) -> Any:
@@ -146,7 +153,7 @@ class StoredTable:
             np.where(gone, changes.timestamps, final_stamps),
             changes.keys,
             final,
-            changes.headers,
+            None if self._forgets_headers else changes.headers,
             olds,
         )
         return result.filter(~(gone & was_gone))

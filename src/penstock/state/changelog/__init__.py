@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from penstock.errors import StateError
-from penstock.state.changelog.base import RECORDS_SCHEMA, ChangelogFormat, now_of, records_of
+from penstock.state.changelog.base import NOTHING_NOTED, RECORDS_SCHEMA, ChangelogFormat, Written, now_of, records_of
 from penstock.state.changelog.buffers import ChangeBufferFormat, RecordBufferFormat
 from penstock.state.changelog.keyvalue import ExpiringFormat, KeyValueFormat, LruFormat, TimestampedFormat
 from penstock.state.changelog.outer_join import OuterJoinFormat
@@ -14,7 +14,16 @@ from penstock.state.changelog.versioned import VersionedFormat
 from penstock.state.changelog.windows import SessionFormat, WindowFormat
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "VersionedFormat", "changelog_format", "now_of", "records_of"]
+__all__ = [
+    "NOTHING_NOTED",
+    "RECORDS_SCHEMA",
+    "ChangelogFormat",
+    "VersionedFormat",
+    "Written",
+    "changelog_format",
+    "now_of",
+    "records_of",
+]
 
 
 def changelog_format(spec: StoreSpec) -> ChangelogFormat:
@@ -25,9 +34,9 @@ def changelog_format(spec: StoreSpec) -> ChangelogFormat:
         case "key_value":
             return KeyValueFormat()
         case "timestamped":
-            return TimestampedFormat()
+            return TimestampedFormat(keeps_headers=spec.keeps_headers, logs_headers=spec.logs_headers)
         case "lru":
-            return LruFormat()
+            return LruFormat(keeps_headers=spec.keeps_headers)
         case "window":
             return WindowFormat(spec)
         case "session":
@@ -35,7 +44,7 @@ def changelog_format(spec: StoreSpec) -> ChangelogFormat:
         case "versioned":
             return VersionedFormat(spec)
         case "buffer":
-            return ChangeBufferFormat()
+            return ChangeBufferFormat(keeps_headers=spec.keeps_headers)
         case "record_buffer":
             return RecordBufferFormat()
         case "outer_join":

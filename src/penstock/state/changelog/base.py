@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,7 +17,23 @@ if TYPE_CHECKING:
 
     from penstock.state.overlay import ReadableMap
 
-__all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "KeyedFormat", "changes_of", "first_bytes", "now_of", "records_of"]
+__all__ = [
+    "NOTHING_NOTED",
+    "RECORDS_SCHEMA",
+    "ChangelogFormat",
+    "Headers",
+    "KeyedFormat",
+    "Written",
+    "changes_of",
+    "columns_read",
+    "first_bytes",
+    "headers_column",
+    "headers_noted",
+    "now_of",
+    "records_of",
+    "schema_read",
+    "times_noted",
+]
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORDS_SCHEMA = pa.schema(
@@ -24,20 +41,34 @@ RECORDS_SCHEMA = pa.schema(
 )
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+Written = Mapping[bytes, tuple[int, Headers]]
+NOTHING_NOTED: Written = MappingProxyType({})
+
+
+_ALWAYS_READ = ("timestamp", "key", "value")
+
+
 class ChangelogFormat(Protocol):
     """The conversion of a store's rows to records, and back.
 
-    ``keeps_all``: every record counts for `rows`, not only the last one of each key.
+    ``keeps_all``: every record counts for `rows`, not only the last one of each key. ``reads_headers``: the rows have
+    what stands in the records' headers, so that these are read, too.
     """
 
     keeps_all: bool
+    reads_headers: bool
 
-    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
         """Return the records of a batch.
 
         Args:
             changes: The last value of each row that changed, in the order of the rows' bytes.
             meta: The task's numbers at the end of the batch.
+            written: By row the time and the headers of the record that wrote it, as far as they were noted. They are
+                those of records of which the row has none; without a note that is the stream time, and no headers.
         """
         ...
 
@@ -68,6 +99,7 @@ class KeyedFormat:
     """
 
     keeps_all = False
+    reads_headers = False
     in_key_order = False
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
@@ -98,9 +130,51 @@ class KeyedFormat:
         return gone
 
 
+def columns_read(of: ChangelogFormat) -> list[str]:
+    """Return the columns of records that a format makes rows of."""
+    return [*_ALWAYS_READ, *(["headers"] if of.reads_headers else [])]
+
+
+def schema_read(of: ChangelogFormat) -> pa.Schema:
+    """Return the schema of `columns_read`."""
+    return pa.schema([RECORDS_SCHEMA.field(name) for name in columns_read(of)])
+
+
 def now_of(meta: Mapping[str, int]) -> int:
     """Return the time of records that have none of their own: the task's stream time. Kafka takes no negative ones."""
     return max(meta.get("stream_time", 0), 0)
+
+
+def times_noted(rows: pa.Array, meta: Mapping[str, int], written: Written) -> NDArray[np.int64] | int:
+    """Return the times of the records that wrote these rows, for records without a time of their own."""
+    now = now_of(meta)
+    if not written:
+        return now
+    return np.array([written[row][0] if row in written else now for row in rows.to_pylist()], np.int64)
+
+
+def headers_noted(rows: pa.Array, written: Written, only: pa.Array | None = None) -> pa.Array | None:
+    """Return the headers of the records that wrote these rows, as a column; None: there are none.
+
+    Args:
+        rows: The rows.
+        written: What was noted.
+        only: Whether a row counts; None: all do.
+    """
+    if not written:
+        return None
+    counts = [True] * len(rows) if only is None else only.to_pylist()
+    found = [
+        written[row][1] if use and row in written else () for row, use in zip(rows.to_pylist(), counts, strict=True)
+    ]
+    return headers_column(found)
+
+
+def headers_column(headers: Sequence[Headers]) -> pa.Array | None:
+    """Return headers as a column of `RECORDS_SCHEMA`; None where there are none."""
+    if not any(headers):
+        return None
+    return pa.array([[{"key": k, "value": v} for k, v in each] or None for each in headers], _HEADERS)
 
 
 def records_of(

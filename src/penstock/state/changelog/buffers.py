@@ -13,10 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts
-from penstock.state.changelog.base import RECORDS_SCHEMA, KeyedFormat, changes_of, first_bytes, now_of, records_of
-from penstock.state.views.change_buffer import SAME, Headers, pack_headers, unpack_headers
+from penstock.state.changelog.base import (
+    NOTHING_NOTED,
+    RECORDS_SCHEMA,
+    KeyedFormat,
+    Written,
+    changes_of,
+    first_bytes,
+    now_of,
+    records_of,
+)
+from penstock.state.views.change_buffer import SAME, Headers, old_source, pack_headers, unpack_headers
 from penstock.state.views.change_columns import ChangeColumns
 from penstock.state.views.frames import frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.header_format import unpack_headers as entry_headers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["ChangeBufferFormat", "Fields", "RecordBufferFormat", "lengths_of", "number_column"]
 
 _VERSION = 3
+_PRIOR, _OLD = "vh.prior", "vh.old"
 _HERE = pa.scalar(b"\x01", pa.large_binary())
 
 
@@ -59,15 +70,35 @@ class _BufferSource(NamedTuple):
 
 
 class ChangeBufferFormat(KeyedFormat):
-    """Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``, version 3 of its format."""
+    """Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``, version 3 of its format.
 
-    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+    Args:
+        keeps_headers: Whether its records have the headers and timestamps of the prior and the old value, too.
+    """
+
+    def __init__(self, *, keeps_headers: bool = False) -> None:
+        self._keeps_headers = self.reads_headers = keeps_headers
+
+    def records(
+        self,
+        changes: pa.RecordBatch,
+        meta: Mapping[str, int],
+        written: Written = NOTHING_NOTED,  # noqa: ARG002 - the protocol
+    ) -> pa.RecordBatch:
         own = changes.filter(pa.array(first_bytes(changes.column(0), 1)[:, 0] == ord("k")))
         keys = unframe(own.column(0), before=1)[0]
         there = own.column(1).is_valid()
         gone, held = keys.filter(own.column(1).is_null()), keys.filter(there)
-        values = _pack_changes(ChangeColumns.unpack(own.column(1).filter(there))) if len(held) else held
-        headers = _version_headers(len(held))
+        rows = own.column(1).filter(there)
+        values, headers = held, _record_headers([()] * len(held))
+        if len(held):
+            sources = None
+            if self._keeps_headers:
+                sources, rows = _split_sources(rows)
+            columns = ChangeColumns.unpack(rows)
+            values = _pack_changes(columns)
+            if sources is not None:
+                headers = _record_headers(_value_headers(columns, sources))
         pieces = [
             records_of(now_of(meta), gone, pa.nulls(len(gone), pa.large_binary())),
             records_of(now_of(meta), held, values, headers),
@@ -79,25 +110,60 @@ class ChangeBufferFormat(KeyedFormat):
         changes = _unpack_changes(Fields(records.column("value")))
         letters = {letter: np.full((count, 1), ord(letter), np.uint8) for letter in "kt"}
         places = join(number_column(changes.times, 8), keys)
+        held = changes.pack()
+        if self._keeps_headers:
+            held = join(from_bytes_list(_sources_of(records)), held)
         return changes_of(
             pa.concat_arrays([frame(keys, prefix=letters["k"]), frame(places, prefix=letters["t"])]),
-            pa.concat_arrays([changes.pack(), pa.repeat(_HERE, count)]),
+            pa.concat_arrays([held, pa.repeat(_HERE, count)]),
         )
 
     def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
         names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
         rows = held.get_many([b"k" + key for key in names])
+        if self._keeps_headers:
+            rows = [None if row is None else _split_source(row)[1] for row in rows]
         places = [b"t" + row[:8] + key for key, row in zip(names, rows, strict=True) if row is not None]
         own = frame(gone, prefix=np.full((len(gone), 1), ord("k"), np.uint8))
         return pa.concat_arrays([own, from_bytes_list(places)])
 
 
-def _version_headers(count: int) -> pa.Array:
+def _split_source(row: bytes) -> tuple[bytes, bytes]:
+    """Return the headers and timestamp of the old value, and the change."""
+    at = entry_headers_of(row)[1] + 8
+    return row[:at], row[at:]
+
+
+def _split_sources(rows: pa.Array) -> tuple[list[bytes], pa.Array]:
+    pairs = [_split_source(row) for row in rows.to_pylist()]
+    return [source for source, _ in pairs], from_bytes_list([change for _, change in pairs])
+
+
+def _value_headers(changes: ChangeColumns, sources: list[bytes]) -> list[Headers]:
+    """Return the record headers with the headers and timestamps of older values: those of the prior are not known."""
+    unknown = old_source(None)
+    found: list[Headers] = []
+    rows = zip(changes.priors.is_valid().to_pylist(), changes.olds.is_valid().to_pylist(), sources, strict=True)
+    for (has_prior, has_old, source), same in zip(rows, changes.old_is_prior().tolist(), strict=True):
+        prior = ((_PRIOR, unknown),) if has_prior and not same else ()
+        found.append((*prior, *(((_OLD, source),) if has_old else ())))
+    return found
+
+
+def _sources_of(records: pa.RecordBatch) -> list[bytes]:
+    """Return the headers and timestamp of each record's old value."""
+    unknown = old_source(None)
+    return [
+        next((header["value"] for header in each or () if header["key"] == _OLD), unknown)
+        for each in records.column("headers").to_pylist()
+    ]
+
+
+def _record_headers(more: Sequence[Headers]) -> pa.Array:
+    """Return the headers of records: the version of the format, and others behind it."""
     kind = RECORDS_SCHEMA.field("headers").type
-    names = pa.repeat(pa.scalar("v"), count)
-    values = pa.repeat(pa.scalar(bytes([_VERSION]), pa.binary()), count)
-    both = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), both, type=kind)
+    version = {"key": "v", "value": bytes([_VERSION])}
+    return pa.array([[version, *({"key": k, "value": v} for k, v in each)] for each in more], kind)
 
 
 def _pack_changes(changes: ChangeColumns) -> pa.Array:
@@ -146,7 +212,12 @@ def _unpack_changes(fields: Fields) -> ChangeColumns:
 class RecordBufferFormat(KeyedFormat):
     """Kafka's ``RocksDBTimeOrderedKeyValueBuffer``. Key: 0, time (8 bytes), key, number (4 bytes)."""
 
-    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+    def records(
+        self,
+        changes: pa.RecordBatch,
+        meta: Mapping[str, int],
+        written: Written = NOTHING_NOTED,  # noqa: ARG002 - the protocol
+    ) -> pa.RecordBatch:
         keys = frame(changes.column(0), prefix=np.zeros((changes.num_rows, 1), np.uint8))
         there = changes.column(1).is_valid()
         gone, held = keys.filter(changes.column(1).is_null()), keys.filter(there)

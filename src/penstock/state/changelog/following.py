@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.state.base import CHANGES_SCHEMA
-from penstock.state.changelog import RECORDS_SCHEMA, ChangelogFormat, changelog_format
-from penstock.state.changelog.base import KeyedFormat
+from penstock.state.changelog import ChangelogFormat, changelog_format
+from penstock.state.changelog.base import KeyedFormat, columns_read, schema_read
 from penstock.state.memory import MemoryMap
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreFollower", "reading_changelog"]
 
-_COLUMNS = ["timestamp", "key", "value"]
 _SLICE_ROWS = 50_000
 _NOTHING = MemoryMap()
-_SCHEMA = pa.schema([RECORDS_SCHEMA.field(name) for name in _COLUMNS])
 
 
 class StoreFollower:
@@ -48,6 +46,11 @@ class StoreFollower:
         return f"{self._spec.name}/observed-stream-time"
 
     @property
+    def columns(self) -> list[str]:
+        """The columns of the log's records that a piece needs."""
+        return ["offset", *columns_read(self._format)]
+
+    @property
     def numbers(self) -> Mapping[str, int]:
         """Those of the task's numbers that the next piece builds on."""
         return {self._observed_name: self._observed} if self._format.keeps_all else {}
@@ -64,13 +67,13 @@ class StoreFollower:
         Raises:
             StateError: A record is none of such a store; also in an iteration.
         """
-        frames = [pl.from_arrow(each.select(_COLUMNS), rechunk=False) for each in pieces]
+        frames = [pl.from_arrow(each.select(columns_read(self._format)), rechunk=False) for each in pieces]
         frame = pl.concat([each for each in frames if isinstance(each, pl.DataFrame)])
         frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
         count = len(frame)
         if self._format.keeps_all:
             with reading_changelog(self._spec.name):
-                changes = self._format.changes(_batch(frame), held, self.numbers)
+                changes = self._format.changes(_batch(frame, self._format), held, self.numbers)
             newest = frame["timestamp"].max()
             self._observed = max(self._observed, newest if isinstance(newest, int) else -1)
             return [_ordered(changes)], count
@@ -81,7 +84,7 @@ class StoreFollower:
         if in_order:
             return _Slices(self._spec.name, self._format, frame, self._meta), count
         with reading_changelog(self._spec.name):
-            return [_ordered(self._format.changes(_batch(frame), held, self._meta))], count
+            return [_ordered(self._format.changes(_batch(frame, self._format), held, self._meta))], count
 
 
 def _last_in_key_order(records: pl.DataFrame) -> pl.DataFrame:
@@ -102,7 +105,7 @@ class _Slices:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for piece in self._records.iter_slices(_SLICE_ROWS):
             with reading_changelog(self._store):
-                changes = self._format.changes(_batch(piece), _NOTHING, self._meta)
+                changes = self._format.changes(_batch(piece, self._format), _NOTHING, self._meta)
             yield _ordered(changes) if changes.column(1).null_count else changes
 
 
@@ -121,9 +124,10 @@ def reading_changelog(store: str) -> Iterator[None]:
         ) from error
 
 
-def _batch(frame: pl.DataFrame) -> pa.RecordBatch:
-    batches = frame.to_arrow().cast(_SCHEMA).combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+def _batch(frame: pl.DataFrame, form: ChangelogFormat) -> pa.RecordBatch:
+    schema = schema_read(form)
+    batches = frame.to_arrow().cast(schema).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def _ordered(changes: pa.RecordBatch) -> pa.RecordBatch:

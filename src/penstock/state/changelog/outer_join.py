@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.changelog.base import KeyedFormat, changes_of, first_bytes, now_of, records_of
+from penstock.state.changelog.base import (
+    NOTHING_NOTED,
+    KeyedFormat,
+    Written,
+    changes_of,
+    first_bytes,
+    records_of,
+    times_noted,
+)
 from penstock.state.views.frames import frame, from_bytes_list, unframe
 
 if TYPE_CHECKING:
@@ -31,7 +39,9 @@ class OuterJoinFormat(KeyedFormat):
 
     in_key_order = True
 
-    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+    def records(
+        self, changes: pa.RecordBatch, meta: Mapping[str, int], written: Written = NOTHING_NOTED
+    ) -> pa.RecordBatch:
         rows, values = changes.column(0), changes.column(1)
         sides = first_bytes(rows, 9)[:, 8]
         bare, lengths, _ = unframe(values, before=4)
@@ -43,7 +53,7 @@ class OuterJoinFormat(KeyedFormat):
         several = np.flatnonzero(~single)
         if len(several):
             lists = _replaced(lists, several, [_list(values[i].as_py(), int(sides[i])) for i in several.tolist()])
-        return records_of(now_of(meta), rows, lists)
+        return records_of(times_noted(rows, meta, written), rows, lists)
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
         lists = records.column("value")

@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.state.base import CHANGES_SCHEMA
-from penstock.state.changelog import RECORDS_SCHEMA, changelog_format
+from penstock.state.changelog import changelog_format
+from penstock.state.changelog.base import columns_read, schema_read
 from penstock.state.changelog.following import reading_changelog
 from penstock.state.segments.segment import SegmentHead, SegmentName
 from penstock.state.segments.storage import SegmentStorage
@@ -17,7 +18,6 @@ from penstock.topology.stores import StoreSpec
 
 __all__ = ["StoreRestorer", "put_snapshot", "in_pieces"]
 
-_COLUMNS = ["timestamp", "key", "value"]
 _LEAST = 1_000_000  # records, before older ones are looked through for those that count no more
 _PIECE_ROWS = 100_000
 
@@ -39,7 +39,7 @@ class StoreRestorer:
 
     def add(self, records: pa.RecordBatch) -> None:
         """Add the next records."""
-        frame = pl.from_arrow(records.select(_COLUMNS))
+        frame = pl.from_arrow(records.select(columns_read(self._format)))
         assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
         frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
         self._pieces.append(frame)
@@ -56,7 +56,7 @@ class StoreRestorer:
             meta: The task's numbers at the end of the last record's batch.
         """
         records = self._joined() if self._format.keeps_all else self._newest()
-        table = records.to_arrow().cast(pa.schema([RECORDS_SCHEMA.field(name) for name in _COLUMNS])).combine_chunks()
+        table = records.to_arrow().cast(schema_read(self._format)).combine_chunks()
         batches = table.to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
         with reading_changelog(self._name):
@@ -66,7 +66,9 @@ class StoreRestorer:
 
     def _joined(self) -> pl.DataFrame:
         if not self._pieces:
-            return pl.DataFrame(schema={"timestamp": pl.Int64, "key": pl.Binary, "value": pl.Binary})
+            empty = pl.from_arrow(schema_read(self._format).empty_table())
+            assert isinstance(empty, pl.DataFrame)  # noqa: S101 - for the type checker
+            return empty
         return pl.concat(self._pieces)
 
     def _newest(self) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidStateError
-from penstock.state.changelog.base import changes_of, records_of
+from penstock.state.changelog.base import NOTHING_NOTED, Written, changes_of, records_of
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import OverlayMap, ReadableMap
 from penstock.state.views.frames import from_bytes_list, to_bytes_list
@@ -27,11 +27,17 @@ class VersionedFormat:
     """Key and value; the record's time is that of the version (``ChangeLoggingVersionedKeyValueBytesStore``)."""
 
     keeps_all = True
+    reads_headers = False
 
     def __init__(self, spec: StoreSpec) -> None:
         self._spec = spec
 
-    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002
+    def records(
+        self,
+        changes: pa.RecordBatch,  # noqa: ARG002
+        meta: Mapping[str, int],  # noqa: ARG002
+        written: Written = NOTHING_NOTED,  # noqa: ARG002
+    ) -> pa.RecordBatch:
         """Raise an error: the records of a versioned store come from `of_puts`."""
         raise InvalidStateError(
             f"the changelog of versioned store {self._spec.name!r} is not made of its rows", hint="Use of_puts()."

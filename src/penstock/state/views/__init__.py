@@ -9,6 +9,12 @@ from penstock.errors import StateError
 from penstock.state.base import ByteMap
 from penstock.state.views.change_buffer import ChangeBufferView
 from penstock.state.views.expiring import ExpiringView
+from penstock.state.views.header_entries import (
+    AggregationWithHeaders,
+    HeadersLruView,
+    HeadersView,
+    ValueTimestampHeaders,
+)
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
 from penstock.state.views.lru import LruView
 from penstock.state.views.outer_join import OuterJoinView
@@ -19,8 +25,11 @@ from penstock.state.views.window import WindowView
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
+    "AggregationWithHeaders",
     "ChangeBufferView",
     "ExpiringView",
+    "HeadersLruView",
+    "HeadersView",
     "KeyValueView",
     "LruView",
     "OuterJoinView",
@@ -29,6 +38,7 @@ __all__ = [
     "StoreView",
     "TimestampedView",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "VersionedRecord",
     "VersionedView",
     "WindowView",
@@ -66,11 +76,11 @@ def open_view(
         case "key_value":
             return KeyValueView(spec, entries)
         case "timestamped":
-            return TimestampedView(spec, entries)
+            return HeadersView(spec, entries) if spec.keeps_headers else TimestampedView(spec, entries)
         case "versioned":
             return VersionedView(spec, entries, meta)
         case "lru":
-            return LruView(spec, entries, meta)
+            return HeadersLruView(spec, entries, meta) if spec.keeps_headers else LruView(spec, entries, meta)
         case "record_buffer":
             return RecordBufferView(spec, entries, meta)
         case "window":

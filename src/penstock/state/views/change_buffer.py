@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 from penstock.state.base import ByteMap
+from penstock.state.views import header_format
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "BufferedChange",
     "ChangeBufferView",
     "change_size",
+    "old_source",
     "pack_headers",
     "unpack_headers",
 ]
@@ -31,6 +33,7 @@ _NULL = -1
 SAME = -2  # in place of the old value's length: it is the prior value
 _HERE = b"\x01"
 _NEVER = (1 << 63) - 1
+_NO_SOURCE = header_format.NO_HEADERS + b"\xff" * 8
 OVERHEAD = 8 + 8 + 8 + 4  # bytes that Kafka counts for buffer time, timestamp, offset and partition
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -109,6 +112,16 @@ def change_size(key: bytes, change: BufferedChange) -> int:
     return size + sum(len(name) + len(value or b"") for name, value in change.headers)
 
 
+def old_source(before: BufferedChange | None) -> bytes:
+    """Return headers and timestamp of the record before, whose value is a change's old one; none of the first change.
+
+    In the bytes of an entry that keeps headers, which stand before a change in a store that does.
+    """
+    if before is None:
+        return _NO_SOURCE
+    return header_format.pack_headers(before.headers) + before.timestamp.to_bytes(8, "big", signed=True)
+
+
 class ChangeBufferView:
     """The buffer, one key at a time or many."""
 
@@ -136,12 +149,15 @@ class ChangeBufferView:
 
     def get(self, key: bytes) -> BufferedChange | None:
         """Return the change that waits under the key's bytes."""
-        data = self._map.get(b"k" + key)
+        (data,) = self.get_packed([key])
         return None if data is None else BufferedChange.unpack(data)
 
     def get_packed(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the changes that wait under many keys, as they are stored."""
-        return self._map.get_many([b"k" + key for key in keys])
+        """Return the changes that wait under many keys, packed."""
+        found = self._map.get_many([b"k" + key for key in keys])
+        if not self.spec.keeps_headers:
+            return found
+        return [None if row is None else row[header_format.unpack_headers(row)[1] + 8 :] for row in found]
 
     def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
         """Hold a change back in place of ``before``, whose place in the order it takes."""
@@ -150,7 +166,8 @@ class ChangeBufferView:
             self.count(1, change_size(key, change), min(self.low, change.time))
         else:
             self.count(0, change_size(key, change) - change_size(key, before), self.low)
-        self._map.put(b"k" + key, change.pack())
+        front = old_source(before if change.old is not None else None) if self.spec.keeps_headers else b""
+        self._map.put(b"k" + key, front + change.pack())
 
     def remove(self, key: bytes, change: BufferedChange) -> None:
         """Take out the first change."""
@@ -166,12 +183,24 @@ class ChangeBufferView:
         packed: list[bytes],
     ) -> None:
         """Write the changes of a batch: (time, key) that have left and that have come, and the keys' changes."""
+        fresh = list(fresh)
+        if self.spec.keeps_headers:
+            packed = self._with_sources(keys, packed, {key for _, key in fresh})
         left = list(gone)
         self._map.put_many([_place(*one) for one in left], [None] * len(left))
         self._map.put_many([b"k" + key for _, key in left], [None] * len(left))
         came = [_place(*one) for one in fresh]
         self._map.put_many(came, [_HERE] * len(came))
         self._map.put_many([b"k" + key for key in keys], packed)
+
+    def _with_sources(self, keys: list[bytes], packed: list[bytes], fresh: set[bytes]) -> list[bytes]:
+        """Return packed changes behind the headers and timestamps of their old values."""
+        found = []
+        for key, change, before in zip(keys, packed, self.get_packed(keys), strict=True):
+            has_old = FIXED.unpack_from(change)[5] != _NULL
+            is_known = has_old and before is not None and key not in fresh
+            found.append(old_source(BufferedChange.unpack(before) if is_known and before else None) + change)
+        return found
 
     def count(self, records: int, size: int, low: int) -> None:
         """Add to the numbers, and set the time before which nothing leaves."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["big_endian", "from_bytes_list", "frame", "unframe", "to_bytes_list"]
+__all__ = ["big_endian", "first_byte", "from_bytes_list", "frame", "unframe", "to_bytes_list"]
 
 _FEW = 24  # rows; for more, the work by column that has to be begun pays
 _BINARY = (pa.large_binary(), pa.binary())
@@ -32,6 +32,15 @@ def to_bytes_list(column: pa.Array) -> list[bytes | None]:
 
 def from_bytes_list(values: Sequence[bytes | None]) -> pa.Array:
     return pa.array(values, pa.large_binary())
+
+
+def first_byte(column: pa.Array) -> NDArray[np.uint8]:
+    """Return the first byte of each element, 0 for nulls; no element is empty."""
+    offsets, data = _parts(column)
+    lengths = np.diff(offsets)
+    found = np.zeros(len(column), np.uint8)
+    found[lengths > 0] = data[offsets[:-1][lengths > 0]]
+    return found
 
 
 def _parts(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

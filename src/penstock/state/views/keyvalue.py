@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -64,8 +64,7 @@ class OrderedView(ShownInNotebooks):
         """Remove the key; return its value."""
         data = key_bytes(self.spec, key)
         old = self._map.get(data)
-        if old is not None:
-            self._map.put(data, None)
+        self._map.put(data, None)  # even of a key that is not there: its changelog has the deletion, as Kafka's
         return self._load(old)
 
     def _range(self, low: Any, high: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
@@ -99,6 +98,10 @@ class OrderedView(ShownInNotebooks):
         """Return entries whose key bytes start with those of ``prefix`` (by ``serde``, else by the key serde)."""
         start = (serde or self._keys).serialize(prefix) or b""
         return self._load_entries(self._map.scan(start, successor(start)))
+
+    def read_only(self, isolation_level: str) -> Self:  # noqa: ARG002 - Kafka's method has it
+        """Return the store: a processor sees its own writes at either isolation level (``readOnly``)."""
+        return self
 
     def approximate_num_entries(self) -> int:
         """Return the number of entries; stores on disk may count keys changed in this batch twice."""
@@ -189,6 +192,12 @@ class TimestampedView(OrderedView):
             The prefix of each entry (ascending; in the order of the keys' bytes for one prefix), its key's bytes, and
             its value.
         """
+        numbers, keys, entries = self._prefixed(prefixes)
+        found, _, _ = unframe(entries, before=8)
+        return numbers, keys, self._values.decode(found)
+
+    def _prefixed(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
+        """Return what `prefix_columns` does, with entries for values."""
         numbers: list[int] = []
         keys: list[bytes] = []
         values: list[bytes] = []
@@ -197,8 +206,7 @@ class TimestampedView(OrderedView):
             numbers += [number] * len(entries)
             keys += [key for key, _ in entries]
             values += [value for _, value in entries]
-        unframed, _, _ = unframe(from_bytes_list(values), before=8)
-        return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(unframed)
+        return np.array(numbers, np.int64), from_bytes_list(keys), from_bytes_list(values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
         """Set the values with their timestamps; a null value deletes, the last of equal keys wins."""

@@ -60,8 +60,8 @@ class LruView(IndexedView):
         """Remove the key; return its value."""
         data = key_bytes(self.spec, key)
         entry = self._map.get(data)
+        self._map.put(data, None)  # even of a key that is not there: its changelog has the deletion, as Kafka's
         if entry is not None:
-            self._map.put(data, None)
             self._index.put(entry[:8], None)
             self._meta[self._size_name] = self.approximate_num_entries() - 1
         return self._load(entry)

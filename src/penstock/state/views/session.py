@@ -18,6 +18,8 @@ from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list
+from penstock.state.views.header_entries import HeaderEntries
+from penstock.state.views.header_format import unpack_headers, with_headers, without_headers
 from penstock.state.views.keys import key_bytes
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
@@ -45,6 +47,10 @@ class SessionView(ShownInNotebooks):
         self._keys: Serde[Any] = spec.key_serde
         self._values: Serde[Any] = spec.value_serde
         self._time = Retention(spec, entries, meta, 0, cache_bytes)
+        self._entries = HeaderEntries(spec) if spec.keeps_headers else None
+
+    def _load(self, data: bytes | None) -> Any:
+        return self._values.deserialize(data) if self._entries is None else self._entries.load_session(data)
 
     @property
     def observed_stream_time(self) -> int:
@@ -56,11 +62,11 @@ class SessionView(ShownInNotebooks):
         return self._time.take_dropped()
 
     def put(self, session: Windowed[Any], value: Any) -> None:
-        """Set the value of a session; None deletes."""
+        """Set the value of a session; None deletes. Stores that keep headers take an `AggregationWithHeaders`."""
         row = self._row(session)
         end = session.window.end
         observed = max(self._time.observed, end)
-        dumped = self._values.serialize(value)
+        dumped = self._values.serialize(value) if self._entries is None else self._entries.dump_session(value)
         self._time.note_late(end, len(row) + len(dumped or b""))
         self._time.advance(observed)
         if self._time.is_live(end, observed):
@@ -75,7 +81,7 @@ class SessionView(ShownInNotebooks):
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
         """Return the value of exactly this session, or None."""
         row = self._row(Windowed(key, Window(start, end)))
-        return None if end < self._time.first_visible else self._values.deserialize(self._map.get(row))
+        return None if end < self._time.first_visible else self._load(self._map.get(row))
 
     def find_sessions(
         self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool = False
@@ -91,7 +97,7 @@ class SessionView(ShownInNotebooks):
     ) -> Iterator[tuple[Windowed[Any], Any]]:
         for row, value in self._scan_buckets(data, low, latest_start, buckets, reverse=reverse):
             window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(row[-16:-8])[0])
-            yield Windowed(self._keys.deserialize(data), window), self._values.deserialize(value)
+            yield Windowed(self._keys.deserialize(data), window), self._load(value)
 
     def _scan_buckets(
         self, data: bytes, low: int, latest_start: int, buckets: Any, *, reverse: bool
@@ -111,7 +117,7 @@ class SessionView(ShownInNotebooks):
         """Yield all sessions that end from ``earliest_end`` to ``latest_end``, by end, those that are held among them.
 
         As in Kafka, a persistent store returns expired ones, too, until it deletes their segment. Sessions that end at
-        the same time come by start and key, in memory by key and start.
+        the same time come by start and key, in memory by key and start. Their values come without headers.
         """
         low = max(
             earliest_end,
@@ -126,7 +132,8 @@ class SessionView(ShownInNotebooks):
         sessions.sort()
         for end, _, _, row, value in sessions:
             window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(end)[0])
-            yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(value)
+            data = value[unpack_headers(value)[1] :] if self.spec.keeps_headers else value
+            yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(data)
 
     def fetch(self, key: Any, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """Yield all sessions of the key, by end."""
@@ -150,7 +157,7 @@ class SessionView(ShownInNotebooks):
         rows.sort(reverse=reverse)
         for _, _, row, key, end, value in rows:
             start = NUMBER.unpack_from(row, len(row) - 8)[0]
-            yield Windowed(self._keys.deserialize(key), Window(start, end)), self._values.deserialize(value)
+            yield Windowed(self._keys.deserialize(key), Window(start, end)), self._load(value)
 
     def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         """Yield all sessions that have not expired."""
@@ -163,7 +170,7 @@ class SessionView(ShownInNotebooks):
             end, start = NUMBER.unpack_from(row, len(row) - 16)[0], NUMBER.unpack_from(row, len(row) - 8)[0]
             if most > 0 and end >= visible:
                 most -= 1
-                yield Windowed(self._keys.deserialize(row[8:-16]), Window(start, end)), self._values.deserialize(value)
+                yield Windowed(self._keys.deserialize(row[8:-16]), Window(start, end)), self._load(value)
             if most <= 0:
                 return
 
@@ -195,7 +202,7 @@ class SessionView(ShownInNotebooks):
         owners, times, encoded_values = self._time.read_keys(self._map, encoded, lows, highs, tail=16)  # type: ignore[arg-type]
         bounds = np.frombuffer(b"".join(times), ">i8").astype(np.int64).reshape(-1, 2)
         index = np.array(owners, np.int64)
-        values = self._values.decode(from_bytes_list(encoded_values))
+        values = self._decode(from_bytes_list(encoded_values))
         near = bounds[:, 1] <= latest_starts[index]
         if not near.all():
             index, bounds, values = index[near], bounds[near], values.filter(near)
@@ -208,7 +215,10 @@ class SessionView(ShownInNotebooks):
         visible = (windowed.ends >= self._time.first_visible).tolist()
         data = [value if seen else None for value, seen in zip(encoded_values, visible, strict=True)]
         there = np.fromiter((value is not None for value in data), np.bool_, len(data))
-        return self._values.decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
+        return self._decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
+
+    def _decode(self, entries: pa.Array) -> Column:
+        return self._values.decode(without_headers(entries) if self.spec.keeps_headers else entries)
 
     def put_columns(self, keys: Column, values: Column) -> None:
         """Set the values of sessions; null deletes. Sessions that are too late by then are left out and not counted."""
@@ -220,6 +230,8 @@ class SessionView(ShownInNotebooks):
         if len(live) < len(windowed):
             windowed, values = windowed.take(live), values.take(live)
         dumped = self._values.encode(values)
+        if self.spec.keeps_headers:
+            dumped = with_headers(dumped)
         if len(windowed):
             self._time.note_late(windowed.ends, dumped.nbytes // len(windowed))
         self._map.put_many(to_bytes_list(self._rows(windowed)), to_bytes_list(dumped))  # type: ignore[arg-type]

@@ -158,6 +158,8 @@ class VersionedView(ShownInNotebooks):
         results = [versions.put(key, value, time) for key, value, time in zip(keys, values, times, strict=True)]
         self._meta[self._meta_name] = versions.observed
         self._dropped += results.count(NOT_PUT)
+        if NOT_PUT in results:
+            self._map.put_many((), ())  # the store has come to these records, though it does not take them
         noted = getattr(self._map, "puts", None)  # of a running batch
         if noted is not None:
             outcomes = zip(keys, values, times, results, strict=True)

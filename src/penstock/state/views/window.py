@@ -15,6 +15,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.base.java_names import with_java_names_of
 from penstock.errors import StateError
@@ -23,6 +24,8 @@ from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.header_entries import HeaderEntries
+from penstock.state.views.header_format import Headers, with_headers, without_headers
 from penstock.state.views.keys import encode_keys, key_bytes
 from penstock.state.views.keyvalue import ValueAndTimestamp
 from penstock.state.views.notebook import ShownInNotebooks
@@ -31,7 +34,6 @@ from penstock.state.views.window_rows import WindowRows, read_buckets
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["WindowView"]
@@ -43,7 +45,7 @@ _SEQUENCE = struct.Struct(">i")
 class WindowView(ShownInNotebooks):
     """Kafka's ``WindowStore`` and ``TimestampedWindowStore`` (when ``spec.timestamped``).
 
-    With timestamps, values are read as `ValueAndTimestamp`.
+    With timestamps, values are read as `ValueAndTimestamp`; of stores that keep headers, as `ValueTimestampHeaders`.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class WindowView(ShownInNotebooks):
         # the time, and count them when they are late.
         self._ignores_nulls = spec.retain_duplicates and spec.persistent
         self._sequence_name = f"{spec.name}/sequence-number"
+        self._newest_name = f"{spec.name}/newest-number"
+        self._entries = HeaderEntries(spec) if spec.keeps_headers else None
 
     @property
     def observed_stream_time(self) -> int:
@@ -78,17 +82,24 @@ class WindowView(ShownInNotebooks):
         data = key_bytes(self.spec, key)
         if start < self._time.first_visible:
             return None
-        if self.spec.retain_duplicates:
-            return next((value for _, value in self.fetch_range(key, start, start)), None)
+        if self.spec.retain_duplicates:  # as in Kafka, only the value that was put last can be found so
+            newest = self._meta.get(self._newest_name, 0)
+            return self._load(self._map.get(self._row(data, start) + _SEQUENCE.pack(newest)))
         return self._load(self._map.get(self._row(data, start)))
 
-    def put(self, key: Any, value: Any, start: int, timestamp: int | None = None) -> None:
-        """Set the value of a window; None deletes. A `ValueAndTimestamp` may stand for value and timestamp."""
-        if isinstance(value, ValueAndTimestamp):
-            value, timestamp = value
+    def put(self, key: Any, value: Any, start: int, timestamp: int | None = None, headers: Headers = ()) -> None:
+        """Set the value of a window; None deletes. A `ValueAndTimestamp` may stand for value and timestamp.
+
+        Stores that keep headers take them too, as a `ValueTimestampHeaders`.
+        """
         data = key_bytes(self.spec, key)
-        dumped = self._dump(value, timestamp)
+        dumped = self._dump(value, timestamp, headers)
+        row = self._row(data, start)
+        if self.spec.retain_duplicates:
+            number = int(self._take_sequence(1)[0])
+            row += _SEQUENCE.pack(number)
         if dumped is None and self._ignores_nulls:
+            self._map.put(row, None)
             return
         observed = max(self.observed_stream_time, start)
         self._time.note_late(start, len(data) + len(dumped or b""))
@@ -96,10 +107,9 @@ class WindowView(ShownInNotebooks):
         if not self._time.is_live(start, observed):
             self._time.drop(1)
             return
-        if not self.spec.retain_duplicates:
-            self._map.put(self._row(data, start), dumped)
-        elif dumped is not None:  # nothing says which of the duplicates to delete
-            self._map.put(self._row(data, start) + _SEQUENCE.pack(int(self._take_sequence(1)[0])), dumped)
+        if self.spec.retain_duplicates and dumped is not None:
+            self._meta[self._newest_name] = number
+        self._map.put(row, dumped)  # of duplicates a null deletes none, but has a record of its own in the changelog
 
     # Ranges; bounds are inclusive
 
@@ -136,9 +146,12 @@ class WindowView(ShownInNotebooks):
         return self._fetch_keys(None, None, *self._visible(time_from, time_to), reverse=reverse)
 
     def fetch_closed(self, first_start: int, last_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
-        """Yield all windows that start in the range, those that are held among them."""
+        """Yield all windows that start in the range, those that are held among them, with values and timestamps."""
         low = max(first_start, self._time.first_held(self._time.first_visible))
-        return self._fetch_keys(None, None, low, min(last_start, self._time.observed), reverse=False)
+        found = self._fetch_keys(None, None, low, min(last_start, self._time.observed), reverse=False)
+        if not self.spec.keeps_headers:
+            return found
+        return ((key, ValueAndTimestamp(entry.value, entry.timestamp)) for key, entry in found)
 
     def fetch_key_range(
         self, low: Any, high: Any, time_from: int, time_to: int, *, reverse: bool = False
@@ -244,7 +257,7 @@ class WindowView(ShownInNotebooks):
         """Return values and timestamps; without timestamps in the store -1 for each."""
         if not self.spec.timestamped:
             return self._values.decode(values), np.full(len(values), -1, np.int64)
-        values, stamps, _ = unframe(values, before=8)
+        values, stamps, _ = unframe(without_headers(values) if self.spec.keeps_headers else values, before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
     def put_columns(
@@ -264,26 +277,27 @@ class WindowView(ShownInNotebooks):
             if timestamps is None:
                 raise self._no_timestamp()
             dumped = frame(dumped, prefix=big_endian(timestamps))
-        present = None
-        if self.spec.retain_duplicates and dumped.null_count:  # nothing says which of the duplicates to delete
-            present = ~dumped.is_null().to_numpy(zero_copy_only=False)
-            if self._ignores_nulls:
-                kept = np.flatnonzero(present)
-                keys, starts, dumped, present = keys.take(kept), starts[kept], dumped.take(kept), None
+            if self.spec.keeps_headers:
+                dumped = with_headers(dumped)
+        rows = self._rows(keys, starts)  # with the numbers that Kafka's changelog counts: of late ones and nulls too
+        if self._ignores_nulls and dumped.null_count:
+            null = dumped.is_null().to_numpy(zero_copy_only=False)
+            self._map.put_many(to_bytes_list(rows.filter(pa.array(null))), [None] * int(null.sum()))  # type: ignore[arg-type]
+            there = np.flatnonzero(~null)
+            rows, starts, dumped = rows.take(there), starts[there], dumped.take(there)
         if not len(starts):
             return 0
         observed = np.maximum.accumulate(np.maximum(starts, self.observed_stream_time))
         live = self._time.is_live(starts, observed)
         dropped = len(starts) - int(live.sum())
-        put = live if present is None else live & present
-        if not put.all():
-            index = np.flatnonzero(put)
-            keys, starts, dumped = keys.take(index), starts[index], dumped.take(index)
+        if dropped:
+            index = np.flatnonzero(live)
+            rows, starts, dumped = rows.take(index), starts[index], dumped.take(index)
         self._time.drop(dropped)
         if len(starts):
             self._time.note_late(starts, dumped.nbytes // len(starts))
         self._time.advance(int(observed[-1]))  # before the batch's own writes, which would have to be put in order
-        self._map.put_many(to_bytes_list(self._rows(keys, starts)), to_bytes_list(dumped))  # type: ignore[arg-type]
+        self._map.put_many(to_bytes_list(rows), to_bytes_list(dumped))  # type: ignore[arg-type]
         return dropped
 
     # Bytes
@@ -311,11 +325,17 @@ class WindowView(ShownInNotebooks):
         return NUMBER.pack(self._time.bucket(start)) + data + NUMBER.pack(start)
 
     def _load(self, data: bytes | None) -> Any:
+        if self._entries is not None:
+            return self._entries.load(data)
         if data is None or not self.spec.timestamped:
             return self._values.deserialize(data)
         return ValueAndTimestamp(self._values.deserialize(data[8:]), NUMBER.unpack_from(data)[0])
 
-    def _dump(self, value: Any, timestamp: int | None) -> bytes | None:
+    def _dump(self, value: Any, timestamp: int | None, headers: Headers) -> bytes | None:
+        if self._entries is not None:
+            return None if value is None else self._entries.dump(value, timestamp, headers)
+        if isinstance(value, ValueAndTimestamp):
+            value, timestamp = value
         data = self._values.serialize(value)
         if data is None or not self.spec.timestamped:
             return data

@@ -14,6 +14,7 @@ from penstock.topology.configured.value_fields import check_fields
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 from penstock.topology.operations.base import StreamToTable
 from penstock.topology.operations.functions import Function
+from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
 __all__ = ["extractor_of", "require_explicit_names", "with_settings"]
@@ -35,12 +36,29 @@ def with_settings(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """
     if config.get("ensure.explicit.internal.resource.naming"):
         require_explicit_names(topology)
-    topology = with_serdes(topology, config)
+    topology = with_stores(with_serdes(topology, config), config)
     check_fields(topology.nodes)
     extractor = extractor_of(config.get("default.timestamp.extractor"))
     if extractor is None:
         return topology
     return replace(topology, nodes={name: _timed(node, extractor) for name, node in topology.nodes.items()})
+
+
+def with_stores(topology: Topology, config: Mapping[str, Any]) -> Topology:
+    """Return the topology with the place and the format of the stores of the DSL that the settings say."""
+    place = config.get("dsl.store.suppliers.class") or config.get("default.dsl.store")
+    in_memory, keeps_headers = place == "in_memory", config.get("dsl.store.format") == "HEADERS"
+    if not in_memory and not keeps_headers:
+        return topology
+    stores = {name: _as_configured(spec, keeps_headers, in_memory) for name, spec in topology.stores.items()}
+    return replace(topology, stores=stores)
+
+
+def _as_configured(spec: StoreSpec, keeps_headers: bool, in_memory: bool) -> StoreSpec:  # noqa: FBT001
+    if in_memory and not spec.is_placed:
+        spec = replace(spec, persistent=False)
+    with_headers = keeps_headers and spec.of_dsl and (spec.persistent or spec.kind == "buffer")
+    return replace(spec, keeps_headers=True) if with_headers else spec
 
 
 def _timed(node: Node, extractor: Function) -> Node:

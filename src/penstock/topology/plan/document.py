@@ -76,6 +76,7 @@ def _store(spec: StoreSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
         "time_ordered": spec.time_ordered,
         **({"hash_serde": hashed} if spec.holds_hashes else {}),
         **({"untyped": True} if untyped else {}),
+        **({"keeps_headers": True} if spec.keeps_headers else {}),
     }
 
 

@@ -110,6 +110,10 @@ def _different(name: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> lis
     facts = (*_FIXED, "hash_serde") if "hash_serde" in was else _FIXED
     if "ttl_ms" in was and bool(was["ttl_ms"]) != bool(now["ttl_ms"]):  # the rows have another form
         facts = (*facts, "ttl_ms")
+    if was.get("keeps_headers", False) != now.get("keeps_headers", False):
+        kept = "headers" if was.get("keeps_headers", False) else "no headers"
+        ways = "set dsl.store.format back, or give the new store another name, and take this one out"
+        return [f"store {name!r} was kept with {kept}, and now is not: {ways} with penstock.state.drop"]
     return [
         f"store {name!r}: its {fact.replace('_', ' ')} was {was[fact]} and now is {now.get(fact)}; give the new store "
         "another name, and take this one out with penstock.state.drop"

@@ -12,6 +12,7 @@ from penstock import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.base import ByteMap
 from penstock.state.memory import MemoryMap
+from penstock.state.views import AggregationWithHeaders, ValueTimestampHeaders
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.outer_join import OuterJoinView
 from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
@@ -39,6 +40,11 @@ SPECS = [
     _spec("suppressed", "buffer"),
     _spec("waiting", "record_buffer"),
     _spec("unmatched", "outer_join"),
+    _spec("table-with-headers", "timestamped", timestamped=True, keeps_headers=True),
+    _spec("lru-with-headers", "lru", max_entries=3, keeps_headers=True),
+    _spec("windows-with-headers", "window", timestamped=True, keeps_headers=True, **WINDOWS),
+    _spec("sessions-with-headers", "session", retention_ms=150_000, keeps_headers=True),
+    _spec("suppressed-with-headers", "buffer", keeps_headers=True),
 ]
 
 
@@ -46,14 +52,20 @@ def write(spec: StoreSpec, view: Any, dice: random.Random, now: int) -> None:
     """One random write; the same for the same dice, view contents and time."""
     key, value = dice.choice(KEYS), None if dice.random() < 0.3 else str(dice.randrange(1000))
     time = max(now - dice.choice([0, 0, 500, 30_000, 200_000]), 0)
+    headers = (("h", b"1"), ("n", None)) if spec.keeps_headers and dice.random() < 0.5 else ()
+    entry = None if value is None else ValueTimestampHeaders(value, time, headers)
     match spec.kind:
+        case "timestamped" if spec.keeps_headers:
+            view.put(key, entry)
+        case "window" if spec.keeps_headers:
+            view.put(key, entry, time // 1000 * 1000)
         case "key_value":
             view.put(key, value)
         case "lru":
             if dice.random() < 0.3:
                 view.get(key)
             else:
-                view.put(key, value)
+                view.put(key, entry if spec.keeps_headers else value)
         case "timestamped" | "versioned":
             view.put(key, value, time)
         case "window" if spec.timestamped:
@@ -61,7 +73,8 @@ def write(spec: StoreSpec, view: Any, dice: random.Random, now: int) -> None:
         case "window":
             view.put(key, value, time // 1000 * 1000)
         case "session":
-            view.put(Windowed(key, Window(max(time - dice.choice([0, 700]), 0), time)), value)
+            session = Windowed(key, Window(max(time - dice.choice([0, 700]), 0), time))
+            view.put(session, AggregationWithHeaders(value, headers) if spec.keeps_headers else value)
         case _:
             _wait(view, key.encode(), (value or "").encode(), now, dice)
 
@@ -99,7 +112,7 @@ def contents(spec: StoreSpec, rows: ByteMap, meta: Mapping[str, int]) -> Any:
         return {row: value for row, value in found.items() if int.from_bytes(row[:8], "big") >= first}
     if spec.kind == "lru":
         assert max((int.from_bytes(row[1:], "big") for row in found if row[:1] == b"\x01"), default=-1) < meta.get(
-            "lru/next-use", 0
+            f"{spec.name}/next-use", 0
         )
         return [(key, found[b"\x00" + key][8:]) for row, key in sorted(found.items()) if row[:1] == b"\x01"], len(found)
     return found

@@ -46,7 +46,6 @@ __all__ = ["OnProgress", "Restorer"]
 OnProgress = Callable[[RestoreProgress], None]
 _log = own_logger(__name__)
 _PIECE_BYTES = 160 << 20  # of times, keys and values: what is sorted at a time
-_COLUMNS = ["offset", "timestamp", "key", "value"]
 _LIST_ROWS = 50_000  # rows that are Python objects at a time
 
 
@@ -185,7 +184,8 @@ class Restorer:
 
         report(start)
         follower = StoreFollower(source.spec, position.meta if at else {}, meta)
-        for pieces, following in _pieces(self._log.iterate(source.topic, partition, start, end), end):
+        stored = (batch.select(follower.columns) for batch in self._log.iterate(source.topic, partition, start, end))
+        for pieces, following in _pieces(stored, end):
             position = _moved(position, source, following)
             restored += self._apply(name, follower, pieces, position)
             position = replace(position, meta={**position.meta, **follower.numbers})
@@ -229,7 +229,6 @@ def _pieces(batches: Iterator[pa.RecordBatch], end: int) -> Iterator[tuple[list[
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    batch = batch.select(_COLUMNS)
     rows = -(-batch.num_rows // max(1, batch.nbytes // _PIECE_BYTES))
     return (batch.slice(start, rows) for start in range(0, batch.num_rows, rows or 1))
 
