@@ -199,7 +199,7 @@ def run_case(case: Case, args: argparse.Namespace) -> tuple[str | None, bool]:
     """The first difference, and whether inputs were split."""
     try:
         if args.describe:
-            return check_describe(case), False
+            return (check_describe(case) if "describe" in case else None), False
         if args.engine == "spark":
             from spark_engine import run_case as on_spark
 

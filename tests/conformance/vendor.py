@@ -1,8 +1,8 @@
-"""Packs the recorded cases that pass into `cases.tar.xz`, which the tests run.
+"""Packs the recorded cases that pass into `cases.tar.xz`, or into the archive that is named, which the tests run.
 
-    python tests/conformance/vendor.py DIR
+    python tests/conformance/vendor.py DIR [ARCHIVE]
 
-A case is packed when outputs, stores, dropped records and description agree. Names inside are sorted and times zeroed,
+A case is packed when outputs, stores and dropped records agree, and its description, if it has one. Names inside are sorted and times zeroed,
 so the same cases give the same bytes.
 """
 
@@ -20,16 +20,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run import load, run_case
 
-ARCHIVE = Path(__file__).with_name("cases.tar.xz")
+FOLDER = Path(__file__).parent
 
 
 def main() -> None:
     """Runs all cases of the folder and packs those that pass."""
     logging.getLogger("penstock").setLevel(logging.ERROR)  # dropped records are expected
+    target = FOLDER / (sys.argv[2] if len(sys.argv) > 2 else "cases.tar.xz")
     packed = 0
-    with tarfile.open(ARCHIVE, "w:xz") as archive:
+    with tarfile.open(target, "w:xz") as archive:
         for case in load(Path(sys.argv[1])):
-            checks = [Namespace(describe=d, engine="driver", splits=None, verbose=0) for d in (False, True)]
+            kinds = (False, True) if "describe" in case else (False,)
+            checks = [Namespace(describe=d, engine="driver", splits=None, verbose=0) for d in kinds]
             if all(run_case(case, check)[0] is None for check in checks):
                 name = case.pop("file")
                 data = json.dumps(case, separators=(",", ":"), sort_keys=True).encode()
@@ -37,7 +39,7 @@ def main() -> None:
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
                 packed += 1
-    print(f"{packed} cases in {ARCHIVE.name}, {ARCHIVE.stat().st_size // 1024} KiB")
+    print(f"{packed} cases in {target.name}, {target.stat().st_size // 1024} KiB")
 
 
 if __name__ == "__main__":
