@@ -44,6 +44,7 @@ def application(url: str, work: Path, *, regrouped: bool) -> KafkaStreams:
             "bootstrap.servers": url,
             "state.dir": str(work),
             "spark.master": MASTER,
+            "processing.mode": "micro_batch",
             "commit.interval.ms": 0,
         },
     )

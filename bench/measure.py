@@ -67,6 +67,7 @@ def penstock(workload: str, data: Path, work: Path) -> dict[str, Any]:
             "bootstrap.servers": url,
             "state.dir": str(work),
             "spark.master": MASTER,
+            "processing.mode": "micro_batch",
             "commit.interval.ms": 0,
             "penstock.max.records.per.batch": BATCH_RECORDS,
         },

@@ -67,6 +67,7 @@ def measure(records: int, servers: str | None) -> dict[str, Any]:
             "bootstrap.servers": url,
             "state.dir": f"{directory}/work",
             "spark.master": MASTER,
+            "processing.mode": "micro_batch",
         }
         app = KafkaStreams(topology("map"), settings)
         app.add_progress_listener(lambda progress: batches.append(progress.records_in))

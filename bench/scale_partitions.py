@@ -154,6 +154,7 @@ def measure(shape: str, count: int, servers: str | None, kinds: dict[str, int]) 
                     "bootstrap.servers": url,
                     "state.dir": f"{directory}/work",
                     "spark.master": MASTER,
+                    "processing.mode": "micro_batch",
                     "commit.interval.ms": 0,
                 },
             )

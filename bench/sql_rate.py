@@ -79,7 +79,8 @@ def measure(engine: str, workload: str, given: Path, work: Path, n: int) -> dict
         log.create_topic("out", PARTITIONS)
     settings = {
         "application.id": f"sql-rate-{engine}-{workload}", "bootstrap.servers": url, "state.dir": str(work),
-        "spark.master": MASTER, "commit.interval.ms": 0, "penstock.max.records.per.batch": n // BATCHES,
+        "spark.master": MASTER, "processing.mode": "micro_batch", "commit.interval.ms": 0,
+        "penstock.max.records.per.batch": n // BATCHES,
     }  # fmt: skip
     app = KafkaStreams(topology_of(engine, workload), settings)
     ends: list[tuple[float, int]] = []

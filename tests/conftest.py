@@ -151,6 +151,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from penstock.engines.spark.session import session_for
 
     with quiet_pyspark():
-        session, _ = session_for({"spark.master": "local[2]"}, "tests", str(tmp_path_factory.mktemp("checkpoint")))
+        checkpoint = str(tmp_path_factory.mktemp("checkpoint"))
+        session, _ = session_for({"spark.master": "local[2]"}, "tests", checkpoint, spare=8)
         yield session
         session.stop()

@@ -23,11 +23,11 @@ from penstock.config import StreamsConfig
 from penstock.engines.application.changelog_topics import note_application, write_complete
 from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.locations import Locations
+from penstock.engines.application.modes import with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import read_stored_plan, write_stored_plan
 from penstock.engines.batches.takeovers import note_changelog_ends
-from penstock.engines.conversion.modes import with_mode
 from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp

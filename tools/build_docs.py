@@ -419,7 +419,7 @@ def parity(results: dict[str, Any]) -> str:
                 ("windows that close on an idle stream", "`emit_strategy('on_window_close', idle=...)`"),
                 (
                     "stream threads",
-                    "`processing.mode=continuous`; micro-batches and back with all state: `penstock app convert`",
+                    "the default; `processing.mode=micro_batch` for micro-batches; to and fro: `penstock app convert`",
                 ),
                 ("queries over HTTP, of a stopped application too", "`penstock query`, `penstock query serve`"),
             ],

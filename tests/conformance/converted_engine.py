@@ -25,9 +25,9 @@ from convertible import NotedBatches, start_thread
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
+from penstock.engines.application.modes import with_mode
 from penstock.engines.application.planning import plan_for
 from penstock.engines.conversion.convert import convert
-from penstock.engines.conversion.modes import with_mode
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log

@@ -1,9 +1,12 @@
-"""Runs a recorded case through Spark, in real micro-batches over the embedded log.
+"""Runs a recorded case through Spark over the embedded log, in real micro-batches or in stream threads.
 
 The inputs are appended in chunks in which Kafka's own rule (the partition with the smallest head goes first) keeps the
 order of the case; each chunk is processed before the next is appended. Inside one sub-topology the outputs must then be
 those of the Java driver, record for record. Between sub-topologies, and with caching, the promise is a weaker one: the
 last record per key and the final contents of the stores. What ``peek`` and ``foreach`` see stays in the workers.
+
+Threads read each topic for itself, so they get the records of several topics one by one: each is processed before the
+next is appended.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -19,6 +22,8 @@ from typing import Any
 
 from batches import cut_in_order
 from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_driver, newest, sorted_store
+from convertible import start_thread
+from eventually import eventually
 from inputs import header_rows, input_batches
 from interpreter import Interpreted, NotBuilt, interpret
 from penstock import KafkaStreams
@@ -26,16 +31,19 @@ from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
 from penstock.engines.batches.worker.global_stores import GlobalStores
+from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.errors import PenstockError
+from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from penstock.topology.plan.partitions import source_topics
+from penstock.topology.plan.plan import TaskId
 from things import plain
 
-__all__ = ["is_comparable", "results", "run_case"]
+__all__ = ["has_one_input", "is_comparable", "results", "run_case"]
 
 Case = dict[str, Any]
 Row = dict[str, Any]
@@ -52,24 +60,24 @@ def session() -> Any:
     return session_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir())[0]
 
 
-def run_case(case: Case) -> str | None:
-    """The first difference; None when the case agrees."""
+def run_case(case: Case, mode: str = "micro_batch") -> str | None:
+    """The first difference in a mode; None when the case agrees."""
     run = interpret(case)
     if not is_comparable(case):
         raise LeftOut("its record holds what differs on Spark")
     root = Path(tempfile.mkdtemp(prefix="penstock-case-"))
     try:
-        return _SparkCase(case, run, root).run()
+        return (_SparkCase if mode == "micro_batch" else _ThreadsCase)(case, run, root).run()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def results(cases: Sequence[Case]) -> Iterator[tuple[Case, str | None]]:
+def results(cases: Sequence[Case], mode: str = "micro_batch") -> Iterator[tuple[Case, str | None]]:
     """Each case with its first difference, in order; a few run at a time."""
 
     def result(case: Case) -> str | None:
         try:
-            return run_case(case)
+            return run_case(case, mode)
         except NotBuilt as error:
             return f"not built: {error}"
         except Exception as error:  # noqa: BLE001 - it is this case's result
@@ -85,7 +93,14 @@ def is_comparable(case: Case) -> bool:
     return not any("advance_wall_clock_ms" in record for record in case["inputs"]) and not is_of_the_driver(case)
 
 
+def has_one_input(case: Case) -> bool:
+    """Whether all records come from one topic, so that threads read them in one order."""
+    return len({record["topic"] for record in case["inputs"] if "topic" in record}) == 1
+
+
 class _SparkCase:
+    settings: Mapping[str, Any] = {"processing.mode": "micro_batch", "commit.interval.ms": 0}
+
     def __init__(self, case: Case, run: Interpreted, root: Path) -> None:
         self.case = case
         self.interpreted = run
@@ -97,7 +112,7 @@ class _SparkCase:
                 "application.id": "app",
                 "bootstrap.servers": self.log.url,
                 "state.dir": str(root / "state"),
-                "commit.interval.ms": 0,
+                **self.settings,
                 **run.config,
             }
         )
@@ -155,12 +170,15 @@ class _SparkCase:
             for topic, batch in batches.items():
                 transaction.append(topic, 0, batch)
 
-    def _settle(self, app: KafkaStreams) -> None:
-        """Waits until everything that is in the source topics has been processed."""
+    def _ends(self) -> dict[TopicPartition, int]:
+        """The ends of the topics from outside."""
         found = source_topics(self.interpreted.topology, [t.name for t in self.log.topics()]).values()
         others = {*self.interpreted.topology.internal_topics, *self._everywhere()}
-        topics = [t for each in found for t in each if t not in others]
-        ends = {f"{tp.topic}-{tp.partition}": end for tp, end in self.log.end_offsets(topics).items()}
+        return self.log.end_offsets([t for each in found for t in each if t not in others])
+
+    def _settle(self, app: KafkaStreams) -> None:
+        """Waits until everything that is in the source topics has been processed."""
+        ends = {f"{tp.topic}-{tp.partition}": end for tp, end in self._ends().items()}
 
         def is_done() -> bool:
             return app.error is not None or all(self.positions.get(name, 0) >= end for name, end in ends.items())
@@ -238,6 +256,32 @@ class _SparkCase:
             state = store.read_committed((self.batch + 1) * len(sub.levels) - 1)
             view = open_view(self.interpreted.topology.stores[name], state.map(name), state.meta)
             return self.interpreted.dump_store(_OneStore(view), name)
+
+
+class _ThreadsCase(_SparkCase):
+    settings: Mapping[str, Any] = {"processing.mode": "continuous", "commit.interval.ms": 10}
+
+    def _on_batch(self, progress: Any) -> None:
+        self.dropped += progress.dropped
+
+    def chunks(self) -> list[list[Row]]:
+        found = super().chunks()
+        return found if has_one_input(self.case) else [[record] for chunk in found for record in chunk]
+
+    def _settle(self, app: KafkaStreams) -> None:
+        plan, ends = plan_for(self.interpreted.topology, self.config, self.log), self._ends()
+        eventually(lambda: app.error is not None or has_reached(self.log, plan, ends), PATIENCE_S)
+        if app.error is not None:
+            raise app.error
+
+    def _dump(self, plan: Any, name: str) -> list[Row]:
+        home = next(sub.id for sub in plan.subtopologies if name in sub.stores)
+        thread, lease = start_thread(self.interpreted.topology, self.config, self.log)
+        try:
+            return self.interpreted.dump_store(_OneStore(thread.store(TaskId(home, 0), name)), name)
+        finally:
+            thread.close(commit=False)
+            self.log.release_lease(lease)
 
 
 class _OneStore:

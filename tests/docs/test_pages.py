@@ -133,8 +133,8 @@ def test_page(name, reader_of):
 def test_pages_that_run_an_application_do_so_in_the_other_mode(name, tmp_path, monkeypatch, capfd):
     folder = tmp_path / "page"
     folder.mkdir()
-    _read(Reader(name, folder, monkeypatch, capfd, "continuous"))
-    assert '"processing.mode": "continuous"' in (folder / "app.py").read_text()
+    _read(Reader(name, folder, monkeypatch, capfd, "micro_batch"))
+    assert '"processing.mode": "micro_batch"' in (folder / "app.py").read_text()
 
 
 def test_the_tutorial_and_the_pages_that_go_on_in_its_folder(tmp_path, monkeypatch, capfd):

@@ -25,6 +25,7 @@ def settings(root: str | Path, master: str = "local[2]") -> dict[str, object]:
         "state.dir": f"{root}/state",
         "default.key.serde": "string",
         "default.value.serde": "string",
+        "processing.mode": "micro_batch",
         "commit.interval.ms": 0,
         "statestore.cache.max.bytes": 0,
         "penstock.max.records.per.batch": 40,

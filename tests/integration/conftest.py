@@ -14,6 +14,7 @@ from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
 
 START = 1_790_000_000_000
+BATCHES = {"processing.mode": "micro_batch"}
 
 
 class Bench:

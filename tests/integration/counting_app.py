@@ -1,4 +1,7 @@
-"""A word count that runs until all is counted: ``counting_app.py LOG CHECKPOINT STATE_DIR [spark.master]``."""
+"""A word count that runs until all is counted.
+
+``counting_app.py LOG CHECKPOINT STATE_DIR [spark.master [processing.mode]]``
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 
 
-def main(log: str, checkpoint: str, state: str, *master: str) -> None:
+def main(log: str, checkpoint: str, state: str, *more: str) -> None:
     builder = StreamsBuilder()
     builder.stream("words").group_by(lambda _, word: word).count(Materialized("counts")).to_stream().to("out")
     settings = {
@@ -18,8 +21,7 @@ def main(log: str, checkpoint: str, state: str, *master: str) -> None:
         "default.key.serde": "string",
         "default.value.serde": "string",
     }
-    if master:
-        settings["spark.master"] = master[0]
+    settings |= dict(zip(("spark.master", "processing.mode"), more, strict=False))
     app = KafkaStreams(builder.build(), settings)
     app.run(until="latest")
 

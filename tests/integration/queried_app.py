@@ -22,6 +22,7 @@ def settings(root: str | Path) -> dict[str, object]:
         "state.dir": f"{root}/state",
         "default.key.serde": "string",
         "default.value.serde": "string",
+        "processing.mode": "micro_batch",
         "commit.interval.ms": 0,
         "penstock.max.records.per.batch": 40,
         "application.server": "localhost:7070",

@@ -15,6 +15,7 @@ def main(log: str, folder: str) -> None:
         "state.dir": f"{folder}/state",
         "default.key.serde": "string",
         "default.value.serde": "string",
+        "processing.mode": "micro_batch",
         "penstock.metrics.spark": True,
         f"{sink}class": "org.apache.spark.metrics.sink.CsvSink",
         f"{sink}directory": f"{folder}/csv",

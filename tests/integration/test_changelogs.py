@@ -1,4 +1,4 @@
-"""State from changelog topics alone, of real applications, over the embedded log and over Kafka."""
+"""State of micro-batches from changelog topics alone, of real applications, over the embedded log and over Kafka."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.engines.batches.recovery.rebuild import rebuilder_for
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
 
-from .conftest import Bench, long
+from .conftest import BATCHES, Bench, long
 
-WORDS, COUNTS, WINDOWS, APP = "logged-words", "logged-counts", "logged-windows", {"application.id": "logged"}
+WORDS, COUNTS, WINDOWS, APP = "logged-words", "logged-counts", "logged-windows", {"application.id": "logged", **BATCHES}
 
 
-LOST = {"application.id": "lost"}
+LOST = {"application.id": "lost", **BATCHES}
 
 
 def counting(prefix: str = ""):

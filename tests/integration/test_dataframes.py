@@ -14,6 +14,7 @@ from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder
 from penstock.errors import SerializationError, TopologyError
 
 from .conftest import START, Bench, long
+from .test_continuous import kill_a_worker, wait_for_epoch_after
 
 SCHEMA = "item string, amount bigint, at timestamp, tags array<string>"
 
@@ -39,18 +40,42 @@ def totals(df: Any) -> Any:
     return builder.build()
 
 
-def test_each_row_once_over_restarts_and_a_repeated_batch(bench: Bench) -> None:
-    folder = bench.root / "orders"
+@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
+def test_each_row_once_over_restarts_and_a_repeated_batch(bench: Bench, mode: str) -> None:
+    folder, settings = bench.root / "orders", {"processing.mode": mode}
     add(folder, "1.json", [("pen", 2, 5), ("ink", 1, 1), ("pen", 4, 3)])
-    bench.run(totals(orders(bench)))
+    bench.run(totals(orders(bench)), **settings)
     assert sorted(bench.read("counts", long)) == [("ink", 1), ("pen", 2)]
     done = bench.root / "state/app/checkpoint/dataframes/orders/commits/0"
     assert done.exists()
     done.unlink()  # a crash after the write, before Spark notes it: batch 0 comes again
     add(folder, "2.json", [("pen", 7, 9), ("ink", 1, 10)])
-    bench.run(totals(orders(bench)))
+    bench.run(totals(orders(bench)), **settings)
     assert sorted(bench.read("counts", long)) == [("ink", 1), ("ink", 2), ("pen", 2), ("pen", 3)]
     assert bench.log.ledger("app")["dataframe-orders"] == 1
+
+
+def test_rows_are_read_once_over_conversions(bench: Bench) -> None:
+    folder = bench.root / "orders"
+    for number, mode in enumerate(["micro_batch", "continuous", "micro_batch", "continuous"], 1):
+        add(folder, f"{number}.json", [("pen", number, number)])
+        bench.run(totals(orders(bench)), **{"processing.mode": mode})
+        assert bench.read("counts", long) == [("pen", count) for count in range(1, number + 1)]
+    assert bench.log.ledger("app")["dataframe-orders"] == 3
+
+
+def test_rows_are_read_on_by_threads_that_begin_again(bench: Bench) -> None:
+    folder = bench.root / "orders"
+    add(folder, "1.json", [("pen", 1, 0)])
+    builder = StreamsBuilder()
+    stream = builder.stream_dataframe(orders(bench), name="orders", key="item", value="amount")
+    stream.map_values(str).to("out")
+    app = bench.app(builder.build())
+    with app:
+        eventually(lambda: bench.read("out") == [("pen", "1")])
+        wait_for_epoch_after(app, kill_a_worker(app))
+        add(folder, "2.json", [("ink", 2, 0)])
+        eventually(lambda: bench.read("out") == [("pen", "1"), ("ink", "2")], facts=lambda: app.error)
 
 
 def test_while_it_runs_and_out_again(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.metrics import prometheus_text
 
-from .conftest import Bench, long
+from .conftest import BATCHES, Bench, long
 
 
 def counting(words: str = "words", counts: str = "counts", store: str = "word-counts"):
@@ -42,7 +42,7 @@ def test_counts_through_a_shuffle_and_continues_after_a_restart(bench: Bench) ->
             rows = [("k", f"w{i % 5}", i) for i in range(100 + run)]
             wanted.update(value for _, value, _ in rows)
             bench.write("words", rows, partition)
-        bench.run(counting())
+        bench.run(counting(), **BATCHES)
     newest = dict(bench.read("counts", long))
     assert newest == dict(wanted)
     assert len(bench.read("counts")) == 15  # one change a key and batch, never twice
@@ -63,7 +63,7 @@ def test_a_stateless_topology_needs_no_segment(bench: Bench) -> None:
     builder.stream("in").filter(pl.col("value") != "b").map_values(lambda v: v.upper()).to("out")
     bench.write("in", [("1", "a", 0), ("2", "b", 1), ("3", "c", 2)])
     seen = []
-    app = bench.app(builder.build())
+    app = bench.app(builder.build(), **BATCHES)
     app.add_progress_listener(seen.append)
     app.run(until="latest")
     assert bench.read("out") == [("1", "A"), ("3", "C")]
@@ -109,7 +109,7 @@ def test_small_batches_give_what_one_batch_gives(bench: Bench) -> None:
     bench.log.create_topic("words", 2)
     for partition in range(2):
         bench.write("words", [("k", f"w{i % 3}", i) for i in range(60)], partition)
-    bench.run(counting(), **{"penstock.max.records.per.batch": 25, "statestore.cache.max.bytes": 0})
+    bench.run(counting(), **BATCHES, **{"penstock.max.records.per.batch": 25, "statestore.cache.max.bytes": 0})
     assert dict(bench.read("counts", long)) == {"w0": 40, "w1": 40, "w2": 40}
     assert len(bench.read("counts")) == 120
 
@@ -187,25 +187,26 @@ def test_a_second_instance_is_refused(bench: Bench) -> None:
 def test_checkpoints_of_others_and_of_changed_topologies(bench: Bench) -> None:
     bench.log.create_topic("words", 1)
     bench.write("words", [("k", "a", 0)])
-    bench.run(counting())
+    bench.run(counting(), **BATCHES)
     with pytest.raises(CheckpointMismatchError, match="store 'word-counts' is gone"):
-        bench.app(counting(store="other")).start()
+        bench.app(counting(store="other"), **BATCHES).start()
     checkpoint = str(bench.root / "state" / "app" / "checkpoint")
     with pytest.raises(CheckpointMismatchError, match="is of application 'app'"):
-        bench.app(counting(), **{"application.id": "b", "penstock.checkpoint.location": checkpoint}).start()
+        bench.app(counting(), **BATCHES, **{"application.id": "b", "penstock.checkpoint.location": checkpoint}).start()
     with pytest.raises(CheckpointMismatchError, match="has run before"):
-        bench.app(counting(), **{"penstock.checkpoint.location": str(bench.root / "new")}).start()
-    assert checkpoint in bench.app(counting()).reset()
+        bench.app(counting(), **BATCHES, **{"penstock.checkpoint.location": str(bench.root / "new")}).start()
+    assert checkpoint in bench.app(counting(), **BATCHES).reset()
     assert not Path(checkpoint).exists()  # all of it had names that a reset knows
-    assert bench.app(counting()).reset() == ()
-    bench.run(counting())
+    assert bench.app(counting(), **BATCHES).reset() == ()
+    bench.run(counting(), **BATCHES)
     assert bench.read("counts", long) == [("a", 1), ("a", 1)]
 
 
 def test_explain(bench: Bench) -> None:
     bench.log.create_topic("words", 2)
     app = bench.app(counting())
-    assert "Stage 1 (after a shuffle by task)" in app.explain()
+    assert "Stage 1 (reads repartition topics)" in app.explain()
+    assert "Stage 1 (after a shuffle by task)" in bench.app(counting(), **BATCHES).explain()
     assert json.loads(json.dumps(app.explain_json()))["stages"][0]["subtopologies"][0]["tasks"] == 2
 
 
@@ -234,7 +235,7 @@ def test_metrics_of_an_application_are_those_of_its_topics(bench: Bench) -> None
     bench.log.create_topic("counts", 1)
     for partition in range(2):
         bench.write("words", [("k", f"w{i % 5}", i) for i in range(100)], partition)
-    app = bench.run(counting(), **{"metrics.recording.level": "DEBUG"})
+    app = bench.run(counting(), **BATCHES, **{"metrics.recording.level": "DEBUG"})
     metrics = app.metrics
     assert metrics.total("records-consumed-total", topic="words") == 200
     assert metrics.total("records-produced-total", topic="counts") == len(bench.read("counts"))

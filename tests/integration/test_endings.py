@@ -15,6 +15,8 @@ from penstock import StreamsBuilder
 from penstock.console.exposure import facts_of
 from penstock.errors import AppFailedError
 
+from .conftest import BATCHES
+
 PROGRAM = """
 import sys
 from penstock import KafkaStreams, Materialized, StreamsBuilder
@@ -105,7 +107,7 @@ def test_a_function_that_ends_its_process_is_named_with_its_task_and_offsets(ben
     builder.stream("lines").map_values(deadly).to("out")
     bench.log.create_topic("lines", 1)
     bench.write("lines", [(None, f"v{number}", number) for number in range(20)])
-    app = bench.app(builder.build())
+    app = bench.app(builder.build(), **BATCHES)
     with caplog.at_level("WARNING"), pytest.raises(AppFailedError) as caught:
         app.run(until="latest")
     message = caught.value.message

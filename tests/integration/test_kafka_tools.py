@@ -21,7 +21,7 @@ from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.resets import Target
 from penstock.log.open import open_log
 
-from .conftest import Bench, long
+from .conftest import BATCHES, Bench, long
 
 GROUP = "seen-by-tools"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -53,7 +53,7 @@ def consumer_groups(bench: Bench, *options: str) -> list[dict[str, str]]:
 def test_kafkas_tool_sees_and_moves_the_offsets_of_an_application(kafka_bench: Bench) -> None:
     builder = StreamsBuilder()
     builder.stream("tooled").group_by(lambda _, word: word).count(Materialized("words")).to_stream().to("tooled-counts")
-    topology, settings = builder.build(), {"application.id": GROUP}
+    topology, settings = builder.build(), {"application.id": GROUP, **BATCHES}
     bench: Any = kafka_bench
     bench.log.create_topic("tooled", 2)
     bench.log.create_topic("tooled-counts", 1)
@@ -86,12 +86,13 @@ def test_kafkas_tools_take_a_running_application_for_what_it_is(kafka_bench: Ben
     try:
         eventually(lambda: bench.log.committed_offsets(group).get(TopicPartition("running", 0)) == 2)
         rows = consumer_groups(bench, "--describe", "--group", group)
-        assert {(row["TOPIC"], row["PARTITION"], row["LAG"], row["HOST"]) for row in rows} == {
-            ("running", "0", "0", "/127.0.0.1"),
-            ("running", "1", "0", "/127.0.0.1"),
+        topics = ("running", f"{group}-words-repartition")
+        assert {(row["TOPIC"], row["PARTITION"], row["HOST"]) for row in rows} == {
+            (topic, partition, "/127.0.0.1") for topic in topics for partition in "01"
         }
+        assert {row["LAG"] for row in rows if row["TOPIC"] == "running"} == {"0"}
         seen = GroupAdmin(bench.log).describe(group)
-        assert (seen.state, len(seen.members), len(seen.members[0].owned)) == ("Stable", 1, 2)
+        assert (seen.state, len(seen.members), len(seen.members[0].owned)) == ("Stable", 1, 4)
         moving = tool(bench, GROUPS, "--reset-offsets", "--execute", "--group", group, "--all-topics", "--to-earliest")
         assert "Assignments can only be reset if the group" in moving.stdout + moving.stderr
         deleting = tool(bench, GROUPS, "--delete-offsets", "--group", group, "--topic", "running")

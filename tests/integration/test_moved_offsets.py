@@ -8,7 +8,7 @@ from penstock.engines.application_reset import ApplicationReset
 from penstock.log import Consumer, TopicPartition
 from penstock.log.groups.resets import Target
 
-from .conftest import Bench, long
+from .conftest import BATCHES, Bench, long
 
 
 def counting():
@@ -20,7 +20,7 @@ def counting():
 @pytest.mark.parametrize("name", ["bench", "kafka_bench"])
 def test_an_application_continues_where_its_group_was_moved_or_starts_over(name, request) -> None:
     bench: Bench = request.getfixturevalue(name)
-    settings = {"application.id": "moving"}
+    settings = {"application.id": "moving", **BATCHES}
     bench.log.create_topic("moved", 2, {"retention.ms": "-1"})
     bench.log.create_topic("moved-counts", 1, {"retention.ms": "-1"})
     bench.write("moved", [("k", "a", 0), ("k", "a", 1), ("k", "b", 2)], 0)

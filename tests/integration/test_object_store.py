@@ -44,7 +44,7 @@ def bucket() -> Iterator[str]:
 def test_an_application_goes_on_where_only_the_bucket_is_left(bucket: str, tmp_path: Path) -> None:
     """In processes of its own: workers have the environment of their start."""
     log = tmp_path / "log.db"
-    arguments = [f"sqlite:///{log}", f"{bucket}/app", str(tmp_path / "state")]
+    arguments = [f"sqlite:///{log}", f"{bucket}/app", str(tmp_path / "state"), "local[2]", "micro_batch"]
     bench = Bench(tmp_path, None, f"sqlite:///{log}")
     bench.log.create_topic("words", 2)
     bench.write("words", [("k", "a", 0), ("k", "b", 1)], 0)

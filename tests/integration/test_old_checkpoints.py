@@ -6,7 +6,10 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock import KafkaStreams
+from penstock.engines.application.modes import checkpoint_mode
 from penstock.log.open import open_log
 
 from . import old_application
@@ -15,7 +18,10 @@ from .conftest import long
 KEPT = Path(__file__).parent / "data" / "old-checkpoint.tar.xz"
 
 
-def test_an_application_goes_on_where_an_earlier_version_stopped(tmp_path: Path, spark: Any) -> None:
+def test_an_application_goes_on_where_an_earlier_version_stopped(
+    tmp_path: Path, spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In micro-batches, which were the default then, until it is converted."""
     with tarfile.open(KEPT) as archive:
         archive.extractall(tmp_path, filter="data")
     settings = old_application.settings(tmp_path)
@@ -25,9 +31,28 @@ def test_an_application_goes_on_where_an_earlier_version_stopped(tmp_path: Path,
     old_application.write(tmp_path, "words", [("k", "a"), ("k", "c")])
     old_application.write(tmp_path, "cities", [("2", "Delft")])
 
-    KafkaStreams(old_application.topology(), settings, session=spark).run(until="latest")
+    with caplog.at_level("INFO", "penstock"):
+        KafkaStreams(old_application.topology(), settings, session=spark).run(until="latest")
+    (said,) = [record.getMessage() for record in caplog.records if "processing.mode" in record.getMessage()]
+    assert said.startswith("old goes on in micro-batches, as it has run in them and processing.mode is not set; ")
 
     with open_log(settings["bootstrap.servers"]) as log:
         counts = log.read("counts-out", 0, before).records
         assert [long(value) for value in counts.column("value").to_pylist()] == [5, 1]
         assert log.read("homes-out", 0, homes).records.column("value").to_pylist() == [b"Bob of Delft"]
+        after = log.end_offset("counts-out", 0)
+    assert checkpoint_mode(settings["penstock.checkpoint.location"]) == "micro_batch"
+
+    old_application.write(tmp_path, "words", [("k", "a"), ("k", "c")])
+    threads = {**settings, "processing.mode": "continuous"}
+    KafkaStreams(old_application.topology(), threads, session=spark).run(until="latest")
+    assert checkpoint_mode(settings["penstock.checkpoint.location"]) == "continuous"
+
+    old_application.write(tmp_path, "words", [("k", "a")])
+    with caplog.at_level("INFO", "penstock"):
+        caplog.clear()
+        KafkaStreams(old_application.topology(), settings, session=spark).run(until="latest")
+    assert not [record for record in caplog.records if "processing.mode" in record.getMessage()]
+    with open_log(settings["bootstrap.servers"]) as log:
+        counts = log.read("counts-out", 0, after).records
+        assert [long(value) for value in counts.column("value").to_pylist()] == [6, 2, 7]

@@ -67,7 +67,7 @@ def test_stores_of_a_running_application(bench: Bench) -> None:
         windows = app.query(StateQueryRequest.in_store("by-second").with_query(WindowKeyQuery("k0", 0, START + 999)))
         assert sorted(value.value for r in windows.partition_results.values() for _, value in r.get()) == [7, 7]
         info = request.enable_execution_info().require_active()
-        assert "from: worker" in app.query(info).only_partition_result.execution_info[0]
+        eventually(lambda: "from: worker" in app.query(info).only_partition_result.execution_info[0])
         assert app.store("known").get("a") == "Anna"
         assert app.query(StateQueryRequest.in_store("known").with_query(RangeQuery())).global_result.get() == [
             ("a", "Anna")

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from penstock import Materialized, StreamsBuilder
 
-from .conftest import Bench
+from .conftest import BATCHES, Bench
 
 APP = Path(__file__).parent / "spark_metrics_app.py"
 
@@ -47,7 +47,7 @@ def test_sparks_metrics_system_and_its_listeners_have_the_records(bench: Bench) 
     seen = Seen()
     bench.spark.streams.addListener(seen)
     try:
-        app = bench.run(builder.build(), **{"penstock.metrics.spark": True})
+        app = bench.run(builder.build(), **BATCHES, **{"penstock.metrics.spark": True})
         deadline = time.monotonic() + 120
         while sum(each["records_in"] for each in seen.sums) < 6:  # listeners are called from a queue
             assert time.monotonic() < deadline, seen.sums

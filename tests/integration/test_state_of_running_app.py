@@ -40,18 +40,25 @@ def penstock(folder, *words: str) -> str:
 
 def test_an_option_may_stand_before_the_store(running):
     folder, _ = running
-    shown = penstock(folder, "query", "--checkpoint", "state/looked-at/checkpoint", "--json", "counts", "be")
+    shown = penstock(
+        folder, "query", "--checkpoint", "state/looked-at/checkpoint", "-b", "logs.db", "--json", "counts", "be"
+    )
     assert json.loads(shown)["value"] == 2
 
 
 def test_state_is_listed_while_the_application_runs(running):
     folder, streams = running
     rows = json.loads(penstock(folder, "state", "list", "app.py:topology", "--json"))
-    assert [(row["stores"], row["batch"] >= 0) for row in rows if row["stores"]] == [(["counts"], True)]
+    assert [(row["task"], row["stores"], row["changelog_records"]) for row in rows] == [("1_0", ["counts"], 4)]
+    assert rows[0]["bytes"] > 0
+    refused = [sys.executable, "-m", "penstock", "state", "verify", "app.py:topology"]
+    done = subprocess.run(refused, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert "runs in stream threads, which keep no segments" in done.stderr
     assert streams.state is State.RUNNING
 
 
-def test_the_first_batch_counts_its_own_rows(running):
+def test_the_rows_of_its_stores_are_counted(running):
     _, streams = running
     assert streams.figures().state_rows == 4
     assert "state 4 rows" in streams.figures().line()

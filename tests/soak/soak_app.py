@@ -96,6 +96,7 @@ def settings(bootstrap: str, folder: Path, master: str, checkpoint: str) -> dict
         return {**found, "processing.mode": "continuous", "session.timeout.ms": SESSION_S * 1000}
     return {
         **found,
+        "processing.mode": "micro_batch",
         "penstock.snapshot.interval.batches": 20,
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",

@@ -151,14 +151,19 @@ def test_every_setting_is_read_or_refused_or_named_in_the_warning():
 )
 def test_what_cannot_be_had_is_refused(name, value):
     with pytest.raises(ConfigError, match=f"{name}={value} is not supported"):
-        StreamsConfig({name: value})
+        StreamsConfig({name: value, "processing.mode": "micro_batch"})
+
+
+def test_stream_threads_are_the_default_and_wait_for_topics_that_are_empty():
+    config = StreamsConfig({"max.task.idle.ms": 100})
+    assert (config["processing.mode"], config["max.task.idle.ms"]) == ("continuous", 100)
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("max.task.idle.ms", 0), ("max.task.idle.ms", -1), ("dsl.store.format", "DEFAULT")]
 )
 def test_what_is_done_anyway_is_accepted(name, value):
-    assert StreamsConfig({name: value})[name] == value
+    assert StreamsConfig({name: value, "processing.mode": "micro_batch"})[name] == value
 
 
 def test_realtime_names_the_mode_that_took_its_place():

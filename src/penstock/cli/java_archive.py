@@ -46,7 +46,7 @@ def make_archive() -> Path:
 
 
 def _run(scratch: Path, archive: Path) -> None:
-    """Run an application with a stage of each kind, so that Java loads all classes that applications need."""
+    """Run an application with a stage of each kind in both modes: Java loads all classes that applications need."""
     import pyarrow as pa
 
     from penstock import KafkaStreams, StreamsBuilder
@@ -64,13 +64,14 @@ def _run(scratch: Path, archive: Path) -> None:
     builder.stream("in").group_by(lambda _, value: value).count().to_stream().map_values(str).to("out")
     serdes = {"default.key.serde": "string", "default.value.serde": "string"}
     settings = {
-        "application.id": "penstock-class-archive",
         "bootstrap.servers": url,
         "state.dir": str(scratch),
         "spark.master": "local[2]",
         "spark.driver.extraJavaOptions": recording_options(archive),
     }
-    KafkaStreams(builder.build(), {**settings, **serdes}).run(until="latest")
+    for number, mode in enumerate(("continuous", "micro_batch")):
+        name = {"application.id": f"penstock-class-archive-{number}", "processing.mode": mode}
+        KafkaStreams(builder.build(), {**settings, **serdes, **name}).run(until="latest")
     end_java(_PATIENCE_S)
 
 

@@ -113,14 +113,17 @@ _APP = (
     (
         "processing.mode",
         PROCESSING_MODE,
-        "micro_batch",
-        "`continuous`: stream threads, as in Kafka Streams, with milliseconds of latency.",
+        "continuous",
+        (
+            "`continuous`: stream threads, as in Kafka Streams, with milliseconds of latency. `micro_batch`: batches "
+            "of Spark, whose cores are free between them. Not set: an application keeps the mode it has run in."
+        ),
     ),
     (
         "commit.interval.ms",
         DURATION,
         100,
-        "Shortest time between the starts of micro-batches; each batch ends with a commit.",
+        "Time between two commits of a stream thread; with micro-batches, the shortest time between the starts of two.",
     ),
     (
         "topology.optimization",

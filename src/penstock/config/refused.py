@@ -45,7 +45,7 @@ IN_MICRO_BATCHES: Mapping[str, Refusal] = MappingProxyType(
         "max.task.idle.ms": Refusal(
             "a micro-batch reads all records that its topics have when it is planned, and processes them in order of"
             " time, as with 0; it does not wait for empty topics",
-            "Set processing.mode to continuous, or leave it out: penstock.min.records.per.batch and"
+            "Set processing.mode to continuous, or leave this setting out: penstock.min.records.per.batch and"
             " penstock.max.wait.ms let a batch wait for more records.",
             _is_number_up_to_0,
         ),
@@ -60,7 +60,7 @@ def refuse(name: str, value: Any) -> None:
 
 def refuse_in_mode(settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for a setting that the processing mode does not support."""
-    if settings.get("processing.mode") != "continuous":
+    if settings.get("processing.mode") == "micro_batch":
         for name, refusal in IN_MICRO_BATCHES.items():
             _refuse(name, settings.get(name), refusal)
 

@@ -61,10 +61,14 @@ class Engine(Protocol):
     Attributes:
         mode: Its ``processing.mode``.
         plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
+        has_batches: Whether progress is reported by batch.
+        spare_slots: The number of tasks that a local Spark of its own runs at once beyond its cores.
     """
 
     mode: str
     plans_at_resume: bool
+    has_batches: bool
+    spare_slots: int
 
     # Before the start
 
@@ -88,6 +92,14 @@ class Engine(Protocol):
     @property
     def spark_settings(self) -> Mapping[str, Any]:
         """The settings of the Spark session."""
+        ...
+
+    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:
+        """Return how many cores of a shared session are not for its tasks; raise ConfigError if it has too few."""
+        ...
+
+    def keeps(self, cores: int) -> bool:
+        """Return whether its tasks have so many cores for as long as they run."""
         ...
 
     def topics_of_group(self, plan: PhysicalPlan) -> list[str]:

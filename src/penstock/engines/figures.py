@@ -33,7 +33,8 @@ class RunFigures:
         application: The ``application.id``.
         state: The application's state.
         seconds: The time since the start.
-        batches: The number of batches that did something.
+        batches: The number of batches that did something; of stream threads, of looks at them.
+        has_batches: Whether it runs in micro-batches.
         records_in: Records read from source topics.
         records_out: Records written to sink topics.
         dropped: Records that were dropped: late, null keys, skipped.
@@ -60,6 +61,7 @@ class RunFigures:
     state_rows: int = 0
     doing: str = ""
     never_found: int = 0
+    has_batches: bool = True
 
     def line(self) -> str:
         """Describe the present in one line."""
@@ -67,10 +69,12 @@ class RunFigures:
             return f"{self.application} {self.state}: {self.doing} ({self.seconds:.0f} s since the start)"
         dropped = f", {self.dropped:,} dropped" if self.dropped else ""
         dropped += f", {counted(self.never_found, 'field')} never found" if self.never_found else ""
+        took = f"{self.seconds_a_batch:.2f} s a batch, " if self.has_batches else ""
         return (
             f"{self.application} {self.state}: {self.rate:,.0f} records/s, lag {self._lag()}, "
-            f"{self.seconds_a_batch:.2f} s a batch, state {counted(self.state_rows, 'row')}; {self.records_in:,} in, "
-            f"{self.records_out:,} out{dropped}, {counted(self.batches, 'batch', 'batches')}"
+            f"{took}state {counted(self.state_rows, 'row')}; {self.records_in:,} in, "
+            f"{self.records_out:,} out{dropped}"
+            + (f", {counted(self.batches, 'batch', 'batches')}" if self.has_batches else "")
         )
 
     def summary(self) -> str:
@@ -79,8 +83,8 @@ class RunFigures:
         return (
             f"{self.application} {self.state} after {self.seconds:,.0f} s: {counted(self.records_in, 'record')} in, "
             f"{self.records_out:,} out, {self.dropped:,} dropped, "
-            f"{counted(self.batches, 'batch', 'batches')} of {mean:.2f} s, "
-            f"lag {self._lag()}, state {counted(self.state_rows, 'row')}"
+            + (f"{counted(self.batches, 'batch', 'batches')} of {mean:.2f} s, " if self.has_batches else "")
+            + f"lag {self._lag()}, state {counted(self.state_rows, 'row')}"
             + (f"; {counted(self.never_found, 'field')} never found" if self.never_found else "")
         )
 
@@ -90,12 +94,12 @@ class RunFigures:
             "state": self.state,
             "records a second": self.rate,
             "lag": self.lag,
-            "seconds a batch": self.seconds_a_batch,
+            **({"seconds a batch": self.seconds_a_batch} if self.has_batches else {}),
             "rows of state": self.state_rows,
             "records in": self.records_in,
             "records out": self.records_out,
             "dropped": self.dropped,
-            "batches": self.batches,
+            **({"batches": self.batches} if self.has_batches else {}),
         }
         if self.doing:
             facts = {"state": self.state, "doing": self.doing, "seconds": self.seconds}
@@ -124,6 +128,7 @@ class BatchMeter:
         self._busy_seconds = self._last_seconds = 0.0
         self._lag: int | None = None
         self._doing = ""
+        self.has_batches = True
 
     def __call__(self, progress: BatchProgress) -> None:
         with self._lock:
@@ -180,6 +185,7 @@ class BatchMeter:
                 state_rows=sum(self._rows.values()),
                 doing=self._doing,
                 never_found=sum(self._never_found.values()),
+                has_batches=self.has_batches,
             )
 
 

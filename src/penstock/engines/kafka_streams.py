@@ -259,6 +259,7 @@ class KafkaStreams:
             raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
         from penstock.engines.dataframes.from_topics import topic_frame
 
+        run.warn_of_taken_cores()
         return topic_frame(run.session, run.log, topic, key_serde, value_serde)
 
     # Queries
@@ -381,22 +382,23 @@ class KafkaStreams:
         """Describe the plan: stages, tasks, stores, and the operators that run by column. Does not start anything."""
         from penstock.topology.plan.explain import explain_text
 
-        return explain_text(*self._explained(), self.config)
+        return explain_text(*self._explained())
 
     def explain_json(self) -> dict[str, Any]:
         """Return the plan of `explain` as plain data."""
         from penstock.topology.plan.explain import explain_json
 
-        return explain_json(*self._explained(), self.config)
+        return explain_json(*self._explained())
 
-    def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
+    def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None], StreamsConfig]:
         from penstock.engines.application.app_log import open_app_log
+        from penstock.engines.application.modes import in_own_mode
         from penstock.engines.application.planning import plan_for
         from penstock.runtime.task import sliced_reasons
 
         with open_app_log(self.config) as log:
-            plan = plan_for(self.topology, self.config, log)
-        return plan, self.topology, sliced_reasons(self.topology, self.config, plan)
+            plan, config = plan_for(self.topology, self.config, log), in_own_mode(self.config, log)
+        return plan, self.topology, sliced_reasons(self.topology, config, plan), config
 
     def metadata(self) -> dict[str, Any]:
         """Return the state, the tasks and the directories as plain data.

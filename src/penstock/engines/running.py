@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import require_mode
+from penstock.engines.application.modes import in_own_mode, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sink_formats import note_sinks
 from penstock.engines.conversion.convert import convert_at_start
-from penstock.engines.conversion.modes import with_mode
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
@@ -27,7 +26,7 @@ from penstock.engines.spark.cores import CoreWatch
 from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
 from penstock.engines.spark.machine_limits import check_open_files
-from penstock.engines.spark.session import running_session, session_for
+from penstock.engines.spark.session import running_session, session_for, spare_slots
 from penstock.errors import FencedError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.lease_keeper import LeaseKeeper
@@ -89,6 +88,7 @@ class Run:
         self.lease: Lease | None = None
         self.plan: PhysicalPlan | None = None
         self.places: Locations | None = None
+        self._reads_nothing = reads_nothing
         self.engine = engine_of(config, self._batch_done, reads_nothing=reads_nothing)
         self._listeners, self._meter = listeners, meter
         self._measured, self._owns_session, self._has_run = 0.0, False, False
@@ -102,6 +102,7 @@ class Run:
         """Check everything and start the query; after an error call `release`."""
         self._meter.doing("looking at topics and state")
         log = self.log = open_app_log(self.config)
+        self._settle_mode(log)
         create_sources(self.topology, self.config, log)
         self.engine.check(self.topology)
         convert_at_start(self.topology, self.config, log, self.finish_in)
@@ -122,11 +123,26 @@ class Run:
         rows_in_jvm = bool(self.topology.dataframes)
         files = places.journal or places.checkpoint
         own, is_new = session_for(
-            self.engine.spark_settings, application, files, session=given, rows_in_jvm=rows_in_jvm
-        )
+            self.engine.spark_settings, application, files,
+            session=given, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
+        )  # fmt: skip
         self._own, self.session = own, given or own
         self._owns_session = is_new
         self._start_engine(until_latest=until_latest)
+
+    def _settle_mode(self, log: TopicLog) -> None:
+        """Keep the mode of earlier runs if none is set, and say so."""
+        given, self.config = self.config, in_own_mode(self.config, log)
+        if self.config is not given:
+            self.engine = engine_of(self.config, self._batch_done, reads_nothing=self._reads_nothing)
+            _log.warning(
+                "%s goes on in micro-batches, as it has run in them and processing.mode is not set; "
+                "processing.mode=continuous converts it to stream threads, which are the default",
+                self.config["application.id"],
+            )
+            for sentence in self.config.ineffective():
+                _log.warning("%s", sentence)
+        self._meter.has_batches = self.engine.has_batches
 
     def finish_in(self, mode: str) -> None:
         """Finish what is half done in a mode, in a run of its own that reads nothing new; for conversions."""
@@ -180,7 +196,9 @@ class Run:
         session, log = self._own, self.log
         assert session is not None and log is not None  # noqa: S101, PT018 - launch() comes first
         require_mode(Locations.of(self.config, log).checkpoint, self.engine.mode)
-        self._cores = CoreWatch(lambda: int(session.sparkContext.defaultParallelism))
+        is_shared = not self._owns_session and not until_latest and not spare_slots(session)
+        free = self.engine.cores_to_leave(session, self.topology) if is_shared else 0
+        self._cores = CoreWatch(lambda: max(1, int(session.sparkContext.defaultParallelism) - free))
         self.engine.start(self._start())
 
     def _start(self) -> Start:
@@ -215,6 +233,17 @@ class Run:
         assert self._keeper is not None  # noqa: S101 - launch() comes first
         self._keeper.check()
         return False
+
+    def warn_of_taken_cores(self) -> None:
+        """Say that a query in the application's session would wait, if the tasks keep all cores."""
+        session = self.session
+        if session is None or spare_slots(session):
+            return
+        if self.engine.keeps(int(session.sparkContext.defaultParallelism)):
+            _log.warning(
+                "stream threads use all of Spark's cores: a query of a DataFrame waits until one is free. Set "
+                "num.stream.threads to fewer, give Spark more, or set processing.mode=micro_batch"
+            )
 
     def has_running_tasks(self) -> bool:
         """Return whether workers are ready, and the query has run a batch or found nothing to do."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,12 @@ def mark_removed(location: str, plan: Mapping[str, Any]) -> None:
     write_document(location, PLAN, json.dumps({**plan, "removed": True}))
 
 
-def remove_checkpoint(location: str) -> None:
+def remove_checkpoint(location: str, keep: Collection[str] = ()) -> None:
     """Delete a checkpoint, its plan last.
+
+    Args:
+        location: The checkpoint location.
+        keep: Folders in it that stay.
 
     Raises:
         OSError: A file could not be removed.
@@ -94,10 +98,11 @@ def remove_checkpoint(location: str) -> None:
 
         store = object_store(location, ())
         own = [path for path in _objects(location) if _OWN.fullmatch(path) and path != PLAN]
+        own = [path for path in own if path.split("/", 1)[0] not in keep]
         obstore.delete(store, own)
         obstore.delete(store, PLAN)
         return
-    for folder in _FOLDERS:
+    for folder in (each for each in _FOLDERS if each not in keep):
         own = [path for path in _files(directory, folder) if _OWN.fullmatch(path)]
         for path in own:
             (directory / path).unlink(missing_ok=True)

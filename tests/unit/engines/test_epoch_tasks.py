@@ -6,6 +6,7 @@ import logging
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
 from penstock.engines.threads.assignment.task_assignor import StateHolders
+from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.engine import is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob
-from penstock.errors import FencedError
+from penstock.errors import ConfigError, FencedError
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.topology.plan.plan import PhysicalPlan, TaskId
@@ -269,6 +271,16 @@ def test_an_epoch_that_gets_no_core_says_so(caplog: pytest.LogCaptureFixture) ->
     assert "processing.mode=micro_batch" in said[0]
     driver.hello("thread-0", "a")
     assert len(driver.tasks("thread-0")[0]) == 4
+
+
+def test_dataframes_need_a_core_beside_the_threads() -> None:
+    def session(cores: int) -> Any:
+        return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=cores))
+
+    require_core_for_dataframes(session(2))
+    with pytest.raises(ConfigError, match="has one core") as caught:
+        require_core_for_dataframes(session(1))
+    assert "processing.mode=micro_batch" in str(caught.value.hint)
 
 
 def test_threads_that_spark_has_started_are_waited_for_on_a_busy_machine(caplog: pytest.LogCaptureFixture) -> None:

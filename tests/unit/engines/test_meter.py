@@ -33,6 +33,15 @@ def test_rates_are_of_the_last_ten_seconds_and_sums_of_the_whole_run() -> None:
     assert figures.line() == (
         "app RUNNING: 100 records/s, lag 10, 0.50 s a batch, state 10 rows; 2,000 in, 1,000 out, 20 dropped, 20 batches"
     )
+    meter.has_batches = False  # stream threads, which report once a second
+    assert meter.figures("RUNNING").line() == (
+        "app RUNNING: 100 records/s, lag 10, state 10 rows; 2,000 in, 1,000 out, 20 dropped"
+    )
+    assert "batch" not in meter.figures("RUNNING")._repr_html_()
+    assert meter.figures("ERROR").summary() == (
+        "app ERROR after 20 s: 2,000 records in, 1,000 out, 20 dropped, lag 10, state 10 rows"
+    )
+    meter.has_batches = True
     clock.at += 60
     meter.behind({"t-0": 0})
     later = meter.figures("NOT_RUNNING")

@@ -33,6 +33,7 @@ def prepared(root: Path, topology: Any, topics: Sequence[str], **settings: Any) 
     """The application as workers get it, and its log with these topics of one partition."""
     config = StreamsConfig(
         {
+            "processing.mode": "micro_batch",
             "application.id": "app",
             "bootstrap.servers": f"sqlite:///{root / 'log.db'}",
             "state.dir": str(root / "state"),

@@ -158,7 +158,7 @@ def test_settings_of_the_other_mode_are_named(caplog: pytest.LogCaptureFixture, 
     settings = {
         **SETTINGS,
         "application.id": "app",
-        "bootstrap.servers": "memory://settings-of-the-other-mode",
+        "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
         "state.dir": str(tmp_path),
         "processing.mode": mode,
         "penstock.max.records.per.batch": 100,

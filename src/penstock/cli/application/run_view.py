@@ -67,12 +67,14 @@ def _screen(figures: RunFigures) -> Text:
             (f"{figures.application}  ", "bold"), f"{figures.state} {duration(figures.seconds)}  {figures.doing} ..."
         )
     lag = "-" if figures.lag is None else f"{figures.lag:,}"
+    took = f"{figures.seconds_a_batch:.2f} s a batch  " if figures.has_batches else ""
     return Text.assemble(
         (f"{figures.application}  ", "bold"),
         f"{figures.state} {duration(figures.seconds)}  ",
         (f"{figures.rate:,.0f} records/s  ", "bold green"),
-        f"lag {lag}  {figures.seconds_a_batch:.2f} s a batch  state {counted(figures.state_rows, 'row')}  ",
-        f"{figures.records_in:,} in  {figures.records_out:,} out  batch {figures.batches:,}",
+        f"lag {lag}  {took}state {counted(figures.state_rows, 'row')}  ",
+        f"{figures.records_in:,} in  {figures.records_out:,} out",
+        f"  batch {figures.batches:,}" if figures.has_batches else "",
         (f"  {figures.dropped:,} dropped", "yellow") if figures.dropped else "",
         (f"  {figures.never_found:,} fields never found", "yellow") if figures.never_found else "",
     )

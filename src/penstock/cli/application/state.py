@@ -14,7 +14,9 @@ from penstock.cli.options import Json
 from penstock.cli.output import print_json, print_table, working
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.engines.batches.recovery.rebuild import Rebuilder, TaskReport
+    from penstock.topology.topology import Topology
 
 __all__ = ["app"]
 
@@ -28,18 +30,25 @@ def list_state(
     options: AppOptions,
     as_json: Json = False,
 ) -> None:
-    """List the tasks with state: stores, newest batch, segments and their bytes. The application may run."""
+    """List the tasks with state: stores, records of their changelogs, bytes on this machine. The application may run.
+
+    In micro-batches: stores, newest batch, segments and their bytes.
+    """
     from penstock.config import StreamsConfig
     from penstock.engines.batches.recovery.rebuild import inspector_for
 
     topology, settings = options.load()
-    with inspector_for(topology, StreamsConfig(settings)) as (rebuilder_now, _):
-        rows = _listed(rebuilder_now)
+    config = StreamsConfig(settings)
+    rows = _of_threads(topology, config)
+    names = ["task", "stores", "changelog records#", "bytes here#"]
+    if rows is None:
+        with inspector_for(topology, config) as (rebuilder_now, _):
+            rows = _listed(rebuilder_now)
+        names = ["task", "stores", "batch#", "deltas#", "snapshots#", "bytes#", "changelog#"]
     if as_json:
         print_json(rows)
         return
     shown = [{**row, "stores": ", ".join(row["stores"])} for row in rows]
-    names = ["task", "stores", "batch#", "deltas#", "snapshots#", "bytes#", "changelog#"]
     print_table(names, (list(row.values()) for row in shown), empty="no task keeps state")
 
 
@@ -124,6 +133,40 @@ def rebuild(
         for r in reports
     )
     print_table(names, rows, empty="no task keeps state")
+
+
+def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any]] | None:
+    """Return the facts about each task of an application in stream threads; None if it is in micro-batches."""
+    from penstock.engines.application.app_log import open_app_log
+    from penstock.engines.application.locations import Locations
+    from penstock.engines.application.modes import CONTINUOUS, mode_of
+    from penstock.engines.application.planning import plan_for
+    from penstock.engines.threads.backing import continuous_place
+    from penstock.log.base import TopicPartition
+    from penstock.topology.plan.changelog_topics import changelogs_of
+
+    with open_app_log(config) as log:
+        if mode_of(log, config) != CONTINUOUS:
+            return None
+        plan, places = plan_for(topology, config, log), Locations.of(config, log)
+        changelogs = {each.store: each.topic for each in changelogs_of(topology, plan, config) if each.store}
+        there = {topic.name for topic in log.topics()}
+        topics = [topic for topic in changelogs.values() if topic in there]
+        first, ends = log.beginning_offsets(topics), log.end_offsets(topics)
+        rows = []
+        for sub in plan.subtopologies:
+            for number in range(sub.tasks) if sub.stores else ():
+                kept = [TopicPartition(changelogs[name], number) for name in sub.stores if name in changelogs]
+                folder = continuous_place(places.replicas, plan.application_id, log.identity(), f"{sub.id}_{number}")[1]
+                rows.append(
+                    {
+                        "task": f"{sub.id}_{number}",
+                        "stores": list(sub.stores),
+                        "changelog_records": sum(ends.get(place, 0) - first.get(place, 0) for place in kept),
+                        "bytes": sum(each.stat().st_size for each in folder.rglob("*.mdb")),
+                    }
+                )
+        return rows
 
 
 def _listed(rebuilder_now: Callable[[], Rebuilder], tries: int = 5) -> list[dict[str, Any]]:

@@ -1,19 +1,44 @@
-"""The mode that a checkpoint was made in (``mode.json``): the modes keep positions and state differently."""
+"""The mode that an application is in: its log says so, and its checkpoint (``mode.json``), which may be an old one.
+
+The modes keep positions and state differently.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
+from penstock.config.refused import IN_MICRO_BATCHES
+from penstock.engines.application.changelog_topics import read_application
+from penstock.engines.application.locations import Locations
 from penstock.errors import CheckpointMismatchError
+from penstock.state.checkpoint import read_plan
 from penstock.state.documents import delete_document, read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
 
-__all__ = ["checkpoint_mode", "mode_of_state", "require_mode", "set_mode"]
+__all__ = [
+    "CONTINUOUS",
+    "MICRO_BATCH",
+    "MODES",
+    "checkpoint_mode",
+    "has_run_in_batches",
+    "in_own_mode",
+    "mode_of",
+    "mode_of_state",
+    "require_mode",
+    "set_mode",
+    "with_mode",
+]
 
+CONTINUOUS = "continuous"
+MICRO_BATCH = "micro_batch"
+MODES = (MICRO_BATCH, CONTINUOUS)
 _MODE = "mode.json"
+_TASK = re.compile(r"\d+_\d+")
 
 
 def checkpoint_mode(checkpoint: str) -> str | None:
@@ -21,7 +46,7 @@ def checkpoint_mode(checkpoint: str) -> str | None:
     noted = read_document(checkpoint, _MODE)
     if noted:
         return str(json.loads(noted)["mode"])
-    return "micro_batch" if read_document(checkpoint, "plan.json") else None
+    return MICRO_BATCH if read_document(checkpoint, "plan.json") else None
 
 
 def mode_of_state(config: StreamsConfig, checkpoint: str) -> str:
@@ -33,7 +58,7 @@ def mode_of_state(config: StreamsConfig, checkpoint: str) -> str:
 
 def set_mode(checkpoint: str, mode: str) -> None:
     """Note the mode, whatever was noted before. Nothing is noted for micro-batches."""
-    if mode == "micro_batch":
+    if mode == MICRO_BATCH:
         delete_document(checkpoint, _MODE)
     else:
         write_document(checkpoint, _MODE, json.dumps({"mode": mode}))
@@ -56,5 +81,52 @@ def require_mode(checkpoint: str, mode: str) -> None:
             "KafkaStreams.reset(), or penstock app reset --without-checkpoint.",
             checkpoint=checkpoint,
         )
-    if read_document(checkpoint, _MODE) is None and mode != "micro_batch":
+    if read_document(checkpoint, _MODE) is None and mode != MICRO_BATCH:
         set_mode(checkpoint, mode)
+
+
+def mode_of(log: TopicLog, config: StreamsConfig) -> str | None:
+    """Return the mode that an application has run in, or was converted to; None if it has not run.
+
+    The note in the log decides, which every start of an application with stores writes and every conversion. Without
+    one the application is in micro-batches if it has a checkpoint or a ledger.
+    """
+    application = config["application.id"]
+    facts = read_application(log, application)
+    if facts is not None:
+        return str(facts.get("mode", MICRO_BATCH))
+    checkpoint = Locations.of(config, log).checkpoint
+    if checkpoint_mode(checkpoint) == CONTINUOUS:  # its log is another one, or was emptied
+        return None
+    return MICRO_BATCH if read_plan(checkpoint) is not None or has_run_in_batches(log, application) else None
+
+
+def has_run_in_batches(log: TopicLog, application: str) -> bool:
+    """Return whether tasks of micro-batches have written; the queries of DataFrames write in both modes."""
+    return any(_TASK.match(name) for name in log.ledger(application))
+
+
+def in_own_mode(config: StreamsConfig, log: TopicLog) -> StreamsConfig:
+    """Return the settings with the mode of the application's earlier runs, if they name none.
+
+    Raises:
+        ConfigError: A setting is refused in the mode of the earlier runs.
+    """
+    if "processing.mode" in config.given:
+        return config
+    mode = mode_of(log, config)
+    return config if mode in (None, config["processing.mode"]) else config.with_settings({"processing.mode": mode})
+
+
+def with_mode(config: StreamsConfig, mode: str) -> StreamsConfig:
+    """Return the settings for a run in a mode, without those that the mode refuses.
+
+    >>> from penstock.config import StreamsConfig
+    >>> config = StreamsConfig({"application.id": "a", "processing.mode": "continuous"})
+    >>> with_mode(config, "micro_batch")["processing.mode"]
+    'micro_batch'
+    """
+    given = {**config.given, "processing.mode": mode}
+    if mode != CONTINUOUS:
+        given = {name: value for name, value in given.items() if name not in IN_MICRO_BATCHES}
+    return type(config)(given)

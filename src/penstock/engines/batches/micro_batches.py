@@ -20,6 +20,8 @@ from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -51,6 +53,8 @@ class MicroBatches:
 
     mode = "micro_batch"
     plans_at_resume = False
+    has_batches = True
+    spare_slots = 0
     stored_plan: StoredPlan | None = None
 
     def __init__(
@@ -79,6 +83,14 @@ class MicroBatches:
     def spark_settings(self) -> Mapping[str, Any]:
         """The user's settings of Spark."""
         return {f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()}
+
+    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
+        """Return none: all are free between batches."""
+        return 0
+
+    def keeps(self, cores: int) -> bool:  # noqa: ARG002 - the engines' interface
+        """Return that they are free between batches."""
+        return False
 
     def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
         """Return the source topics."""

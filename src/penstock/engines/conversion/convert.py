@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import checkpoint_mode
+from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, mode_of, with_mode
 from penstock.engines.conversion.into_batches import IntoBatches, forget_thread_replicas
 from penstock.engines.conversion.into_continuous import IntoContinuous, forget_batch_checkpoint
-from penstock.engines.conversion.modes import CONTINUOUS, MICRO_BATCH, mode_of, with_mode
 from penstock.engines.conversion.report import ConversionReport, refusal
 from penstock.engines.spark import faults
 from penstock.log.lease_keeper import held_lease

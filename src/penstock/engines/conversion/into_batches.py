@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.engines.application.changelog_topics import complete_changelogs, write_application
 from penstock.engines.application.identities import recreated_error, recreated_topics
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import checkpoint_mode, set_mode
+from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.engines.batches.planned_batch import LastBatch
 from penstock.engines.batches.recovery.lost_checkpoint import LostCheckpoint
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.batches.takeovers import marked_batches
 from penstock.engines.conversion.into_continuous import settle_repartition_topics
-from penstock.engines.conversion.modes import CONTINUOUS, MICRO_BATCH
 from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.spark.spark_log import QUERY, forget_batches
@@ -162,6 +161,9 @@ class IntoBatches(LostCheckpoint):
         for root in (Path(app.places.replicas), app.places.queries):
             for folder in list(own_replicas(root, app.application, app.checkpoint, known.fingerprints)):
                 remove_replica(folder)
+
+    def _check_dataframes(self) -> None:
+        """Do nothing: the progress of their queries is in the checkpoint location in both modes."""
 
     def _check_logged(self) -> None:
         if self._app.loss_fails:

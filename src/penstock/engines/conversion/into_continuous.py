@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.engines.application.identities import check_log_identity
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import checkpoint_mode, set_mode
+from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.engines.batches.planned_batch import committed_by_spark
 from penstock.engines.batches.recovery.taken_over import is_takeover_unfinished
 from penstock.engines.batches.takeovers import ResetElsewhereError, TakenOverError, check_changelog_ends, check_group
-from penstock.engines.conversion.modes import CONTINUOUS, MICRO_BATCH
 from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.conversion.segments import SegmentState
 from penstock.engines.offsets.group_resets import MARK, noted_resets, resets_since, take_up_group_resets
@@ -255,7 +254,7 @@ def forget_batch_checkpoint(
             for folder in list(own_replicas(root, application, places.checkpoint, plan["fingerprints"])):
                 remove_replica(folder)
         reach("replicas")
-        remove_checkpoint(places.checkpoint)
+        remove_checkpoint(places.checkpoint, keep=("dataframes",))  # whose queries go on beside the threads
         reach("checkpoint")
     if places.journal:
         shutil.rmtree(places.journal, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_one_process", "retries_tasks", "with_retries"]
+__all__ = ["is_one_process", "retries_tasks", "with_retries", "with_spare_slots"]
 
 _LOCAL = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*([0-9]+)\s*)?\])?")
 
@@ -38,3 +38,20 @@ def with_retries(master: str, failures: int) -> str:
     """
     found = _LOCAL.fullmatch(master)
     return master if found is None or found[2] else f"local[{found[1] or 1},{failures}]"
+
+
+def with_spare_slots(master: str, spare: int, processors: int) -> tuple[str, int]:
+    """Return a local master that runs so many tasks more at once, and the number that it has named.
+
+    Args:
+        master: A master of one process.
+        spare: The number to add.
+        processors: What ``*`` stands for.
+
+    >>> with_spare_slots("local[2,16]", 4, 8), with_spare_slots("local[*]", 4, 8)
+    (('local[6,16]', 2), ('local[12]', 8))
+    """
+    found = _LOCAL.fullmatch(master)
+    assert found is not None  # noqa: S101 - `is_one_process`
+    named = processors if found[1] == "*" else int(found[1] or 1)
+    return f"local[{named + spare}{f',{found[2]}' if found[2] else ''}]", named

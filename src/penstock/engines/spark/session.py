@@ -12,12 +12,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.base.log_lines import environment, own_logger, writes_json
 from penstock.engines.spark.gateway import call_in_thread, launch_jvm
 from penstock.engines.spark.java_archive import archive_options
-from penstock.engines.spark.masters import is_one_process, with_retries
+from penstock.engines.spark.masters import is_one_process, with_retries, with_spare_slots
 from penstock.engines.spark.own_session import clone_session
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.secrets import REDACTED, secrets_off_command_line
@@ -26,7 +27,7 @@ from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_with_this_python
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for"]
+__all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for", "spare_slots"]
 
 _log = own_logger(__name__)
 _MINIMUM_JAVA = 17
@@ -52,6 +53,8 @@ _STREAMING: Mapping[str, str] = {
 _NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
 _SMALL_COLLECTOR = "-XX:+UseSerialGC"
 _JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
+_PARALLELISM = "spark.default.parallelism"
+_SPARE = "spark.penstock.spare.slots"
 _RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in use
 # All of Spark runs in one process: no other machine connects to it.
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -68,6 +71,7 @@ def session_for(
     *,
     session: SparkSession | None = None,
     rows_in_jvm: bool = False,
+    spare: int = 0,
 ) -> tuple[SparkSession, bool]:
     """Return a session with the application's settings, and whether its Spark is new.
 
@@ -81,6 +85,8 @@ def session_for(
         session: The user's own session, which stays unchanged; None: the active one of this thread.
         rows_in_jvm: Whether a new session's JVM handles records: those of DataFrames.
             Otherwise it only plans, and gets settings that cost less CPU.
+        spare: The number of tasks that a new local Spark runs at once beyond those of its master: stream threads keep
+            theirs. Plans and threads count with the master's number (``spark.default.parallelism``).
     """
     fast, submitted = _streaming(checkpoint), submitted_settings()
     fast = {name: value for name, value in fast.items() if name not in submitted}
@@ -93,9 +99,14 @@ def session_for(
             return clone_session(session, {**fast, **wanted}), False
         check_java()
         java = _java_options({**submitted, **wanted}, rows_in_jvm=rows_in_jvm)
-        session = _new_session(fast, {**submitted, **wanted}, application_id, java)
+        session = _new_session(fast, {**submitted, **wanted}, application_id, java, spare)
         _activate(session)
     return session, True
+
+
+def spare_slots(session: SparkSession) -> int:
+    """Return the number of tasks that Spark runs at once beyond those that stream threads count with."""
+    return int(session.sparkContext.getConf().get(_SPARE) or 0)
 
 
 def dataframe_query_settings(settings: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
@@ -141,7 +152,9 @@ def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
     return " ".join([*options, given]).strip()
 
 
-def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str) -> SparkSession:
+def _new_session(
+    fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str, spare: int
+) -> SparkSession:
     settings = {
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
@@ -171,6 +184,8 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
             def make() -> SparkSession:
                 with workers_with_this_python() if is_local else nullcontext():
                     launch_jvm(arguments)
+                    for name, value in _slots(str(settings["spark.master"]), spare).items() if is_local else ():
+                        builder.config(name, settings.get(name, value) if name == _PARALLELISM else value)
                     return builder.getOrCreate()
 
             return call_in_thread(make)
@@ -185,6 +200,21 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
             f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
             hint="`penstock doctor` shows what is missing.",
         ) from error
+
+
+def _slots(master: str, spare: int) -> dict[str, str]:
+    """Return the settings of a local Spark with spare slots; its JVM runs, and knows the processors it may use."""
+    if not spare:
+        return {}
+    virtual_machine: Any = SparkContext._jvm  # noqa: SLF001 - as in `_activate`
+    processors = int(virtual_machine.java.lang.Runtime.getRuntime().availableProcessors())
+    more, named = with_spare_slots(master, spare, processors)
+    return {
+        "spark.master": more,
+        _PARALLELISM: str(named),
+        "spark.rpc.netty.dispatcher.numThreads": str(max(2, named)),  # one for each slot, otherwise
+        _SPARE: str(spare),
+    }
 
 
 def check_java() -> None:

@@ -23,6 +23,7 @@ __all__ = ["DROPPED", "SessionQuery", "QueryRunner", "topology_of"]
 
 _log = own_logger(__name__)
 STOP_MS = 30_000
+SPARE_SLOTS = 256  # of a local Spark: each query has stream threads of its own, which keep theirs
 DROPPED = "dropped records"
 
 
@@ -205,7 +206,7 @@ class QueryRunner:
 
         settings = {name: value for name, value in self._settings.app.items() if name.startswith("spark.")}
         settings = {"spark.scheduler.mode": "FAIR", **settings}
-        self._spark, self._owns_spark = session_for(settings, f"{self._settings.service}sql", "")
+        self._spark, self._owns_spark = session_for(settings, f"{self._settings.service}sql", "", spare=SPARE_SLOTS)
 
     def stop(self, query: SessionQuery) -> None:
         """Stop a query; its state stays."""

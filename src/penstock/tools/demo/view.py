@@ -30,7 +30,6 @@ class Figures:
     rate: float = 0.0
     bad: int = 0
     dropped: int = 0
-    batches: int = 0
     state_bytes: int = 0
     state_rows: int = 0
     lag: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +64,7 @@ def _screen(figures: Figures) -> Group:
     )
     totals = Text.assemble(
         (f"{figures.rate:,.0f} records/s  ", "bold green"),
-        f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad  batch {figures.batches:,}",
+        f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad",
     )
     lag = "  ".join(f"{location} {behind:,}" for location, behind in sorted(figures.lag.items())) or "none"
     rows = f" in {figures.state_rows:,} rows" if figures.state_rows else ""

@@ -13,7 +13,6 @@ from penstock.topology.operations.asynchronous import MapAsync
 from penstock.topology.operations.base import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
 from penstock.topology.operations.functions import ColumnFunction, functions_of
 from penstock.topology.operations.tables import Suppress, TableTransformValues
-from penstock.topology.plan.continuous import continuous_refusal
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 from penstock.topology.topology import Topology
 
@@ -34,11 +33,9 @@ def explain_json(
         sliced: Sub-topology -> the reason why its records go one by one; None: whole batches by column.
         config: The application's settings; None: their defaults.
     """
-    refusal = continuous_refusal(topology)
     return {
         "application_id": plan.application_id,
         "mode": (config or StreamsConfig())["processing.mode"],
-        "continuous": {"possible": refusal is None, "reason": refusal},
         "stages": [
             {
                 "stage": level,
@@ -130,31 +127,26 @@ def explain_text(
 ) -> str:
     """Return the plan as text; arguments as in `explain_json`."""
     facts = explain_json(plan, topology, sliced, config)
-    mode = facts["mode"]
-    lines = [f"Application {facts['application_id']}"]
-    lines.append(_mode_line(mode, facts["continuous"]["reason"]))
+    has_threads = facts["mode"] == "continuous"
+    lines = [f"Application {facts['application_id']}", "Stream threads" if has_threads else "Micro-batches"]
+    behind = "reads repartition topics" if has_threads else "after a shuffle by task"
     for stage in facts["stages"]:
-        how = "after a shuffle by task" if stage["shuffle"] else "reads the log, no shuffle"
+        how = behind if stage["shuffle"] else "reads the log" if has_threads else "reads the log, no shuffle"
         lines.append(f"\nStage {stage['stage']} ({how})")
         for sub in stage["subtopologies"]:
             lines += _lines(sub, topology)
     if facts["internal_topics"]:
-        how = "topics of the log" if mode == "continuous" else "Spark's shuffle, not written"
+        how = "topics of the log" if has_threads else "Spark's shuffle, not written"
         lines.append(f"\nRepartition topics ({how})")
         lines += [f"  {name}: {counted(count, 'partition')}" for name, count in facts["internal_topics"].items()]
     if facts["global_topics"]:
-        lines.append("\nGlobal tables (one copy on each machine, read up to the same offsets by all tasks of a batch)")
+        until = "" if has_threads else ", read up to the same offsets by all tasks of a batch"
+        lines.append(f"\nGlobal tables (one copy on each machine{until})")
         lines += [f"  {name}: {counted(count, 'partition')}" for name, count in facts["global_topics"].items()]
     if facts["optimizations"]:
         lines.append("\nOptimised (topology.optimization)")
         lines += [f"  {one['what']} ({one['rule']})" for one in facts["optimizations"]]
     return "\n".join(lines)
-
-
-def _mode_line(mode: str, refusal: str | None) -> str:
-    if mode == "continuous":
-        return "Continuous: stream threads" if refusal is None else f"Continuous mode is refused: {refusal}"
-    return "Micro-batches" if refusal is None else f"Micro-batches (continuous mode is not possible: {refusal})"
 
 
 def _lines(sub: Mapping[str, Any], topology: Topology) -> Iterator[str]:

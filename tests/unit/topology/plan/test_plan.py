@@ -14,6 +14,7 @@ from penstock import (
     Suppressed,
     TimeWindows,
 )
+from penstock.config import StreamsConfig
 from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
 from penstock.serde import Serdes
 from penstock.topology.plan.explain import explain_text
@@ -112,8 +113,12 @@ def test_unknown_topics_and_patterns() -> None:
 def test_explain_names_what_runs_for_each_record() -> None:
     topology = counted()
     plan = plan_of(topology, "app", {"words": 2})
-    text = explain_text(plan, topology, {0: None, 1: "because"})
-    assert "Stage 0 (reads the log, no shuffle)" in text
+    text = explain_text(plan, topology, {0: None, 1: "because"}, StreamsConfig({"processing.mode": "micro_batch"}))
+    assert "Micro-batches\n\nStage 0 (reads the log, no shuffle)" in text
+    assert "Stage 1 (after a shuffle by task)" in text
+    in_threads = explain_text(plan, topology, {})
+    assert "Stream threads\n\nStage 0 (reads the log)" in in_threads
+    assert "Stage 1 (reads repartition topics)" in in_threads
     assert "runs record by record: because" in text
     assert "test_plan.py" in text
 

@@ -20,6 +20,7 @@ from penstock.base.clock import unix_ms
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.changelog_topics import read_application, write_complete
 from penstock.engines.application.identities import check_log_identity
+from penstock.engines.application.modes import in_own_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import write_stored_plan
@@ -112,7 +113,7 @@ class LostCheckpoint:
     def _check_topology(self) -> None:
         """Refuse a topology that cannot go on from the log alone; read which changelogs are complete."""
         app = self._app
-        self._refuse_if(bool(app.topology.dataframes), "it reads DataFrames, whose positions were only there")
+        self._check_dataframes()
         is_micro_batch = app.config["processing.mode"] == "micro_batch"
         self._refuse_if(not is_micro_batch, "it runs in continuous mode, which needs no checkpoint: start it")
         keeps_state = any(sub.keeps_state for sub in app.plan.subtopologies)
@@ -124,6 +125,9 @@ class LostCheckpoint:
             require_compatible(StoredPlan.of(self._known), app.document, app.checkpoint)
             require_unmoved(StoredPlan.of(self._known), app.plan, app.checkpoint)
             self._complete = self._complete_topics(self._known)
+
+    def _check_dataframes(self) -> None:
+        self._refuse_if(bool(self._app.topology.dataframes), "it reads DataFrames, whose positions were only there")
 
     def _check_logged(self) -> None:
         """Refuse stores whose rows are in no topic."""
@@ -245,4 +249,4 @@ def lost_checkpoint_of(
         FencedError: The application runs.
     """
     with open_app_log(config) as log, held_lease(log, config["application.id"], "state rebuild", lease_ttl_ms):
-        yield LostCheckpoint(topology, config, log)
+        yield LostCheckpoint(topology, in_own_mode(config, log), log)

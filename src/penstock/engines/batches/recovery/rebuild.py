@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.changelog_topics import complete_changelogs
+from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import note_lost, read_stored_plan
@@ -28,7 +29,7 @@ from penstock.engines.batches.recovery.reports import (
     rebuilt,
     require_unmoved,
 )
-from penstock.errors import CheckpointMismatchError, MissingSegmentError
+from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.lease_keeper import held_lease
 from penstock.state.changelog.numbers import APPLICATION, TaskNumbers
 from penstock.state.changelog.restore import in_pieces, put_snapshot
@@ -346,8 +347,18 @@ def inspector_for(topology: Topology, config: StreamsConfig) -> Iterator[tuple[C
 
     Raises:
         CheckpointMismatchError: The whole checkpoint is missing, or it is of another topology.
+        StateError: The application runs in stream threads, which have no segments.
     """
     with open_app_log(config) as log:
+        config = in_own_mode(config, log)
+        if mode_of(log, config) == CONTINUOUS:
+            application = str(config["application.id"])
+            raise StateError(
+                f"{application!r} runs in stream threads, which keep no segments: their state is in its changelogs, "
+                "and each start restores what is missing from there",
+                hint="There is nothing to verify or to rebuild. Segments are of processing.mode=micro_batch.",
+                application=application,
+            )
         plan = plan_for(topology, config, log)
         app = PlannedApp(topology, config, plan, log)
         checkpoint = app.checkpoint

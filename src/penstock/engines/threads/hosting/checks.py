@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.log.base import TopicLog
 
-__all__ = ["control_addresses", "refuse_speculation", "require_same_topics"]
+__all__ = ["control_addresses", "refuse_speculation", "require_core_for_dataframes", "require_same_topics"]
 
 
 def control_addresses(session: SparkSession) -> tuple[str, str]:
@@ -32,8 +32,19 @@ def refuse_speculation(session: SparkSession) -> None:
         raise ConfigError(
             "processing.mode is continuous, and spark.speculation is on: Spark would start stream threads, which run "
             "as long as the application, a second time",
-            hint="Start Spark with spark.speculation=false.",
+            hint="Start Spark with spark.speculation=false, or set processing.mode=micro_batch.",
             setting="spark.speculation",
+        )
+
+
+def require_core_for_dataframes(session: SparkSession) -> None:
+    """Raise ConfigError if stream threads would leave no core to the queries of an application's DataFrames."""
+    if int(session.sparkContext.defaultParallelism) < 2:
+        raise ConfigError(
+            "processing.mode is continuous, whose stream threads keep Spark's cores, and the session of the topology's "
+            "DataFrames has one core: their queries would never run",
+            hint='Start Spark with two or more, such as master("local[2]"), or set processing.mode=micro_batch.',
+            setting="processing.mode",
         )
 
 

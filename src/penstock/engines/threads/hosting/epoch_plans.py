@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from penstock.log.embedded.coordination import Lease
     from penstock.topology.plan.stored import StoredPlan
 
-__all__ = ["THREAD_SETTINGS", "EpochPlans"]
+__all__ = ["SPARE_SLOTS", "THREAD_SETTINGS", "EpochPlans"]
 
 # Spark starts a lost thread again while the others go on, and ends their job at the last of these failures.
 THREAD_SETTINGS = {"spark.task.maxFailures": 16}
+SPARE_SLOTS = 4  # of a local Spark that the application starts: for DataFrames, and for other applications in it
 
 
 class EpochPlans:

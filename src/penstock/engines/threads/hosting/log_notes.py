@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.changelog_topics import read_application, take_application, write_application
+from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, has_run_in_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog
 
-__all__ = ["CONTINUOUS", "LogNotes", "read_notes", "take_notes", "write_notes"]
-
-CONTINUOUS = "continuous"
+__all__ = ["LogNotes", "read_notes", "take_notes", "write_notes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,8 @@ def take_notes(log: TopicLog, lease: Lease) -> LogNotes | None:
 
 def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> LogNotes | None:
     if facts is None or facts.get("mode") != CONTINUOUS:
-        if facts is not None or log.ledger(application):
-            raise _other_mode(application, "micro_batch", CONTINUOUS)
+        if facts is not None or has_run_in_batches(log, application):
+            raise _other_mode(application, MICRO_BATCH, CONTINUOUS)
         return None
     threads = tuple(facts.get("threads", ()))
     return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, int(facts.get("batch", -1)))

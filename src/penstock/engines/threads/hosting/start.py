@@ -20,7 +20,6 @@ from penstock.engines.threads.noted_app import write_noted_app
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.changelog_topics import numbers_topic
-from penstock.topology.plan.continuous import continuous_refusal
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.stored import StoredPlan
 
@@ -59,17 +58,10 @@ class PreparedEpoch:
 
 def require_continuous(topology: Topology, config: object) -> None:
     """Raise ConfigError if continuous mode cannot run an application."""
-    why = continuous_refusal(topology)
-    if why is not None:
-        raise ConfigError(
-            f"processing.mode is continuous, but {why}",
-            hint="Leave processing.mode out, or write the DataFrame to a topic with a query of your own.",
-            setting="processing.mode",
-        )
     if topology.stores and not config["penstock.changelog.enabled"]:  # type: ignore[index] # StreamsConfig
         raise ConfigError(
             "processing.mode is continuous, which keeps state in changelogs, and penstock.changelog.enabled is off",
-            hint="Leave penstock.changelog.enabled out.",
+            hint="Leave penstock.changelog.enabled out, or set processing.mode=micro_batch.",
             setting="penstock.changelog.enabled",
         )
 

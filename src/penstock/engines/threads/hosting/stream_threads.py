@@ -6,14 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries
+from penstock.engines.spark.gateway import silence_py4j
+from penstock.engines.spark.session import dataframe_query_settings
+from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadQuery
-from penstock.engines.threads.hosting.epoch_plans import THREAD_SETTINGS, EpochPlans
+from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.engines.threads.hosting.unread import UnreadPatience
 from penstock.query.placement import PlacementNote
+from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -45,17 +52,21 @@ class StreamThreads:
 
     mode = "continuous"
     plans_at_resume = True
+    has_batches = False
+    spare_slots = SPARE_SLOTS
 
     def __init__(
         self, config: StreamsConfig, on_batch: Callable[[BatchProgress], None], *, reads_nothing: bool
     ) -> None:
         self._config, self._on_batch = config, on_batch
+        self._reads_nothing = reads_nothing
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
+        self._feeds: list[DataFrameQuery] = []  # which write DataFrames into their topics, under the present lease
         self._query: ThreadQuery | None = None
         self._restores = RestoreWatch()
 
     def check(self, topology: Topology) -> None:
-        """Raise ConfigError for DataFrames as sources, and for state without changelogs."""
+        """Raise ConfigError for state without changelogs."""
         require_continuous(topology, self._config)
 
     def read_notes(self, log: TopicLog) -> None:
@@ -79,6 +90,17 @@ class StreamThreads:
             **{f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()},
         }
 
+    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:
+        """Return one: threads never give theirs back, and other queries need one; those of DataFrames in any case."""
+        if topology.dataframes:
+            require_core_for_dataframes(session)
+            return 1
+        return 0 if self._config["num.stream.threads"] else 1
+
+    def keeps(self, cores: int) -> bool:
+        """Return whether there are so many threads."""
+        return self._query is not None and self._query.job.threads >= cores
+
     def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
         """Return source topics and repartition topics, as in Kafka Streams."""
         return [*plan.external_topics, *plan.repartition_topics]
@@ -99,11 +121,32 @@ class StreamThreads:
         query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience)
         query.restores, query.known = self._restores, self._epochs.known
         query.note = PlacementNote(app.places.checkpoint)
+        if start.until_latest:  # which ends at what is in their topics then
+            self._start_feeds(start)
         job = self._next_epoch(start)
         self._query = query
         start.join()
         query.start(job)
+        if not start.until_latest:
+            self._start_feeds(start)
         start.doing("starting stream threads")
+
+    def _start_feeds(self, start: Start) -> None:
+        """Start the queries of DataFrames; in a run until "latest" return when all present rows are written."""
+        if self._reads_nothing:
+            return
+        app, checkpoint = start.app, start.app.checkpoint
+        settings = dataframe_query_settings(self.spark_settings, checkpoint)
+        topology = with_serdes(app.topology, self._config)
+        self._feeds = dataframe_queries(topology, app.log, start.lease, checkpoint, settings)
+        for feed in self._feeds:
+            feed.start(int(self._config["commit.interval.ms"]), until_latest=start.until_latest)
+
+    def _stop_feeds(self) -> None:
+        with silence_py4j():
+            for feed in self._feeds:
+                feed.stop()
+        self._feeds = []
 
     def _next_epoch(self, start: Start) -> ContinuousJob:
         return self._epochs.next(start.app, start.lease, start.slots)
@@ -111,6 +154,8 @@ class StreamThreads:
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
         assert self._query is not None, "call start() first"  # noqa: S101
+        for feed in self._feeds:
+            feed.check()
         return self._query.wait(timeout_s)
 
     def has_running_tasks(self) -> bool:
@@ -139,6 +184,7 @@ class StreamThreads:
 
     def suspend(self) -> None:
         """End the epoch: threads commit; those that do not answer are ended by Spark."""
+        self._stop_feeds()
         if self._query is not None:
             self._query.end_epoch()
 
@@ -148,6 +194,8 @@ class StreamThreads:
         job = self._next_epoch(start)
         start.join()
         self._query.begin_epoch(job)
+        if not start.until_latest:
+            self._start_feeds(start)
 
     def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
         """Tell the threads in whose name they commit."""
@@ -162,6 +210,7 @@ class StreamThreads:
 
     def stop(self) -> None:
         """End the epoch and the query, with everything committed."""
+        self._stop_feeds()
         if self._query is not None:
             self._query.stop()
 
