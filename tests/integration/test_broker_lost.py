@@ -109,7 +109,7 @@ def test_an_application_stops_soon_after_leaders_have_moved(cluster: BrokerClust
             for partition in range(PARTITIONS):
                 move_leader(brokers, TopicPartition(repartition, partition))
         place.write(source, [(None, f"last-{each}", each) for each in range(30)])
-        eventually(lambda: app.figures().records_in >= 2 * 4 * 30, facts=app.figures)
+        eventually(lambda: app.figures().records_in >= 4 * 30, facts=app.figures)
         ended = threading.Event()
         threading.Thread(target=lambda: (app.close(), ended.set()), daemon=True).start()
         assert ended.wait(30.0)  # half of task.timeout.ms, which it would need with the leaders of before

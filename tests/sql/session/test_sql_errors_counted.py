@@ -43,7 +43,8 @@ def test_counts_of_a_task_keep_reported_errors_on_their_way_to_the_driver() -> N
 
 def test_looks_at_a_stream_thread_report_each_error_once() -> None:
     def report(count: int) -> ThreadState:
-        task = {"task": "0_0", "records_in": count, "records_out": 0, "dropped": 0, "stream_time_ms": 1}
+        task = {"task": "0_0", "dropped": 0, "stream_time_ms": 1}
+        task |= {"records_in": count, "records_out": 0, "records_read": count, "records_written": 0}
         state = ThreadState("host", 1, 0.0)
         state.report = {
             "tasks": [task], "counts": {"0_0": TaskCounts(count, reported={"A / B": count}).document()},

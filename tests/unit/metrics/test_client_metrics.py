@@ -145,7 +145,8 @@ def test_a_log_counts_for_the_application_at_work(tmp_path):
 
 
 def state(counts, records):
-    task = {"task": "0_0", "records_in": records, "records_out": 0, "dropped": 0, "stream_time_ms": 0}
+    task = {"task": "0_0", "dropped": 0, "stream_time_ms": 0}
+    task |= {"records_in": records, "records_out": 0, "records_read": records, "records_written": 0}
     report = {
         "tasks": [{**task, "entries": {"store": 3}}], "counts": {}, "seconds": {"process": 1.0}, "commits": 1,
         "positions": {}, "ends": {}, "began_ms": 0, "committed_ms": 0,

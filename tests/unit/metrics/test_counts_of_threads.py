@@ -25,7 +25,8 @@ def reported(counts):
 
 
 def thread(counts, records, dropped, tasks=("0_0",), **more):
-    task = {"records_in": records, "records_out": 0, "dropped": dropped, "stream_time_ms": 0}
+    task = {"records_in": records, "records_out": 0, "records_read": records, "records_written": 0}
+    task |= {"dropped": dropped, "stream_time_ms": 0}
     sizes = {"entries": {"store": 3}, "store_bytes": {"store": 4096}}
     return ThreadState("here", 1, 0.0, report={
         "tasks": [{**task, **sizes, "task": each} for each in tasks], "counts": reported(counts),

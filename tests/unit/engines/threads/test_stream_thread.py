@@ -119,7 +119,13 @@ def test_threads_share_the_tasks(log: EmbeddedLog) -> None:
     found = {key: value for at in range(4) for key, value, _ in records_of(log, "counts", at)}
     assert found[b"x"] == b"40"
     assert sum(int(value) for value in found.values()) == 80
-    assert sum(task.records_in for thread in threads for task in thread.figures().tasks) == 120
+    tasks_of_all = [task for thread in threads for task in thread.figures().tasks]
+    assert sum(task.records_in for task in tasks_of_all) == 120  # 40 lines, and 80 words of the repartition topic
+    assert sum(task.records_read for task in tasks_of_all) == 40
+    assert sum(task.records_out for task in tasks_of_all) - sum(task.records_written for task in tasks_of_all) == 80
+    assert sum(task.records_written for task in tasks_of_all) == sum(
+        len(records_of(log, "counts", at)) for at in range(4)
+    )
     for thread in threads:
         thread.close(commit=True)
 

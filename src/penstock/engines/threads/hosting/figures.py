@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressCounter"]
 
-_COUNTS = {"records_in": "records_read", "records_out": "records_written", "dropped": "dropped"}
+# "records_in" and "records_out" are of all topics, the others of those that are not internal.
+_COUNTS = ("records_in", "records_out", "records_read", "records_written", "dropped")
 
 
 class ProgressCounter:
@@ -72,7 +73,7 @@ class ProgressCounter:
                 tasks[-1] |= {"clients": self._of_clients((epoch, name), report.get("clients", ()))}
         if tasks:
             self._add_global_task(epoch, threads, tasks[-1])
-        sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
+        sums = {name: sum(task[name] for task in tasks) for name in _COUNTS}
         if not (moved or any(sums.values()) or (tasks and self._lost)):
             for counted, had in zip(self._counted(), before, strict=True):  # for the next look that has more to say
                 counted.clear()
@@ -153,7 +154,7 @@ class ProgressCounter:
         before, self._counts[key] = self._counts.get(key, {}), task
         if task["records_in"] < before.get("records_in", 0):  # it has come back to this thread, and counts anew
             before = {}
-        counts = {ours: task[theirs] - before.get(theirs, 0) for theirs, ours in _COUNTS.items()}
+        counts = {name: task[name] - before.get(name, 0) for name in _COUNTS}
         totals = TaskCounts.of_document(counted.get(task["task"], {}))
         new = totals.since(self._totals.get(key, TaskCounts()))
         self._totals[key] = totals

@@ -27,6 +27,8 @@ class TaskFigures:
         task: The task's id, such as ``0_1``.
         records_in: The number of records that it has processed.
         records_out: The number of records that it has written.
+        records_read: The number of records that it has processed from topics that are not internal.
+        records_written: The number of records that it has written to topics that are not internal.
         dropped: Kafka's ``dropped-records-total``.
         stream_time_ms: The largest timestamp that it has seen; -1 before the first record.
         buffered: The number of records that are fetched and not yet processed.
@@ -37,6 +39,8 @@ class TaskFigures:
     task: str
     records_in: int
     records_out: int
+    records_read: int
+    records_written: int
     dropped: int
     stream_time_ms: int
     buffered: int
@@ -46,9 +50,18 @@ class TaskFigures:
     @classmethod
     def of(cls, task: ActiveTask) -> TaskFigures:
         """Return the present figures of a task."""
-        buffered = task.buffers.records
-        counts = (task.records_in, task.records_out, task.dropped_records, task.stream_time_ms, buffered)
-        return cls(str(task.id), *counts, task.replica.entries(), task.replica.store_bytes())
+        return cls(
+            str(task.id),
+            task.records_in,
+            task.records_out,
+            task.records_read,
+            task.records_written,
+            task.dropped_records,
+            task.stream_time_ms,
+            task.buffers.records,
+            task.replica.entries(),
+            task.replica.store_bytes(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

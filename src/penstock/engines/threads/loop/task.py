@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.threads.loop.buffers import PartitionGroup
@@ -55,9 +55,11 @@ class ActiveTask:
         self.replica = replica
         self.committed = dict(positions)
         self.records_in = self.records_out = 0
+        self.records_read = self.records_written = 0  # those of topics that are not internal
         self.is_changed = False  # whether there is anything to commit
         self._sub = app.subtopology(task)
         self._logical = {place: app.logical(place.topic) for place in positions}
+        self._internal = frozenset(app.plan.internal_topics)
         self._sensor = surroundings.sensor
         if self._sensor.detailed:
             count_calls(replica.state)
@@ -101,10 +103,18 @@ class ActiveTask:
             self._sensor.on_store_calls(str(self.id), take_calls(self.replica.state))
         if self._ticks_at_ms is not None:
             self._ticks_at_ms = now_ms + self._tick_ms
-        self.records_in += count
-        self.records_out += sum(rows.num_rows for rows in output.records.values())
+        self._count(batch, output)
         self.is_changed = True
         return output
+
+    def _count(self, batch: Sequence[TopicBatch], output: TaskOutput) -> None:
+        internal = self._internal
+        for each in batch:
+            self.records_in += each.records.num_rows
+            self.records_read += 0 if each.topic in internal else each.records.num_rows
+        for topic, rows in output.records.items():
+            self.records_out += rows.num_rows
+            self.records_written += 0 if topic in internal else rows.num_rows
 
     @property
     def batch_records(self) -> int:
