@@ -171,8 +171,7 @@ def _moved_stores(stored: StoredPlan, new: Mapping[str, Any], findings: _Finding
         for store, home in moved.items():
             if home.tasks == now["tasks"]:
                 findings.migrations.append(
-                    f"store {store!r} moves from sub-topology {home.subtopology} to {number}: all its rows are copied "
-                    "there before the start"
+                    f"store {store!r} moves from sub-topology {home.subtopology} to {number}: it keeps all its rows"
                 )
             else:
                 findings.reasons.append(
