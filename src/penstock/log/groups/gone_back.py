@@ -1,9 +1,10 @@
 """Committed offsets that have gone back behind what an application knows that it has committed.
 
-A coordinator may lose its newest records, and any client may set a group's offsets. Records that are processed once
-more would then be counted twice, as state and outputs hold them already. Each commit carries a note of its epoch, so
-what is known is compared with commits of the same epoch or an earlier one only: a later epoch has begun there
-knowingly. What Penstock's own tools set is meant so, and bears their mark.
+A coordinator may lose its newest records: older offsets of the application are there again, or none. Records that are
+processed once more would then be counted twice, as state and outputs hold them already. Each commit of an application
+carries a note of its epoch, so what is known is compared with commits of the same epoch or an earlier one only: a later
+epoch has begun there knowingly. Offsets without such a note are of another client, such as Kafka's tool that resets
+them: they are meant so, as for an application of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from typing import NamedTuple
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 
-__all__ = ["RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text"]
+__all__ = ["RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text", "set_by_others"]
 
 RESET_NOTE = "set by a reset"
-_ACCEPTED = (RESET_NOTE, "penstock")  # the latter: micro-batches, which have a checkpoint of their own
-_EPOCH = re.compile(r"epoch (\d+)")
+_NOTE = re.compile(r"stream-(?:thread .*|driver) epoch (\d+)")
 _MOST_NAMED = 5
 
 
@@ -59,15 +59,30 @@ def gone_back(
     (149, 200)
     >>> gone_back({place: KnownOffset(200, 3)}, at(149, 4), {place: 0}, {place: 300})
     {}
+    >>> gone_back({place: KnownOffset(200, 3)}, {place: OffsetAndMetadata(149, "")}, {place: 0}, {place: 300})
+    {}
     """
     regressions = {}
     for tp, (offset, epoch) in known_offsets.items():
-        at = committed.get(tp) or OffsetAndMetadata(firsts.get(tp, 0), "")
-        noted = _EPOCH.search(at.metadata)
-        is_later = noted is not None and int(noted[1]) > epoch
-        if at.offset < offset <= ends.get(tp, -1) and not is_later and not at.metadata.startswith(_ACCEPTED):
-            regressions[tp] = (max(at.offset, firsts.get(tp, 0)), offset)
+        first = firsts.get(tp, 0)
+        at = committed.get(tp, OffsetAndMetadata(first, epoch_note("stream-driver", epoch)))
+        note = _NOTE.fullmatch(at.metadata)
+        if at.offset < offset <= ends.get(tp, -1) and note is not None and int(note[1]) <= epoch:
+            regressions[tp] = (max(at.offset, first), offset)
     return {tp: both for tp, both in regressions.items() if both[0] < both[1]}
+
+
+def set_by_others(
+    partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of partitions that the application has not committed itself.
+
+    >>> tp = TopicPartition("in", 0)
+    >>> set_by_others([tp], {tp: OffsetAndMetadata(149, RESET_NOTE)})[tp]
+    149
+    """
+    there = {tp: committed[tp] for tp in partitions if tp in committed}
+    return {tp: at.offset for tp, at in there.items() if _NOTE.fullmatch(at.metadata) is None}
 
 
 def gone_back_text(application: str, who: str, regressions: Mapping[TopicPartition, tuple[int, int]]) -> str:
@@ -87,7 +102,7 @@ def gone_back_error(
     places: Iterable[TopicPartition] = sorted(regressions)
     return CheckpointMismatchError(
         gone_back_text(application, who, regressions),
-        hint="Another program has set them, or the brokers have lost its newest commits. The records in between are "
+        hint="The brokers have lost its newest commits, or its offsets were deleted. The records in between are "
         "processed already, and would count twice. To continue from the newer offsets: penstock.data.loss=continue. To "
         f"process them once more, with the state as it is: penstock groups reset {application}; from nothing: penstock "
         f"app reset {application}.",

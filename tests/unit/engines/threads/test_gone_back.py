@@ -56,30 +56,41 @@ def ran(log: EmbeddedLog, root: Path, records: int = 5) -> ThreadApp:
     return app
 
 
+def ran_twice(log: EmbeddedLog, root: Path) -> tuple[ThreadApp, OffsetAndMetadata]:
+    """An application that has counted five records in two runs, and the commit of the first one."""
+    app = ran(log, root, 2)
+    before = log.group_offsets("app")[LINES]
+    ran(log, root, 3)
+    return app, before
+
+
+def lose_commits(log: EmbeddedLog, before: OffsetAndMetadata) -> None:
+    """Lose what was committed since, as a coordinator may."""
+    log.commit_offsets("app", {LINES: before.offset}, before.metadata)
+
+
 def counts(log: EmbeddedLog) -> list[int]:
     return [int(value or 0) for _, value, _ in records_of(log, "counts")]
 
 
-def test_offsets_that_another_client_moves_back_are_refused(log: EmbeddedLog, tmp_path: Path) -> None:
+def test_offsets_that_another_client_moves_back_are_meant_so(log: EmbeddedLog, tmp_path: Path) -> None:
+    """As in Kafka Streams: its users move a stopped application with kafka-consumer-groups --reset-offsets."""
     app = ran(log, tmp_path)
-    log.commit_offsets("app", {LINES: 2}, "someone else")
-    thread = new_thread(app, log)
+    for metadata in ("", "someone else"):
+        log.commit_offsets("app", {LINES: 3}, metadata)
+        run_to_end(app, log)
+        assert log.committed_offsets("app")[LINES] == 5
+    run_to_end(app, log)
+    assert counts(log) == [1, 2, 3, 4, 5, 6, 7, 8, 9]  # two records twice more, on the state as it was
+
+
+def test_commits_that_a_broker_has_lost_are_refused(log: EmbeddedLog, tmp_path: Path) -> None:
+    app, before = ran_twice(log, tmp_path)
+    lose_commits(log, before)
     with pytest.raises(CheckpointMismatchError, match="lines-0 is at 2, but the state of task 0_0 is at 5") as caught:
-        thread.start()
+        new_thread(app, log).start()
     assert "penstock.data.loss=continue" in str(caught.value)
     assert log.committed_offsets("app")[LINES] == 2  # nothing has been done
-
-
-def test_commits_that_a_broker_has_lost_are_refused_too(log: EmbeddedLog, tmp_path: Path) -> None:
-    app = app_of(log, tmp_path)
-    append(log, "lines", [("k", "x", 0)] * 2)
-    run_to_end(app, log)
-    before = log.group_offsets("app")[LINES]
-    append(log, "lines", [("k", "x", 1)] * 3)
-    run_to_end(app, log)
-    log.commit_offsets("app", {LINES: before.offset}, before.metadata)
-    with pytest.raises(CheckpointMismatchError, match="lines-0 is at 2"):
-        new_thread(app, log).start()
 
 
 def test_offsets_that_are_gone_are_refused_too(log: EmbeddedLog, tmp_path: Path) -> None:
@@ -92,10 +103,10 @@ def test_offsets_that_are_gone_are_refused_too(log: EmbeddedLog, tmp_path: Path)
 def test_with_data_loss_it_goes_on_from_the_newer_offset_and_commits_it(
     log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ran(log, tmp_path)
+    _, before = ran_twice(log, tmp_path)
     goes_on = app_of(log, tmp_path, **{"penstock.data.loss": "continue"})
     for _ in range(2):
-        log.commit_offsets("app", {LINES: 2}, "someone else")
+        lose_commits(log, before)
         run_to_end(goes_on, log)
         assert log.committed_offsets("app")[LINES] == log.end_offset("lines", 0)
     assert "have gone back: lines-0 is at 2, but the state of task 0_0 is at 5; it continues from there" in caplog.text
@@ -131,8 +142,10 @@ FIRSTS, ENDS = {PLACE: 0}, {PLACE: 300}
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (OffsetAndMetadata(149, ""), (149, 200)),
+        (OffsetAndMetadata(149, ""), None),
+        (OffsetAndMetadata(149, "of another program, epoch 2"), None),
         (OffsetAndMetadata(149, epoch_note("stream-thread thread-0", 3)), (149, 200)),
+        (OffsetAndMetadata(149, epoch_note("stream-driver", 2)), (149, 200)),
         (OffsetAndMetadata(149, epoch_note("stream-thread thread-0", 4)), None),  # a later epoch has begun there
         (OffsetAndMetadata(149, epoch_note("stream-driver", 4)), None),
         (OffsetAndMetadata(149, RESET_NOTE), None),
@@ -149,7 +162,7 @@ def test_what_counts_as_gone_back(at: OffsetAndMetadata | None, expected: tuple[
 
 
 def test_topics_that_were_cut_off_or_retention_are_another_matter() -> None:
-    known, at = {PLACE: KnownOffset(200, 3)}, {PLACE: OffsetAndMetadata(149, "")}
+    known, at = {PLACE: KnownOffset(200, 3)}, {PLACE: OffsetAndMetadata(149, epoch_note("stream-driver", 3))}
     assert gone_back(known, at, FIRSTS, {PLACE: 150}) == {}
     assert gone_back(known, at, {PLACE: 220}, ENDS) == {}
 
@@ -208,7 +221,7 @@ def test_a_note_that_is_damaged_does_not_stop_a_start(tmp_path: Path, caplog: py
 
 def test_the_driver_refuses_offsets_that_are_behind_its_note(log: EmbeddedLog, tmp_path: Path) -> None:
     append(log, "lines", [("k", "x", n) for n in range(5)])
-    log.commit_offsets("app", {LINES: 2})
+    log.commit_offsets("app", {LINES: 2}, epoch_note("stream-thread thread-0", 3))
     known = note_of(tmp_path, 5).offsets
     with pytest.raises(CheckpointMismatchError, match="lines-0 is at 2, but the application is at 5"):
         restore_positions(planned(log, tmp_path), known, (), 4)
@@ -217,3 +230,13 @@ def test_the_driver_refuses_offsets_that_are_behind_its_note(log: EmbeddedLog, t
     restore_positions(goes_on, known, (), 4)
     assert log.group_offsets("app")[LINES] == OffsetAndMetadata(5, epoch_note("stream-driver", 4))
     assert read_document(str(tmp_path / "checkpoint"), "positions.json") is not None
+
+
+def test_the_driver_says_that_it_continues_where_another_client_has_set_the_offsets(
+    log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(log, "lines", [("k", "x", n) for n in range(5)])
+    log.commit_offsets("app", {LINES: 2})
+    restore_positions(planned(log, tmp_path), note_of(tmp_path, 5).offsets, (), 4)
+    assert log.group_offsets("app")[LINES] == OffsetAndMetadata(2, "")
+    assert "app continues where its group's offsets were set: lines-0 at 2; its state is as it was" in caplog.text

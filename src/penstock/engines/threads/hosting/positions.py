@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.identities import recreated_error
 from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
-from penstock.log.groups.gone_back import epoch_note, gone_back, gone_back_error, gone_back_text
+from penstock.log.groups.gone_back import epoch_note, gone_back, gone_back_error, gone_back_text, set_by_others
 
 if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
@@ -46,6 +46,11 @@ def restore_positions(
     }
     if not behind:
         return
+    if moved := set_by_others(behind, group):
+        places = ", ".join(f"{place.topic}-{place.partition} at {offset}" for place, offset in sorted(moved.items()))
+        _log.warning(
+            "%s continues where its group's offsets were set: %s; its state is as it was", app.application, places
+        )
     topics = sorted({place.topic for place in behind})
     back = gone_back(behind, group, log.beginning_offsets(topics), log.end_offsets(topics))
     if not back:
