@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from penstock.base.terminal.screen import Screen
+from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
 from penstock.engines.spark.interrupts import stop_on_signals
+from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.errors import LogError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
@@ -246,13 +248,17 @@ class _Job:
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
     def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: DemoView) -> None:
-        """Wait until the application has processed all records of the topic."""
+        """Wait until the application has processed all records of the topic, and what they have put into others."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds
+        plan, ends = plan_for(self._app.topology, self._app.config, log), log.end_offsets(["access_log"])
+        if not {topic.name for topic in log.topics()}.issuperset(plan.repartition_topics):
+            plan = replace(plan, internal_topics=())  # they are in Spark's shuffle
         while self._app.state.is_running_or_rebalancing and time.monotonic() < deadline:
+            is_drained = has_reached(log, plan, ends)
             self._measure(log, source, counts, time.monotonic() - begun)
             view.show(self._figures)
-            if not sum(self._figures.lag.values()):
+            if is_drained:
                 return
             time.sleep(0.2)
 
