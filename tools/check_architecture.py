@@ -105,7 +105,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engines/batches": ("worker", "recovery"),
     "engines/spark": ("connector",),
     "engines/threads": ("assignment", "replicas", "loop", "hosting"),
-    "log": ("embedded", "kafka", "clients", "groups"),
+    "log": ("streams_groups", "embedded", "kafka", "clients", "groups"),
     "log/kafka": ("security", "wire", "clients", "transactions"),
     "query": ("http",),
     "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),

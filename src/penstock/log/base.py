@@ -109,6 +109,7 @@ class GroupMember:
         topics: The topics that it has subscribed to, if the log knows them; else the topics that it reads.
         assignors: The assignors that it knows.
         owned: The partitions that it reads.
+        tasks: Its tasks by role ("active", "standby" or "warmup"), if it is a stream thread.
     """
 
     member: str
@@ -119,11 +120,12 @@ class GroupMember:
     topics: tuple[str, ...]
     assignors: tuple[str, ...]
     owned: tuple[TopicPartition, ...]
+    tasks: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A snapshot of a group; ``state`` is one of Kafka's names: Empty, Stable or PreparingRebalance."""
+    """A snapshot of a group; ``state`` is one of Kafka's names: Empty, Stable, PreparingRebalance, Reconciling, ..."""
 
     state: str
     assignor: str

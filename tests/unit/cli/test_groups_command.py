@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.log.base import TopicPartition
+from penstock.log.clients.consumer import Consumer
 from penstock.log.open import open_log
 
 
@@ -120,3 +121,13 @@ def test_consume_a_range_of_time(run, path):
     assert values("--from", "2023-11-14T22:13:21Z", "--to", "2023-11-14T22:13:23Z") == ["1", "2"]
     assert values("--from", "beginning", "--to", "2023-11-14T22:13:21Z") == ["0"]
     assert values("--from", 3) == ["3", "4"]
+
+
+def test_members_in_place_of_the_lag(run, path):
+    with open_log(str(path)) as log, Consumer(log, group="g", client_id="reader") as consumer:
+        consumer.subscribe("t")
+        consumer.poll(timeout_s=0.1)
+        out = run("groups", "describe", "g", "-b", path, "--members")[1]
+    assert "reader" in out
+    assert "partitions" in out
+    assert "lag" not in out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from penstock.log.base import GroupMember
 
 __all__ = ["app"]
 
@@ -40,7 +44,15 @@ def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
 
 @app.command()
 @grouped
-def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
+def describe(
+    group: Group,
+    *,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the members with their partitions or tasks in place of the lag.")
+    ] = False,
+    where: LogOptions,
+    as_json: Json = False,
+) -> None:
     """Show a group's state, its members and its lag by partition."""
     from penstock.log.groups.admin import GroupAdmin
 
@@ -52,6 +64,9 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     what = "application" if described.application else "group"
     how = f", assignor {described.assignor}" if described.assignor else ""
     console().print(f"{what} {group}: {described.state}, {counted(len(described.members), 'member')}{how}")
+    if members:
+        _print_members(described.members)
+        return
     rows: list[list[Any]] = []
     for each in described.partitions:
         owner = described.owner(each.topic, each.partition)
@@ -61,6 +76,19 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     starts = not rows and described.application and described.members
     empty = f"{group} starts: it has committed no offsets yet" if starts else "no offsets"
     print_table([*_COLUMNS, "consumer", "host"], rows, empty=empty)
+
+
+def _print_members(members: Sequence[GroupMember]) -> None:
+    """Print the members with the partitions that they read, and with their tasks in a streams group."""
+    roles = list(dict.fromkeys(role for member in members for role, _ in member.tasks))
+    rows: list[list[Any]] = []
+    for member in members:
+        tasks = dict(member.tasks)
+        name = member.instance or member.member
+        cells = [", ".join(tasks.get(role, ())) or "-" for role in roles]
+        rows.append([name, member.client, member.host, len(member.owned), *cells])
+    columns = ["member", "client", "host", "partitions#", *(f"{role} tasks" for role in roles)]
+    print_table(columns, rows, empty="no members")
 
 
 @app.command()

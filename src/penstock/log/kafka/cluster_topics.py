@@ -28,10 +28,12 @@ from penstock.log.kafka.wire.deletions import delete_records
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
 from penstock.log.kafka.wire.protocol_errors import TIMED_OUT, failed
+from penstock.log.kafka.wire.streams_groups import describe_streams_group, list_streams_groups
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
     from penstock.log.kafka.wire.members import JoinedMember
+    from penstock.log.streams_groups.description import GroupDescription
 
 __all__ = ["Topics", "error_code"]
 
@@ -281,10 +283,20 @@ class Topics:
         return offsets
 
     def groups(self) -> list[str]:
-        """List the names of all consumer groups."""
-        admin = self._clients.admin()
+        """List the names of all consumer groups and streams groups."""
+        admin, cluster = self._clients.admin(), self._clients.cluster()
         act = lambda: admin.list_consumer_groups(request_timeout=_REQUEST_S).result(_REQUEST_S).valid  # noqa: E731
-        return sorted(each.group_id for each in self.ask(act, "listing the groups"))
+        consumers = [each.group_id for each in self.ask(act, "listing the groups")]
+        streams = self.ask(lambda: list_streams_groups(cluster), "listing the streams groups")
+        return sorted({*consumers, *streams})
+
+    def streams_group(self, group: str) -> GroupDescription | None:
+        """Return a streams group; None if there is none of that name."""
+        cluster = self._clients.cluster()
+        description: GroupDescription | None = self.ask(
+            lambda: describe_streams_group(cluster, group), f"describing group {group!r}", group=group
+        )
+        return description
 
     def delete_group(self, group: str) -> None:
         """Delete a group; does nothing if there is none."""

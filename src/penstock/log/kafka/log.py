@@ -428,12 +428,43 @@ def group_state(topics: Topics, admin: AdminClient, group: str) -> GroupState:
         description = topics.ask(act, f"describing group {group!r}")
     except LogError as error:
         if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
-            return _NOBODY
+            return _streams_state(topics, group)
         raise
+    if description.state.name == "DEAD":  # it is of another kind, or there is none of that name
+        return _streams_state(topics, group)
     members = tuple(_member(each, description.partition_assignor or "") for each in description.members)
     return GroupState(
         _STATES.get(description.state.name, description.state.name), description.partition_assignor or "", members
     )
+
+
+def _streams_state(topics: Topics, group: str) -> GroupState:
+    """Return the state and members of a streams group; a member reads what the sources of its active tasks have."""
+    description = topics.streams_group(group)
+    if description is None:
+        return _NOBODY
+    read: dict[str, list[str]] = {}
+    if description.topology is not None:
+        for sub in description.topology.subtopologies:
+            read[sub.id] = [*sub.source_topics, *(spec.name for spec in sub.repartition_sources)]
+    counts = topics.counts() if read else {}
+    members = []
+    for member in description.members:
+        owned = {
+            TopicPartition(topic, task.partition)
+            for task in member.assignment.active
+            for topic in read.get(task.subtopology, ())
+            if task.partition < counts.get(topic, 0)
+        }
+        names = tuple(sorted({tp.topic for tp in owned}))
+        host = member.host.removeprefix("/")
+        tasks = tuple((role, tuple(map(str, sorted(each)))) for role, each in member.assignment.roles)
+        members.append(
+            GroupMember(
+                member.member, member.instance or "", member.client, host, 0, names, (), tuple(sorted(owned)), tasks
+            )
+        )
+    return GroupState(description.state, "", tuple(members))
 
 
 def _member(member: Any, assignor: str) -> GroupMember:

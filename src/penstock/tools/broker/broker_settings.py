@@ -105,6 +105,8 @@ class BrokerSettings:
             "num.partitions": str(self.partitions),
             "log.retention.ms": "-1",  # records with old timestamps would be deleted at once
             "group.initial.rebalance.delay.ms": "0",
+            "group.streams.initial.rebalance.delay.ms": "0",
+            "group.streams.assignment.interval.ms": "0",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.num.partitions": "4",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

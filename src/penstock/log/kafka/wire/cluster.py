@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -196,6 +196,14 @@ class Cluster:
     def every_broker(self) -> list[BrokerConnection]:
         """Return connections to all brokers of the cluster."""
         return [self._connection(node) for node in self._learn([])[0]]
+
+    def reachable_brokers(self) -> list[BrokerConnection]:
+        """Return connections to those brokers of the cluster that can be reached."""
+        connections = []
+        for node in self._learn([])[0]:
+            with suppress(KafkaException):
+                connections.append(self._connection(node))
+        return connections
 
     def partition_counts(self, topics: list[str] | None = None) -> dict[str, int]:
         """Return the number of partitions of each of these topics, or of all, that exists and this user may see."""
