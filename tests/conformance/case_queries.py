@@ -76,13 +76,14 @@ def answer_to(driver: Any, q: Spec) -> Spec:
     return {**row, "result": _value(answer.result)}
 
 
-def query_difference(what: str, recorded: Spec, row: Spec) -> str | None:
-    """The first difference between the recorded answer and ours."""
+def query_difference(what: str, recorded: Spec, row: Spec, *, has_position: bool = True) -> str | None:
+    """The first difference between the recorded answer and ours; ``has_position`` says whether positions count."""
     if "throws" in recorded:
         names = ERRORS[recorded["throws"]["error"]]
         ours = row.get("throws", row.get("failure"))
         return None if ours in names else f"{what}: expected {recorded['throws']['error']}, got {row}"
-    expected = {name: value for name, value in recorded.items() if name not in ("message", "execution_info")}
+    left_out = {"message", "execution_info", *(() if has_position else ("position",))}
+    expected = {name: value for name, value in recorded.items() if name not in left_out}
     got = {name: value for name, value in row.items() if name in expected or name not in ("position", "execution_info")}
     if bool(recorded.get("execution_info")) != bool(row.get("execution_info")):
         return f"{what}: one has execution info: {row}"
