@@ -316,7 +316,9 @@ class StreamsBuilder:
         """
         settings = {} if config is None else check_mapping(config, "build(): config", ConfigError)
         optimization = settings.get("topology.optimization") or "none"
-        topology = self._graph.build(Topology(dataframes=dict(self._dataframes)), str(optimization))
+        fix = str(settings.get("__enable.process.processValue.fix__", False)).lower() == "true"
+        empty = Topology(dataframes=dict(self._dataframes))
+        topology = self._graph.build(empty, str(optimization), heeds_processors=fix)
         return wrapped(topology, settings)
 
 

@@ -36,7 +36,13 @@ def process(
     # Unlike other verbs, a processor with a name of its own uses up no number.
     prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
     node = names.processor(prefix) if name is None else check_name(name)
-    graph = ProcessorGraph(name=node, operation=lambda: operation, own_stores=lambda: own, uses=uses)
+    graph = ProcessorGraph(
+        name=node,
+        operation=lambda: operation,
+        own_stores=lambda: own,
+        uses=uses,
+        may_change="value" if fixed_key else "key",
+    )
     return stream.below(graph, keys=not fixed_key, values=True)
 
 

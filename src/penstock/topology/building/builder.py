@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.topology.building.assembly import Assembly
-from penstock.topology.building.graph import GraphNode, RepartitionGraph, Root, StoreGraph
+from penstock.topology.building.graph import GraphNode, ProcessorGraph, RepartitionGraph, Root, StoreGraph
 from penstock.topology.building.names import Names, check_name
 from penstock.topology.building.optimize import find_upstream, merge_sources, relax_null_keys, reuse_source_topics, walk
 from penstock.topology.building.stream_joins import rewrite_self_joins
@@ -92,18 +92,22 @@ class GraphBuilder:
             may_merge=partitioning is None,
         )
 
-    def build(self, empty: T, optimization: str = "none") -> T:
+    def build(self, empty: T, optimization: str = "none", *, heeds_processors: bool = False) -> T:
         """Optimise, write and check the topology. May be called again, also after more verbs.
 
         Args:
             empty: The topology that takes the nodes.
             optimization: ``topology.optimization``: "none", "all", or a list of Kafka's rules with commas.
+            heeds_processors: Whether processors count as changes of keys or values, so that no repartition topic moves
+                across them: Kafka's ``__enable.process.processValue.fix__``.
         """
         rules = _rules(optimization)
         merge_sources(self.root)
         if "reuse.ktable.source.topics" in rules:
             reuse_source_topics(self.root)
         if "merge.repartition.topics" in rules:
+            if heeds_processors:
+                self._merger.heed_processors()
             self._merger.apply(self.repartition_node, self._rename_source)
         if "single.store.self.join" in rules:
             rewrite_self_joins(self.root)
@@ -155,10 +159,27 @@ class RepartitionMerger:
     def __init__(self) -> None:
         self._by_key_change: dict[GraphNode, dict[RepartitionGraph, None]] = {}
         self._merges: dict[GraphNode, None] = {}
+        self._noted: list[GraphNode] = []
         self.rewrites: list[Rewrite] = []  # kept, as the graph stays rewritten when it is built again
 
     def note(self, node: GraphNode) -> None:
         """Note that a node has been added."""
+        self._noted.append(node)
+        self._classify(node)
+
+    def heed_processors(self) -> None:
+        """Let the user's processors count as what changes keys or values, unless the graph has been rewritten."""
+        processors = [node for node in self._noted if isinstance(node, ProcessorGraph) and node.may_change]
+        if self.rewrites or all(node.changes_key or node.changes_value for node in processors):
+            return
+        for node in processors:
+            node.changes_key, node.changes_value = node.may_change == "key", node.may_change == "value"
+        self._by_key_change.clear()
+        self._merges.clear()
+        for each in self._noted:
+            self._classify(each)
+
+    def _classify(self, node: GraphNode) -> None:
         if node.changes_key:
             self._by_key_change[node] = {}
         elif isinstance(node, RepartitionGraph) and node.may_merge:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from penstock.topology.building.assembly import Assembly
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
@@ -96,6 +96,7 @@ class ProcessorGraph(GraphNode):
     operation: Callable[[], Operation]
     own_stores: Callable[[], tuple[StoreSpec, ...]] = tuple
     uses: tuple[str, ...] = ()
+    may_change: Literal["key", "value"] | None = None  # of a processor of the user's
     written_parents: tuple[str, ...] | None = None  # where the graph's parents are not the processor's
 
     def write(self, to: Assembly) -> None:
