@@ -210,12 +210,12 @@ class AppMetrics:
         self._clients.record_batch(batch)
 
     def _task(self, task_id: str) -> TaskMetrics:
-        found = self._tasks.get(task_id)
-        if found is None:
+        task_metrics = self._tasks.get(task_id)
+        if task_metrics is None:
             part = self._part(int(task_id.partition("_")[0]))
             task = TaskOf(self._thread, task_id, part.nodes, self._physical_name, part.stores)
-            found = self._tasks[task_id] = TaskMetrics(self.registry, self._topology, task)
-        return found
+            task_metrics = self._tasks[task_id] = TaskMetrics(self.registry, self._topology, task)
+        return task_metrics
 
     def _part(self, subtopology: int) -> SubTopology | PlannedSubTopology:
         plan = self.plan()
@@ -282,8 +282,8 @@ def _unknown() -> str:
 
 def _processing_s(task: Mapping[str, Any]) -> float | None:
     """Return how long a task has processed; of a stream thread, whose tasks take turns, each reports its own time."""
-    found: float | None = task.get("busy_s", task.get("seconds", {}).get("process"))
-    return found
+    busy_s: float | None = task.get("busy_s", task.get("seconds", {}).get("process"))
+    return busy_s
 
 
 def _counts_of(task: Mapping[str, Any]) -> TaskCounts:

@@ -82,21 +82,21 @@ class ApplicationReset:
             UnknownTopicError: One of the topics does not exist, or is not internal to this application.
             CheckpointMismatchError: The checkpoint was not found, or belongs to another application.
         """
-        found = self._found()
+        resources = self._found()
         for topic in internal:
-            if topic not in found.topics and topic not in found.unsure:
+            if topic not in resources.topics and topic not in resources.unsure:
                 raise UnknownTopicError(
                     f"{topic!r} is not an internal topic of {self._application!r}",
-                    hint=f"Its internal topics are {', '.join(found.topics) or 'none'}.",
+                    hint=f"Its internal topics are {', '.join(resources.topics) or 'none'}.",
                     topic=topic,
                 )
-        topics = tuple(internal) or found.topics
+        topics = tuple(internal) or resources.topics
         committed = self._log.committed_offsets(self._application)
-        of_inputs = [place for place in committed if place.topic not in (*found.topics, *found.unsure)]
+        of_inputs = [tp for tp in committed if tp.topic not in (*resources.topics, *resources.unsure)]
         places = chosen_places(self._log, target, inputs, of_inputs)
         moves = tuple(offset_moves(self._log, target, places, committed))
-        kept = (*(topic for topic in found.unsure if topic not in topics), *found.foreign)
-        return ResetPlan(self._application, moves, topics, found.places, kept)
+        kept = (*(topic for topic in resources.unsure if topic not in topics), *resources.foreign)
+        return ResetPlan(self._application, moves, topics, resources.places, kept)
 
     def run(self, plan: ResetPlan, *, force: bool = False) -> tuple[str, ...]:
         """Execute a plan; run it again after an interruption.
@@ -119,10 +119,10 @@ class ApplicationReset:
         return deleted
 
     def _found(self) -> AppResources:
-        found = find_resources(self._log, self._config, self._topology)
+        resources = find_resources(self._log, self._config, self._topology)
         if not self._without_checkpoint:
-            found.require_checkpoint()
-        return found
+            resources.require_checkpoint()
+        return resources
 
     @contextmanager
     def _stopped(self, *, force: bool) -> Iterator[None]:

@@ -121,8 +121,8 @@ class ApplicationExtensions:
 
     def url(self, name: str) -> str | None:
         """Return where people find an extension; None if it has no page, or is not there."""
-        found = self._loaded.get(name)
-        return None if found is None else found.url
+        extension = self._loaded.get(name)
+        return None if extension is None else extension.url
 
     def started(self, run: Run) -> None:
         """Begin."""
@@ -145,8 +145,8 @@ class ApplicationExtensions:
 
     def pages(self) -> list[Beside]:
         """Return what to serve at the HTTP port."""
-        found = (each.page() for each in self._loaded.values())
-        return [page for page in found if page is not None]
+        possible_pages = (each.page() for each in self._loaded.values())
+        return [page for page in possible_pages if page is not None]
 
     def served_at(self, url: str, is_stopping: Callable[[], bool]) -> None:
         """Pass on the address of the HTTP port."""
@@ -159,8 +159,8 @@ class ApplicationExtensions:
 
     def alerts(self) -> list[Mapping[str, Any]]:
         """Return the alerts of all."""
-        found = (self._guarded(name, each.alerts) or () for name, each in self._loaded.items())
-        return [alert for alerts in found for alert in alerts]
+        alert_lists = (self._guarded(name, each.alerts) or () for name, each in self._loaded.items())
+        return [alert for alerts in alert_lists for alert in alerts]
 
     def close(self) -> None:
         """Close all."""

@@ -241,13 +241,13 @@ class KafkaStreams:
         from penstock.log.lease_keeper import held_lease
 
         with open_app_log(self.config) as log:
-            found = find_resources(log, self.config, self.topology)
-            found.require_checkpoint()
-            if not found.has_run and found.plan is None and found.application not in log.groups():
-                _log.warning("%s has not run: there is nothing at %s", found.application, found.checkpoint)
+            resources = find_resources(log, self.config, self.topology)
+            resources.require_checkpoint()
+            if not resources.has_run and resources.plan is None and resources.application not in log.groups():
+                _log.warning("%s has not run: there is nothing at %s", resources.application, resources.checkpoint)
                 return ()
-            with held_lease(log, found.application, "reset"):
-                return forget(log, found)
+            with held_lease(log, resources.application, "reset"):
+                return forget(log, resources)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
         """Read a topic as a streaming DataFrame of topic, partition, offset, timestamp, key and value.

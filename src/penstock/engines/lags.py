@@ -70,7 +70,7 @@ def _offsets(ask: Callable[[Sequence[str]], dict[TopicPartition, int]], topics: 
 
 
 def _by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
-    return {f"{place.topic}-{place.partition}": offset for place, offset in offsets.items()}
+    return {f"{tp.topic}-{tp.partition}": offset for tp, offset in offsets.items()}
 
 
 def time_at(log: TopicLog, topic: str, partition: int, offset: int) -> int | None:

@@ -100,8 +100,8 @@ def find_resources(log: TopicLog, config: StreamsConfig, topology: Topology | No
     ]
     replicas += continuous_replicas(Path(places.replicas), application, log.identity())
     existing = {topic.name for topic in log.topics()}
-    known = internal_topics(application, plan, topology)
-    own = existing & known
+    internal = internal_topics(application, plan, topology)
+    own = existing & internal
     marked = any(each.metadata.startswith(MARK) for each in log.group_offsets(application).values())
     looks_alike = {name for name in existing if name.startswith(f"{application}-") and _FORM.search(name)}
     return AppResources(
@@ -110,7 +110,7 @@ def find_resources(log: TopicLog, config: StreamsConfig, topology: Topology | No
         places.checkpoint,
         tuple(replicas),
         tuple(sorted(own)),
-        tuple(sorted(looks_alike - known)),
+        tuple(sorted(looks_alike - internal)),
         tuple(foreign_files(places.checkpoint)) if plan is not None else (),
         bool(own or marked or log.ledger(application)),
     )
@@ -129,17 +129,17 @@ def internal_topics(application: str, plan: Mapping[str, Any] | None, topology: 
         >>> sorted(internal_topics("app", plan))[:2]
         ['app-by-user-repartition', 'app-penstock-formats']
     """
-    found = {numbers_topic(application), formats_topic(application)}
+    topics = {numbers_topic(application), formats_topic(application)}
     if plan is not None:
-        found |= {changelog_topic(application, store) for store in (*plan["plan"]["stores"], *plan.get("dropped", ()))}
-        found |= {internal_topic(application, topic) for topic in plan["plan"]["internal_topics"]}
-        found |= set(plan.get("dataframes", ()))
+        topics |= {changelog_topic(application, store) for store in (*plan["plan"]["stores"], *plan.get("dropped", ()))}
+        topics |= {internal_topic(application, topic) for topic in plan["plan"]["internal_topics"]}
+        topics |= set(plan.get("dataframes", ()))
     if topology is not None:
-        found |= {changelog_topic(application, store) for store in topology.stores}
-        found |= {internal_topic(application, topic) for topic in topology.internal_topics}
+        topics |= {changelog_topic(application, store) for store in topology.stores}
+        topics |= {internal_topic(application, topic) for topic in topology.internal_topics}
         own = for_application(topology, application, {})
-        found |= {source.topic for source in own.dataframes.values()}
-    return found
+        topics |= {source.topic for source in own.dataframes.values()}
+    return topics
 
 
 def forget(log: TopicLog, found: AppResources) -> tuple[str, ...]:

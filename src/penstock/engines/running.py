@@ -119,21 +119,21 @@ class Run:
         self._attend()
         note_sinks(self.topology, self.config, log)
         self._meter.doing("starting Spark")
-        given = self.session or running_session()
+        session = self.session or running_session()
         rows_in_jvm = bool(self.topology.dataframes)
         files = places.journal or places.checkpoint
         own, is_new = session_for(
             self.engine.spark_settings, application, files,
-            session=given, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
+            session=session, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
         )  # fmt: skip
-        self._own, self.session = own, given or own
+        self._own, self.session = own, session or own
         self._owns_session = is_new
         self._start_engine(until_latest=until_latest)
 
     def _settle_mode(self, log: TopicLog) -> None:
         """Keep the mode of earlier runs if none is set, and say so."""
-        given, self.config = self.config, in_own_mode(self.config, log)
-        if self.config is not given:
+        users_config, self.config = self.config, in_own_mode(self.config, log)
+        if self.config is not users_config:
             self.engine = engine_of(self.config, self._batch_done, reads_nothing=self._reads_nothing)
             _log.warning(
                 "%s goes on in micro-batches, as it has run in them and processing.mode is not set; "
@@ -184,12 +184,12 @@ class Run:
         """
         assert self.log is not None  # noqa: S101 - launch() comes first
         try:
-            found = self.log.membership(timeout_s)
+            membership = self.log.membership(timeout_s)
         except FencedError:
             self.engine.show_membership(())
             raise
-        if found is not None:
-            self.engine.show_membership(found)
+        if membership is not None:
+            self.engine.show_membership(membership)
 
     def _start_engine(self, *, until_latest: bool) -> None:
         self._until_latest = until_latest

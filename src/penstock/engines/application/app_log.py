@@ -33,5 +33,5 @@ def open_app_log(config: StreamsConfig) -> TopicLog:
 
 def log_settings(config: StreamsConfig) -> dict[str, Any]:
     """Select the settings that a log may use: texts and numbers."""
-    given = {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
-    return {"task.timeout.ms": config["task.timeout.ms"], **given}
+    settings = {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
+    return {"task.timeout.ms": config["task.timeout.ms"], **settings}

@@ -62,11 +62,11 @@ class Locations:
         given_root = config.get("state.dir")
         root = Path(given_root).expanduser().absolute() if given_root else _default_root(config, log)
         home = root / application
-        given = config.get("penstock.checkpoint.location")
-        checkpoint = str(given).rstrip("/") if given else str(home / "checkpoint")
+        location = config.get("penstock.checkpoint.location")
+        checkpoint = str(location).rstrip("/") if location else str(home / "checkpoint")
         if "://" not in checkpoint:
             checkpoint = str(Path(checkpoint).expanduser().absolute())
-        return cls(checkpoint, str(home / "replicas"), bool(given))
+        return cls(checkpoint, str(home / "replicas"), bool(location))
 
     @property
     def queries(self) -> Path:
@@ -87,35 +87,35 @@ class Locations:
         """
         if self.journal:
             check_object_store(self.checkpoint)
-        for setting, place in (("penstock.checkpoint.location", self.checkpoint), ("state.dir", self.replicas)):
-            folder = local_directory(place)
+        for setting, location in (("penstock.checkpoint.location", self.checkpoint), ("state.dir", self.replicas)):
+            folder = local_directory(location)
             if folder is None:
                 continue
             try:
-                if self.is_given and place == self.checkpoint and folder.is_dir():
+                if self.is_given and location == self.checkpoint and folder.is_dir():
                     check_folder(folder)  # it may hold other things, for others to read
                 else:
                     own_folder(folder)
                 with new_file(folder, "writable"):
                     pass
-                if place == self.checkpoint:
-                    own_part(place, "state")
-                    own_part(place, "spark")
+                if location == self.checkpoint:
+                    own_part(location, "state")
+                    own_part(location, "spark")
             except OSError as error:
                 raise EnvironmentProblemError(
-                    f"the directory {place} is not writable: {error.strerror}",
+                    f"the directory {location} is not writable: {error.strerror}",
                     hint=f"Set {setting} (or state.dir) to a directory that this user may write to.",
-                    directory=place,
+                    directory=location,
                 ) from error
 
 
 def _default_root(config: StreamsConfig, log: TopicLog | None) -> Path:
     url = str(config["bootstrap.servers"])
     if kafka_servers(url) is None:
-        place = parse_log_url(url)
-        if place.path is None:
+        log_url = parse_log_url(url)
+        if log_url.path is None:
             return Path(_of_process().name)
-        return place.path.with_name(f"{place.path.name}.penstock")
+        return log_url.path.with_name(f"{log_url.path.name}.penstock")
     if log is not None:
         return _of_cluster(log.identity())
     with open_log(url, log_settings(config)) as opened:

@@ -126,7 +126,7 @@ def with_mode(config: StreamsConfig, mode: str) -> StreamsConfig:
     >>> with_mode(config, "micro_batch")["processing.mode"]
     'micro_batch'
     """
-    given = {**config.given, "processing.mode": mode}
+    settings = {**config.given, "processing.mode": mode}
     if mode != CONTINUOUS:
-        given = {name: value for name, value in given.items() if name not in IN_MICRO_BATCHES}
-    return type(config)(given)
+        settings = {name: value for name, value in settings.items() if name not in IN_MICRO_BATCHES}
+    return type(config)(settings)

@@ -38,10 +38,10 @@ def plan_for(
         log: The application's log.
         stored: The earlier plan to continue from; None: the one in the checkpoint.
     """
-    known = dataframe_topic_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
+    partition_counts = dataframe_topic_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
     stored = stored or read_stored_plan(Locations.of(config, log).checkpoint)
     try:
-        return plan_after(stored, topology, config["application.id"], known)
+        return plan_after(stored, topology, config["application.id"], partition_counts)
     except UnknownTopicError as error:
         topic = error.facts.get("topic")
         if topic is None:  # a pattern that matches nothing
@@ -67,8 +67,8 @@ def create_sources(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
         return
     fed = {source.topic for source in topology.dataframes.values()}  # made with settings of their own
     existing = {topic.name for topic in log.topics()}
-    wanted = dict.fromkeys(topic for node in topology.sources if not node.internal for topic in node.topics)
-    for topic in wanted:
+    topics = dict.fromkeys(topic for node in topology.sources if not node.internal for topic in node.topics)
+    for topic in topics:
         if topic not in existing and topic not in fed:
             ensure_topic(log, topic, partitions)
 
@@ -90,10 +90,10 @@ def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
     for topic, partitions in feeds.items():
         settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
         ensure_topic(log, topic, partitions, {"retention.ms": "-1", **settings})
-    wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
-    wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
-    known = {*existing, *feeds, *topology.internal_topics}
-    sinks = [t for t in dict.fromkeys(wanted) if t and t not in known]
+    output_topics = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
+    output_topics.append(config.get("errors.dead.letter.queue.topic.name") or "")
+    provided = {*existing, *feeds, *topology.internal_topics}
+    sinks = [t for t in dict.fromkeys(output_topics) if t and t not in provided]
     for topic in sinks:
         ensure_topic(log, topic, int(config["num.partitions"]))
     return bool(feeds or sinks)

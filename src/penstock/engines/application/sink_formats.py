@@ -32,15 +32,15 @@ def note_sinks(topology: Topology, config: StreamsConfig, log: TopicLog) -> None
 
 def formats_of_sinks(topology: Topology, config: StreamsConfig) -> dict[str, TopicFormat]:
     """Return the formats by topic, for sinks whose serdes have names."""
-    found = {}
+    formats = {}
     for sink in with_serdes(topology, config).sinks:
         if sink.topic is None or sink.internal:
             continue
         key, value = _name(sink.key_serde), _name(sink.value_serde)
         if key and value:
             needs = any(name in _REGISTERED for name in (key, value))
-            found[sink.topic] = TopicFormat(key, value, _registry(config) if needs else "")
-    return found
+            formats[sink.topic] = TopicFormat(key, value, _registry(config) if needs else "")
+    return formats
 
 
 def _name(serde: Any) -> str:

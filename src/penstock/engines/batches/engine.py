@@ -97,8 +97,10 @@ class BatchQuery:
         forget_restores(self._job.checkpoint)
         for path in drop_damaged(f"{self._job.checkpoint}/{QUERY}"):
             _log.warning("%s was empty, as a power cut leaves a file, and is removed", path)
-        given = self._job.config.with_prefix("spark.")
-        settings = {name: value for name, value in _FEW_ROWS.items() if name.removeprefix("spark.") not in given}
+        spark_settings = self._job.config.with_prefix("spark.")
+        settings = {
+            name: value for name, value in _FEW_ROWS.items() if name.removeprefix("spark.") not in spark_settings
+        }
         self._session = clone_session(self._session, settings)
         warm_up(self._session, self._job.dump(), self._job.parallelism, self._warm)
         with quiet_pyspark():
@@ -196,8 +198,8 @@ class BatchQuery:
         if running is None or time.monotonic() - running[1] < LONG_STEP_S:
             return []
         now_ms = unix_ms()
-        found = [note for note in notes_of_workers(self._job.replica_root) if note.batch == running[0]]
-        steps = [(note.task, note.doing(now_ms), (now_ms - note.since_ms) / 1000) for note in found]
+        notes = [note for note in notes_of_workers(self._job.replica_root) if note.batch == running[0]]
+        steps = [(note.task, note.doing(now_ms), (now_ms - note.since_ms) / 1000) for note in notes]
         return [{"task": task, "what": what, "seconds": s} for task, what, s in steps if s > LONG_STEP_S]
 
     def is_running(self) -> bool:
@@ -263,9 +265,9 @@ class BatchQuery:
         return (int(last["batchId"]), SourceOffset.of(document).ends) if document else None
 
     def _failure(self, error: Exception) -> PenstockError:
-        found = sealed_error_in(str(error), self._job.error_key)
-        if found is not None:
-            return found
+        sealed_error = sealed_error_in(str(error), self._job.error_key)
+        if sealed_error is not None:
+            return sealed_error
         text = spark_error_text(error)
         words = notes_of_dead_workers(self._job.replica_root) if is_lost_process(text) else []
         if words:

@@ -89,8 +89,8 @@ class Envelope:
     @property
     def report(self) -> dict[str, Any]:
         """The facts of a REPORT."""
-        found: dict[str, Any] = json.loads(bytes(self.payload))
-        return found
+        facts: dict[str, Any] = json.loads(bytes(self.payload))
+        return facts
 
 
 def encode(envelopes: Sequence[Envelope]) -> pa.RecordBatch:

@@ -42,8 +42,10 @@ class BatchFacts:
             >>> BatchFacts.unpack(facts.pack()) == facts
             True
         """
-        found = json.loads(data)
-        return cls(found["inputs"], {TopicPartition(topic, number): end for topic, number, end in found["global_ends"]})
+        document = json.loads(data)
+        return cls(
+            document["inputs"], {TopicPartition(topic, number): end for topic, number, end in document["global_ends"]}
+        )
 
 
 def inputs_checksum(before: SourceOffset, end: SourceOffset, tables: Collection[str] = ()) -> str:

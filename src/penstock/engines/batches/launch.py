@@ -101,10 +101,10 @@ def _as_others_left_it(app: PlannedApp, before: StoredPlan) -> tuple[StoredPlan 
         if is_takeover_unfinished(app.checkpoint):
             take_up(app.topology, app.config, app.log, None)
         return before, check_changelog_ends(app, before.homes())
-    except TakenOverError as found:
-        take_up(app.topology, app.config, app.log, found)
+    except TakenOverError as error:
+        take_up(app.topology, app.config, app.log, error)
         return read_stored_plan(app.checkpoint), frozenset()
-    except ResetElsewhereError as found:
-        start_over(app.config, app.log, found)
+    except ResetElsewhereError as error:
+        start_over(app.config, app.log, error)
         check_log_identity(app.checkpoint, app.log, app.application, loss_fails=app.loss_fails)
         return None, frozenset()

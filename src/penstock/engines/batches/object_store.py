@@ -47,8 +47,8 @@ class CheckpointCopy:
         for folder in (_OFFSETS, _COMMITS):
             (self._directory / folder).mkdir(parents=True)
         planned = self._numbers(_OFFSETS)
-        wanted = [f"{folder}/{n}" for folder in (_OFFSETS, _COMMITS) for n in planned[-2:]]
-        for name in [_METADATA, *wanted]:
+        batch_files = [f"{folder}/{n}" for folder in (_OFFSETS, _COMMITS) for n in planned[-2:]]
+        for name in [_METADATA, *batch_files]:
             text = read_document(self._checkpoint, f"{QUERY}/{name}")
             if text is not None:
                 (self._directory / name).write_text(text, encoding="utf-8")
@@ -93,8 +93,8 @@ class CheckpointCopy:
             self._oldest += 1
 
     def _local(self, folder: str) -> list[int]:
-        found = (self._directory / folder).iterdir()
-        return sorted(int(path.name) for path in found if path.name.isdecimal())
+        paths = (self._directory / folder).iterdir()
+        return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
     def _numbers(self, folder: str) -> list[int]:
         names = list_documents(self._checkpoint, f"{QUERY}/{folder}")

@@ -54,8 +54,8 @@ class PlannedBatch:
     @classmethod
     def unpack(cls, text: str) -> PlannedBatch:
         """Read the text of `pack`."""
-        found = json.loads(text)
-        return cls(int(found["batch"]), SourceOffset.of(found["before"]), SourceOffset.of(found["end"]))
+        document = json.loads(text)
+        return cls(int(document["batch"]), SourceOffset.of(document["before"]), SourceOffset.of(document["end"]))
 
     def inputs(self, tables: Collection[str]) -> str:
         """Compute the checksum of the input for segments and ledger entries; ``tables``: topics of global tables."""

@@ -140,8 +140,8 @@ class Planner:
         def admitted(most: int) -> dict[TopicPartition, int]:
             return batch_ends(begin, ends, most, of_partition, self._backlogs)
 
-        found = admitted(most)
-        return found if self._bytes is None else self._bytes.admitted(begin, found, admitted)
+        admitted_ends = admitted(most)
+        return admitted_ends if self._bytes is None else self._bytes.admitted(begin, admitted_ends, admitted)
 
     def cut(self, before: SourceOffset, end: SourceOffset) -> list[Bin]:
         """Divide a batch into bins, with the offsets that Spark has noted, perhaps before the last restart.
@@ -190,18 +190,18 @@ class Planner:
         def planned(found: Offsets) -> dict[TopicPartition, int]:
             return {tp: end for tp, end in found.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
 
-        wanted = list(topics)
+        names = list(topics)
         found = self._seen
         try:
             if read is None or not found or planned(found) != read or self._clock() - self._seen_at > _LOOK_S:
-                found, self._seen_at = self._log.end_offsets(wanted), self._clock()
+                found, self._seen_at = self._log.end_offsets(names), self._clock()
             if found and planned(found) == read:
                 found = self._log.wait_for_data(found, self._wait_s())
         except UnknownTopicError as error:
             self._seen = {}
             missing = error.facts.get("topic")
-            if missing in self._job.reading.patterned and missing in wanted:
-                return self._ends((topic for topic in wanted if topic != missing), read)
+            if missing in self._job.reading.patterned and missing in names:
+                return self._ends((topic for topic in names if topic != missing), read)
             raise UnknownTopicError(
                 f"{error.message}: it was deleted while application {self._job.plan.application_id!r} reads it",
                 hint="Create it again, or take it out of the topology; then start again. Its records are gone.",
@@ -240,11 +240,11 @@ class Planner:
         starts = tables | again
         if len(new) > len(starts):
             group = {**self._log.committed_offsets(self._job.plan.application_id), **moved}
-            known = {tp.topic for tp in at} if before.ends else set()
+            read_topics = {tp.topic for tp in at} if before.ends else set()
             others = [tp for tp in new if tp not in starts]
-            added = [tp for tp in others if tp.topic in known]
+            added = [tp for tp in others if tp.topic in read_topics]
             starts |= added_positions(added, bounds, group)
-            first_read = [tp for tp in others if tp.topic not in known]
+            first_read = [tp for tp in others if tp.topic not in read_topics]
             starts |= first_positions(reading, first_read, bounds, group, self._log)
         kept = {tp: o for tp, o in at.items() if tp not in starts and tp.topic not in self._job.plan.global_topics}
         lost = lost_offsets(kept, bounds)
@@ -258,8 +258,8 @@ class Planner:
         return {**at, **starts}, starts, lost
 
     def _backlogs(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, PartitionBacklog]:
-        found = self._log.stretches(spans)
-        return {tp: PartitionBacklog(span.start, found[tp], partial(self._times, tp)) for tp, span in spans.items()}
+        stretches = self._log.stretches(spans)
+        return {tp: PartitionBacklog(span.start, stretches[tp], partial(self._times, tp)) for tp, span in spans.items()}
 
     def _times(self, tp: TopicPartition, first: int, following: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         parts = self._log.read_range(tp.topic, tp.partition, first, following)
@@ -298,9 +298,9 @@ class Throttle:
         if not self._planned:
             return
         now = self._clock()
-        wanted = self._reading.max_batch_ms / 1000
-        if wanted:
-            factor = min(wanted / max(now - self._since, 1e-3), _GROWTH_OF_A_BATCH)
+        target_s = self._reading.max_batch_ms / 1000
+        if target_s:
+            factor = min(target_s / max(now - self._since, 1e-3), _GROWTH_OF_A_BATCH)
             if factor < 1 or self._limit is not None:
                 least = min(_LEAST_OF_A_BATCH, self._reading.max_records_per_batch)
                 self._limit = max(least, int((self._limit or self._planned) * factor))

@@ -109,8 +109,8 @@ class _SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._keep_journal()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self.planner.next_batch(SourceOffset.of(start), None if isinstance(limit, ReadAllAvailable) else most)
-        return start if found is None else found.to_json()
+        end = self.planner.next_batch(SourceOffset.of(start), None if isinstance(limit, ReadAllAvailable) else most)
+        return start if end is None else end.to_json()
 
     @_sends_errors
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802

@@ -44,12 +44,12 @@ def chosen(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:
     >>> chosen(registry)["penstock_lag_records"]
     7.0
     """
-    found = dict.fromkeys(_TOTALS.values(), 0.0)
+    totals = dict.fromkeys(_TOTALS.values(), 0.0)
     for name, metric in metrics.items():
-        if (wanted := _TOTALS.get((name.group, name.name))) is not None:
+        if (total_name := _TOTALS.get((name.group, name.name))) is not None:
             value = metric.metric_value()
-            found[wanted] += 0.0 if isinstance(value, str) else float(value)
-    return found
+            totals[total_name] += 0.0 if isinstance(value, str) else float(value)
+    return totals
 
 
 class SparkMetrics:
@@ -68,10 +68,10 @@ class SparkMetrics:
         if self._has_failed:
             return
         try:
-            found = chosen(metrics)
+            totals = chosen(metrics)
             if not self._accumulators:
-                self._register(found)
-            for name, value in found.items():
+                self._register(totals)
+            for name, value in totals.items():
                 if self._set.get(name) != value:
                     self._accumulators[name].setValue(value)
                     self._set[name] = value
@@ -84,16 +84,16 @@ class SparkMetrics:
 
         context: Any = SparkContext.getOrCreate()  # that of the application, which runs
         jvm, scala = context._jvm, context._jsc.sc()  # noqa: SLF001 - there is no public way
-        made = {name: scala.doubleAccumulator(name) for name in names}
+        accumulators = {name: scala.doubleAccumulator(name) for name in names}
         gauges = jvm.java.util.HashMap()
-        for name, accumulator in made.items():
+        for name, accumulator in accumulators.items():
             gauges.put(name, accumulator)
         converters = getattr(getattr(jvm.scala.jdk, "CollectionConverters$"), "MODULE$")
         mutable = converters.MapHasAsScala(gauges).asScala()
         maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
         source = getattr(getattr(jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$"), "MODULE$")
         source.register(scala, getattr(maps, "from")(mutable))
-        self._accumulators = made
+        self._accumulators = accumulators
 
 
 def observed(frame: DataFrame) -> DataFrame:

@@ -96,8 +96,8 @@ class Outbox:
         order = np.argsort(slots, kind="stable")
         if slots.size and slots.min() != slots.max():
             rows, writers, slots = rows.take(pa.array(order)), writers[order], slots[order]
-        found, starts = np.unique(slots, return_index=True)
-        for slot, start, end in zip(found, starts, [*starts[1:], len(slots)], strict=True):
+        used_slots, starts = np.unique(slots, return_index=True)
+        for slot, start, end in zip(used_slots, starts, [*starts[1:], len(slots)], strict=True):
             at = int(start)
             for payload, count in pack_records(rows.slice(at, int(end) - at)):
                 names, counts = _runs(writers[at : at + count])
@@ -135,15 +135,15 @@ def rows_by_task(envelopes: Iterable[Envelope]) -> Iterator[tuple[TaskRun, Arriv
         reader = parse_run_name(name)
         parts.sort(key=lambda part: part[:2])
         rows = _joined([records for _, _, records in parts])
-        places = {origin: place for place, origin in enumerate(dict.fromkeys(origin for origin, _, _ in parts))}
+        places = {origin: rank for rank, origin in enumerate(dict.fromkeys(origin for origin, _, _ in parts))}
         writers = np.repeat([places[origin] for origin, _, _ in parts], [records.num_rows for _, _, records in parts])
         partitions = rows.column("partition").to_numpy()
         rows = rows.select(RECORD_SCHEMA.names[1:])
         order = _merge(partitions, writers, rows.column("timestamp").to_numpy())
         rows, partitions = rows.take(pa.array(order)), partitions[order]
-        found, counts = _runs(partitions)
+        partition_numbers, counts = _runs(partitions)
         at = 0
-        for partition, count in zip(found.tolist(), counts.tolist(), strict=True):
+        for partition, count in zip(partition_numbers.tolist(), counts.tolist(), strict=True):
             run = TaskRun(reader.subtopology, partition, reader.phase)
             yield run, ArrivedRows(topic, partition, rows.slice(at, count))
             at += count
@@ -161,8 +161,8 @@ def _merge(partitions: NDArray[np.int64], writers: NDArray[np.int64], times: NDA
         ranks, width = np.unique(times, return_inverse=True)[1], len(times)
     begins = group * width
     newest = np.maximum.accumulate(ranks + begins) - begins  # a running maximum that begins anew with each group
-    found: NDArray[np.int64] = grouped[np.argsort(target * width + newest, kind="stable")]
-    return found
+    order: NDArray[np.int64] = grouped[np.argsort(target * width + newest, kind="stable")]
+    return order
 
 
 def _runs(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -139,10 +139,14 @@ def check_changelog_ends(app: PlannedApp, homes: Mapping[str, Home] = MappingPro
     if now.log != noted.log:  # which penstock.data.loss has allowed
         return frozenset(by_topic)
     existing = {tp.topic for tp in now.ends}
-    known = {tp.topic for tp in noted.ends} & by_topic.keys()
-    lost = {t for t in known if t not in existing or (t in noted.ids and now.ids.get(t, noted.ids[t]) != noted.ids[t])}
+    noted_topics = {tp.topic for tp in noted.ends} & by_topic.keys()
+    lost = {
+        t
+        for t in noted_topics
+        if t not in existing or (t in noted.ids and now.ids.get(t, noted.ids[t]) != noted.ids[t])
+    }
     lost |= {tp.topic for tp, end in noted.ends.items() if tp in now.ends and now.ends[tp] < end}
-    if lost and lost == known and _is_reset(app, known & existing):
+    if lost and lost == noted_topics and _is_reset(app, noted_topics & existing):
         raise _deleted(ResetElsewhereError, lost, app.application, checkpoint)
     if lost and app.loss_fails:
         raise _deleted(CheckpointMismatchError, lost, app.application, checkpoint)
@@ -192,8 +196,8 @@ class _OwnRecords:
         if own is None:
             return not self._was_moved
         for rows in self._app.log.iterate(tp.topic, tp.partition, start, end):
-            found = zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
-            if any(record not in own for record in found):
+            records = zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
+            if any(record not in own for record in records):
                 return False
         return True
 
@@ -211,16 +215,16 @@ class _OwnRecords:
             are_removed &= all(name.batch > snapshots[0] for name in names if name.kind != "snapshot")
         if are_removed or (not names and task in self._ledger) or follow_chain(storage).gap is not None:
             return None
-        found: Records = set()
+        records: Records = set()
         for name in names:
             segment = read_segment(storage, name) if name.kind != "snapshot" and name.batch >= first else None
             if segment is None:
                 continue
             if name.kind == "delta":
-                found.update(_records(segment, self._app.topology, changelog))
+                records.update(_records(segment, self._app.topology, changelog))
             elif any(batch >= first and SegmentName(batch, "delta") not in names for batch, _ in segment.links):
                 return None  # what a merged segment holds is only the last change of each key
-        return found
+        return records
 
 
 def _records(segment: Segment, topology: Topology, changelog: Changelog) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -256,11 +260,11 @@ def check_group(checkpoint: str, log: TopicLog, application: str) -> None:
     ends = [_ends_of(checkpoint, batch) for batch in (newest, newest - 1) if batch in planned]
     for tp, batch in sorted(marked.items()):
         offset = offsets.get(tp, -1)
-        known = [each[tp] for each in ends if tp in each]
-        if batch == newest and known and offset not in known:
+        planned_ends = [each[tp] for each in ends if tp in each]
+        if batch == newest and planned_ends and offset not in planned_ends:
             raise _does_not_fit(
                 f"batch {batch} has ended at offset {offset} of {tp.topic}-{tp.partition} by the group, and at "
-                f"{known[0]} by the checkpoint {checkpoint}",
+                f"{planned_ends[0]} by the checkpoint {checkpoint}",
                 application,
                 checkpoint,
             )
@@ -270,11 +274,11 @@ def marked_batches(
     log: TopicLog, application: str, topics: Iterable[str] | None = None
 ) -> dict[TopicPartition, int | None]:
     """Return the batch that has set each offset of the group; None for an offset that others have set, or a reset."""
-    wanted = None if topics is None else set(topics)
+    names = None if topics is None else set(topics)
     return {
-        tp: int(found[1]) if (found := _MARKED.fullmatch(each.metadata)) else None
+        tp: int(match[1]) if (match := _MARKED.fullmatch(each.metadata)) else None
         for tp, each in log.group_offsets(application).items()
-        if wanted is None or tp.topic in wanted
+        if names is None or tp.topic in names
     }
 
 

@@ -40,8 +40,8 @@ def state_of_checkpoint(
     location = checkpoint.rstrip("/")
     if "://" not in location:
         location = str(Path(location).expanduser().absolute())
-    place = hashlib.blake2b(location.encode(), digest_size=6).hexdigest()
-    root = state_home() / "penstock" / "queries" / place if own_root is None else Path(own_root)
+    digest = hashlib.blake2b(location.encode(), digest_size=6).hexdigest()
+    root = state_home() / "penstock" / "queries" / digest if own_root is None else Path(own_root)
     beside = Path(location).with_name("replicas")
     worker_root = beside if "://" not in location and beside.is_dir() else None
     mode = read_document(location, "mode.json")

@@ -55,10 +55,10 @@ class StoreQueries:
 
         hint = 'For example streams.store("os-counts").'
         check_given(parameters, (str, StoreQueryParameters), "store()", "a name or StoreQueryParameters", hint)
-        wanted = StoreQueryParameters(parameters) if isinstance(parameters, str) else parameters
-        if not wanted.stale_stores:
+        query = StoreQueryParameters(parameters) if isinstance(parameters, str) else parameters
+        if not query.stale_stores:
             self._require_running("store")
-        return open_store(self._committed().stale() if wanted.stale_stores else self._committed(), wanted)
+        return open_store(self._committed().stale() if query.stale_stores else self._committed(), query)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         """Answer a request partition by partition, see `KafkaStreams.query`."""

@@ -75,10 +75,10 @@ class LogCommit:
     @cached_property
     def ends(self) -> dict[str, dict[int, int]]:
         """The offset after the last record of the input that every store includes, by topic and partition."""
-        found: dict[str, dict[int, int]] = {}
-        for place, offset in self.settled.items():
-            found.setdefault(place.topic, {})[place.partition] = offset
-        return found
+        ends_by_topic: dict[str, dict[int, int]] = {}
+        for tp, offset in self.settled.items():
+            ends_by_topic.setdefault(tp.topic, {})[tp.partition] = offset
+        return ends_by_topic
 
     @cached_property
     def position(self) -> Position:
@@ -92,11 +92,11 @@ def position_at(offsets: Offsets) -> Position:
     >>> position_at({TopicPartition("in", 0): 3, TopicPartition("in", 1): 0}).to_json()
     {'in': {'0': 2}}
     """
-    found: dict[str, dict[int, int]] = {}
-    for place, offset in offsets.items():
+    last_offsets: dict[str, dict[int, int]] = {}
+    for tp, offset in offsets.items():
         if offset > 0:
-            found.setdefault(place.topic, {})[place.partition] = offset - 1
-    return Position(found)
+            last_offsets.setdefault(tp.topic, {})[tp.partition] = offset - 1
+    return Position(last_offsets)
 
 
 class LogCommits:
@@ -153,11 +153,11 @@ class LogCommits:
         repartition = self._app.repartition_topics
         ends = self._log.end_offsets([*self._topics, *repartition])
         included = {
-            place: offset if self._is_atomic or known.get(place) == offset else known[place]
-            for place, offset in offsets.items()
-            if self._is_atomic or place in known
+            tp: offset if self._is_atomic or known.get(tp) == offset else known[tp]
+            for tp, offset in offsets.items()
+            if self._is_atomic or tp in known
         }
-        between = {place: end for place, end in ends.items() if place.topic in repartition}
+        between = {tp: end for tp, end in ends.items() if tp.topic in repartition}
         settled = self._rounds.settled(included, between)
         ids = self._log.topic_ids(self._topics)
         return LogCommit(self._looks, seen_ms, offsets, included, ends, ids, settled)
@@ -185,11 +185,11 @@ class _Rounds:
             included: The committed offsets.
             between: The ends of the repartition topics, looked up after these.
         """
-        inputs = {place: offset for place, offset in included.items() if place.topic in self._inputs}
-        if not self._rounds or all(included.get(place, 0) >= end for place, end in between.items()):
+        inputs = {tp: offset for tp, offset in included.items() if tp.topic in self._inputs}
+        if not self._rounds or all(included.get(tp, 0) >= end for tp, end in between.items()):
             self._goal, self._settled = None, inputs
             return inputs
-        if self._goal is not None and all(included.get(place, 0) >= end for place, end in self._goal.items()):
+        if self._goal is not None and all(included.get(tp, 0) >= end for tp, end in self._goal.items()):
             self._left -= 1
             self._goal = between if self._left else None
             if not self._left:

@@ -63,8 +63,8 @@ def _of_segments(topology: Topology, config: StreamsConfig, refresh_s: float | N
 
 def _of_changelogs(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> ReplicatedState:
     typed = with_settings(topology, config)
-    given = int(config["task.timeout.ms"])
-    log = open_app_log(config.with_settings({"task.timeout.ms": min(given, _PATIENCE_MS)}))
+    timeout_ms = int(config["task.timeout.ms"])
+    log = open_app_log(config.with_settings({"task.timeout.ms": min(timeout_ms, _PATIENCE_MS)}))
     places = Locations.of(config, log)
     reader = _GlobalReader(typed, config) if typed.global_stores else None
     stores = ReplicatedStores(
@@ -129,10 +129,10 @@ class _LogEnds:
     def __call__(self, topics: list[str]) -> Ends:
         if self._log is None:
             self._log = open_app_log(self._config)
-        found: dict[str, dict[int, int]] = {}
+        ends: dict[str, dict[int, int]] = {}
         for tp, end in self._log.end_offsets(topics).items():
-            found.setdefault(tp.topic, {})[tp.partition] = end
-        return found
+            ends.setdefault(tp.topic, {})[tp.partition] = end
+        return ends
 
     def close(self) -> None:
         if self._log is not None:
@@ -159,11 +159,11 @@ class _GlobalReader:
                 places = Locations.of(self._config, self._log)
                 identity = f"queries {self._config['application.id']} {places.checkpoint}"
                 self._stores = GlobalStores(self._topology, self._config, self._log, str(places.queries), identity)
-            wanted = self._stores.topics
+            topics = self._stores.topics
             flat = {
                 TopicPartition(topic, partition): end
                 for topic, parts in (ends or {}).items()
-                if topic in wanted
+                if topic in topics
                 for partition, end in parts.items()
             }
             self._stores.move_to(None if ends is None else flat)

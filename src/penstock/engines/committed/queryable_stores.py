@@ -47,9 +47,9 @@ class QueryableStores(ABC):
 
     def store(self, name: str) -> StoreInfo:
         """Return one store; raises StateError, with similar names, if it does not exist."""
-        found = self._info(name) if name in self._specs else None
-        if found is not None:
-            return found
+        info = self._info(name) if name in self._specs else None
+        if info is not None:
+            return info
         if name not in self._specs:
             raise unknown_store(name, self.stores())
         raise StateError(

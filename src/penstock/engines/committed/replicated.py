@@ -136,17 +136,17 @@ class ReplicatedState(QueryableStores):
 
     def newest(self) -> LogCommit | None:
         """Return the newest commit; None before the first."""
-        found = self._application()
-        commit = None if found is None else found.commits.newest()
+        application = self._application()
+        commit = None if application is None else application.commits.newest()
         return commit if commit is not None and commit.offsets else None
 
     def _info(self, name: str) -> StoreInfo | None:
-        found = self._application()
-        if found is None:
+        application = self._application()
+        if application is None:
             return None
-        if name in found.app.topology.global_stores:
+        if name in application.app.topology.global_stores:
             return StoreInfo(self._specs[name], 1, is_global=True)
-        sub = found.subs.get(name)
+        sub = application.subs.get(name)
         if sub is None:
             return None
         return StoreInfo(self._specs[name], sub.tasks, sub.external_topics, not sub.internal_topics)
@@ -157,8 +157,8 @@ class ReplicatedState(QueryableStores):
 
     def places(self, store: str, partition: int) -> TaskPlaces | None:
         """Return the places with the state of a partition; None if they are not known."""
-        found = self._application()
-        sub = None if found is None else found.subs.get(store)
+        application = self._application()
+        sub = None if application is None else application.subs.get(store)
         return None if sub is None else self._placements.of(str(TaskId(sub.id, partition)))
 
     def place(self) -> str:
@@ -167,14 +167,14 @@ class ReplicatedState(QueryableStores):
 
     def lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return by store and partition how far the copy on this machine is behind the changelog."""
-        found = self._application()
-        commit = None if found is None else found.commits.newest()
-        if found is None or commit is None:
+        application = self._application()
+        commit = None if application is None else application.commits.newest()
+        if application is None or commit is None:
             return {}
         lags: dict[str, dict[int, LagInfo]] = {}
-        for store, sub in found.subs.items():
+        for store, sub in application.subs.items():
             for partition in range(sub.tasks) if store in self._specs else ():
-                lag = found.task(store, partition).lag(store, commit)
+                lag = application.task(store, partition).lag(store, commit)
                 if lag is not None:
                     lags.setdefault(store, {})[partition] = lag
         return lags
@@ -202,17 +202,17 @@ class ReplicatedState(QueryableStores):
                 if info.is_global:
                     yield opened.enter_context(self._global_reading(planned, store, commit))
                     return
-                wanted = sorted(range(info.partitions) if partitions is None else partitions)
+                numbers = sorted(range(info.partitions) if partitions is None else partitions)
                 views: dict[int, ReplicatedView] = {}
                 try:
-                    for number in wanted:
+                    for number in numbers:
                         views[number] = view(planned.task(store, number), store, commit)
                         opened.callback(views[number].close)
                 except RetiredError:  # planned anew meanwhile
                     opened.close()
                 else:
                     break
-            position = position_at({place: at for each in views.values() for place, at in each.inputs.items()})
+            position = position_at({tp: at for each in views.values() for tp, at in each.inputs.items()})
             if not info.is_direct and all(each.is_current for each in views.values()):
                 position = position.merge(commit.position)
             yield StoreSnapshot(
@@ -251,16 +251,16 @@ class ReplicatedState(QueryableStores):
         with self._lock:
             if self._closed:
                 raise InvalidStateError("these queries are closed", hint="Open them again.")
-            known = self._planned
-            if time.monotonic() - self._looked < (_PLAN_REFRESH_S if known is not None else 0.0):
-                return known
-            found = self._find()
+            application = self._planned
+            if time.monotonic() - self._looked < (_PLAN_REFRESH_S if application is not None else 0.0):
+                return application
+            app = self._find()
             self._looked = time.monotonic()
-            if known is not None and found is not None and found.plan == known.app.plan:
-                return known
-            self._planned = None if found is None else _Application(found, self._log, self._own, self._refresh_s)
-        if known is not None:
-            known.close()
+            if application is not None and app is not None and app.plan == application.app.plan:
+                return application
+            self._planned = None if app is None else _Application(app, self._log, self._own, self._refresh_s)
+        if application is not None:
+            application.close()
         return self._planned
 
     def close(self) -> None:

@@ -80,8 +80,8 @@ class ReplicatedView:
 
     def map(self, store: str) -> ReadableMap:
         """Return the rows of one store."""
-        found: ReadableMap = self.reader.map(store)
-        return found
+        rows: ReadableMap = self.reader.map(store)
+        return rows
 
     def close(self) -> None:
         self.below.release(self.reader)
@@ -131,8 +131,8 @@ class ReplicatedTask:
             StateError: The state cannot be restored: no topic holds the store, or a changelog does not fit it.
         """
         self._check_open()
-        found = self._of_worker(store, commit)
-        return self._of_own(store, commit) if found is None else found
+        worker_view = self._of_worker(store, commit)
+        return self._of_own(store, commit) if worker_view is None else worker_view
 
     def nearest(self, store: str, commit: LogCommit) -> ReplicatedView:
         """Open the newest copy on this machine, however far it is behind; without one, as `view`."""
@@ -141,8 +141,8 @@ class ReplicatedTask:
             self._check_open()
             self._look_for_workers()
             workers = list(self._worker)
-            found = [self._opened(each, store, commit) for each in workers]
-            views = [(position.noted_ms, view) for view, position in found if view is not None]
+            opened = [self._opened(each, store, commit) for each in workers]
+            views = [(position.noted_ms, view) for view, position in opened if view is not None]
             views.sort(key=lambda each: each[0])
             for _, view in views[:-1]:
                 view.close()
@@ -157,14 +157,14 @@ class ReplicatedTask:
         topic = self._sources[store]
         end = self._end(store, commit)
         self._look_for_workers()
-        found = [self._lag_of(each, store, topic, end, commit) for each in list(self._worker)]
+        lags = [self._lag_of(each, store, topic, end, commit) for each in list(self._worker)]
         if self._own_lock.acquire(blocking=False):  # else it is being restored
             try:
                 if self._own is not None:
-                    found.append(self._lag_of(self._own, store, topic, end, commit))
+                    lags.append(self._lag_of(self._own, store, topic, end, commit))
             finally:
                 self._own_lock.release()
-        return min((each for each in found if each is not None), key=lambda each: each.offset_lag, default=None)
+        return min((each for each in lags if each is not None), key=lambda each: each.offset_lag, default=None)
 
     def _lag_of(self, each: SharedReplica, store: str, topic: str, end: int, commit: LogCommit) -> LagInfo | None:
         """Return how far a replica is behind the changelog; None if it does not say."""
@@ -249,9 +249,9 @@ class ReplicatedTask:
             self._looked = now
             identity, directory = self._workers
             # Those that are open already cannot be opened again, and so are not among these.
-            found = [SharedReplica(each) for each in watch_replicas(directory, identity, self._stores)]
-            self._worker += found
-            return bool(found)
+            replicas = [SharedReplica(each) for each in watch_replicas(directory, identity, self._stores)]
+            self._worker += replicas
+            return bool(replicas)
 
     def _opened(
         self, worker: SharedReplica, store: str, commit: LogCommit
@@ -290,7 +290,7 @@ class ReplicatedTask:
         topic = self._sources[store]
         if not topic:
             held = position.inputs or {}
-            return all(held.get(place, 0) >= offset for place, offset in self._included(commit).items())
+            return all(held.get(tp, 0) >= offset for tp, offset in self._included(commit).items())
         at, end = position.stores[store].following, self._end(store, commit)
         if at >= end:
             return True
@@ -304,8 +304,8 @@ class ReplicatedTask:
         return True
 
     def _end(self, store: str, commit: LogCommit) -> int:
-        place = TopicPartition(self._sources[store], self._task.partition)
-        return (commit.changelog_ends if store in self._app.changelogs else commit.included).get(place, 0)
+        tp = TopicPartition(self._sources[store], self._task.partition)
+        return (commit.changelog_ends if store in self._app.changelogs else commit.included).get(tp, 0)
 
     def _lag(self, store: str, view: ReplicatedView, commit: LogCommit) -> int:
         """Return the number of records that a replica lacks, at most."""
@@ -315,7 +315,7 @@ class ReplicatedTask:
         return self._end(store, commit) - noted.stores[store].following if store in noted.stores else self._most_lag + 1
 
     def _included(self, commit: LogCommit) -> dict[TopicPartition, int]:
-        return {place: commit.included[place] for place in self._inputs if place in commit.included}
+        return {tp: commit.included[tp] for tp in self._inputs if tp in commit.included}
 
     # The replica of this process
 
@@ -389,4 +389,4 @@ def _position_of(view: ReplicatedView) -> TaskPosition:
 
 
 def _larger(one: Mapping[TopicPartition, int], other: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {place: max(one.get(place, 0), other.get(place, 0)) for place in {*one, *other}}
+    return {tp: max(one.get(tp, 0), other.get(tp, 0)) for tp in {*one, *other}}

@@ -133,12 +133,12 @@ class CommittedState(QueryableStores):
     def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:
         """Open a store at the end of the newest committed batch."""
         info = self.store(store)
-        wanted = sorted(range(info.partitions) if partitions is None else partitions)
+        numbers = sorted(range(info.partitions) if partitions is None else partitions)
         if info.is_global:
             with self._global_reading(store) as reading:
                 yield reading
             return
-        commit, views = self._views(store, wanted)
+        commit, views = self._views(store, numbers)
         try:
             yield StoreSnapshot(
                 {number: typed_view(self._specs[store], view) for number, view in views.items()},
@@ -203,12 +203,12 @@ class CommittedState(QueryableStores):
         with self._lock:
             if self._closed:
                 raise InvalidStateError("these queries are closed", hint="Open them again.")
-            found = self._readers.get(task_id)
-            if found is None:
-                found = self._readers[task_id] = TaskReader(
+            reader = self._readers.get(task_id)
+            if reader is None:
+                reader = self._readers[task_id] = TaskReader(
                     self.checkpoint, self.application_id, task_id, sub.stores, self._replicas
                 )
-            return found
+            return reader
 
     def _check_generation(self) -> None:
         """Forget everything if the checkpoint was deleted and created again."""
@@ -241,12 +241,12 @@ class CommittedState(QueryableStores):
                 hint="Name that application's checkpoint, or this checkpoint's application.",
                 checkpoint=self.checkpoint,
             )
-        found: dict[str, _Tasks] = {}
+        tasks_by_store: dict[str, _Tasks] = {}
         for number, sub in document["subtopologies"].items():
             stores, topics = tuple(sub["stores"]), tuple(sub["topics"])
             tasks = _Tasks(int(number), sub["tasks"], sub["runs"], stores, topics, not sub["internal_topics"])
-            found |= dict.fromkeys(stores, tasks)
-        return found
+            tasks_by_store |= dict.fromkeys(stores, tasks)
+        return tasks_by_store
 
     def close(self) -> None:
         """Close all files; open snapshots keep theirs until they end."""
@@ -286,8 +286,8 @@ class Commit:
     @cached_property
     def position(self) -> Position:
         """The last record of each topic partition in the state."""
-        found = {t: {p: end - 1 for p, end in parts.items() if end > 0} for t, parts in self.ends.items()}
-        return Position({topic: parts for topic, parts in found.items() if parts})
+        last_offsets = {t: {p: end - 1 for p, end in parts.items() if end > 0} for t, parts in self.ends.items()}
+        return Position({topic: parts for topic, parts in last_offsets.items() if parts})
 
 
 class CommitLog:
@@ -341,11 +341,11 @@ class CommitLog:
 
 def _ends(text: str) -> dict[str, dict[int, int]]:
     """Parse a file of Spark's offset log: a version, a line about the batch, one line per source."""
-    found: dict[str, dict[int, int]] = {}
+    ends: dict[str, dict[int, int]] = {}
     for line in text.splitlines()[2:]:
         document: Any = json.loads(line) if line.startswith("{") else {}
         topics = document.get("topics", document)
         for topic, parts in topics.items():
             if isinstance(parts, dict):
-                found.setdefault(topic, {}).update({int(p): int(offset) for p, offset in parts.items()})
-    return found
+                ends.setdefault(topic, {}).update({int(p): int(offset) for p, offset in parts.items()})
+    return ends

@@ -73,7 +73,7 @@ class TaskView:
 
     def map(self, store: str) -> ReadableMap:
         """Return the rows of one store."""
-        rows = [found for layer in self.layers if (found := layer.rows(store)) is not None]
+        rows = [layer_rows for layer in self.layers if (layer_rows := layer.rows(store)) is not None]
         below: ReadableMap = self.reader.map(store)
         return LayeredMap(below, rows) if rows else below
 
@@ -139,17 +139,17 @@ class TaskReader:
         """
         with self._lock:
             try:
-                found = self._try(target)
+                task_view = self._try(target)
             except AheadError:
                 if not insist:
                     raise
                 self._looked = time.monotonic()  # not the worker's
                 self._retire()
-                found = None
-            if found is None:
+                task_view = None
+            if task_view is None:
                 self._rebase(target)
-                found = self._try(target)
-            if found is None:
+                task_view = self._try(target)
+            if task_view is None:
                 raise MissingSegmentError(
                     f"the segments of task {self._task_id} do not follow one another up to batch {target}",
                     hint="Try again: segments may have been replaced by a snapshot just now. If that does not help, "
@@ -157,7 +157,7 @@ class TaskReader:
                     task=self._task_id,
                     batch=target,
                 )
-            return found
+            return task_view
 
     def _try(self, target: int) -> TaskView | None:
         """Open a view; None if the open replica and its layers do not reach the batch."""
@@ -262,15 +262,15 @@ class TaskReader:
             best = (batch, replica)
         if best is not None:
             self._below = SharedReplica(best[1])
-            found = None
+            view = None
             try:
-                found = self._try(target)
+                view = self._try(target)
             except AheadError:
                 is_ahead = True
             except StateError as error:
                 _log.debug("The replica of a worker is not usable: %s", error)
-            if found is not None:
-                found.close()
+            if view is not None:
+                view.close()
                 if before is not None:
                     before.retire()
                 return True
@@ -363,14 +363,14 @@ class LayeredMap:
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Return the entries with start <= key < end in byte order."""
-        found = self._base.scan(start, end, reverse=reverse)
+        entries = self._base.scan(start, end, reverse=reverse)
         for keys, values in self._layers:
             low = 0 if start is None else bisect_left(keys, start)
             high = len(keys) if end is None else bisect_left(keys, end)
             own = list(zip(keys[low:high], values[low:high], strict=True))
             if own:
-                found = merged(own[::-1] if reverse else own, found, reverse=reverse)
-        return found
+                entries = merged(own[::-1] if reverse else own, entries, reverse=reverse)
+        return entries
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         if not self._layers:

@@ -63,8 +63,8 @@ def convert(
         waiting = work.unfinished()
         if dry_run:
             first = [] if waiting is None else [f"finish in processing.mode={before}: {waiting}"]
-            found = [waiting] if waiting is not None else work.found()
-            return ConversionReport(application, before, mode, tuple(found), (*first, *work.steps()))
+            findings = [waiting] if waiting is not None else work.found()
+            return ConversionReport(application, before, mode, tuple(findings), (*first, *work.steps()))
     if waiting is not None:
         _log.info("%s: %s; it is finished with processing.mode=%s", application, waiting, before)
         finish(str(before))
@@ -77,9 +77,9 @@ def convert(
             raise refusal(
                 application, mode, again, f"Start it with processing.mode={before}, stop it, and convert it again."
             )
-        found, steps = work.found(), work.steps()
+        findings, steps = work.found(), work.steps()
         work.run(lease, _reach)
-    return ConversionReport(application, before, mode, tuple(found), tuple(steps), is_done=True)
+    return ConversionReport(application, before, mode, tuple(findings), tuple(steps), is_done=True)
 
 
 def convert_at_start(topology: Topology, config: StreamsConfig, log: TopicLog, finish: Finish) -> None:

@@ -78,11 +78,11 @@ class IntoBatches(LostCheckpoint):
         """
         self._check_topology()
         check_own_changelogs(self._app, self._notes)
-        found = [f"{len(self._notes.threads)} stream threads, and no checkpoint"]
-        found += [
+        findings = [f"{len(self._notes.threads)} stream threads, and no checkpoint"]
+        findings += [
             f"{tp.topic}-{tp.partition} is read up to offset {at}" for tp, at in sorted(self._positions().items())
         ]
-        return found + [f"{each.topic} holds the state" for each in self._app.changelogs]
+        return findings + [f"{each.topic} holds the state" for each in self._app.changelogs]
 
     def steps(self) -> list[str]:
         """Describe the steps of `run`."""
@@ -157,9 +157,9 @@ class IntoBatches(LostCheckpoint):
 
     def _remove_batch_replicas(self) -> None:
         app = self._app
-        known = StoredPlan.of(self._known) if self._known is not None else self._notes.stored
+        stored_plan = StoredPlan.of(self._known) if self._known is not None else self._notes.stored
         for root in (Path(app.places.replicas), app.places.queries):
-            for folder in list(own_replicas(root, app.application, app.checkpoint, known.fingerprints)):
+            for folder in list(own_replicas(root, app.application, app.checkpoint, stored_plan.fingerprints)):
                 remove_replica(folder)
 
     def _check_dataframes(self) -> None:

@@ -103,8 +103,8 @@ class IntoContinuous:
         check_log_identity(app.checkpoint, self._log, app.application, loss_fails=True)
         check_group(app.checkpoint, self._log, app.application)
         end = self._positions(self._set_by_others())
-        found = [f"checkpoint {app.checkpoint}, {self._batch + 1} micro-batches"]
-        found += [f"{tp.topic}-{tp.partition} is read up to offset {at}" for tp, at in sorted(end.ends.items())]
+        findings = [f"checkpoint {app.checkpoint}, {self._batch + 1} micro-batches"]
+        findings += [f"{tp.topic}-{tp.partition} is read up to offset {at}" for tp, at in sorted(end.ends.items())]
         self._check_waiting()
         partial = self._partial()
         unwritable = self._state.unwritable(partial)
@@ -116,7 +116,7 @@ class IntoContinuous:
                 "rows do not show them",
                 "Continue in micro-batches, or give the application another application.id.",
             )
-        found += [f"{each.topic} does not hold all of its store" for each in partial]
+        findings += [f"{each.topic} does not hold all of its store" for each in partial]
         unlogged = self._state.unlogged()
         if unlogged and app.loss_fails:
             raise refusal(
@@ -126,8 +126,8 @@ class IntoContinuous:
                 "Turn logging on for it and run once more in micro-batches: the conversion then writes its changelog. "
                 "To continue with what the log holds: penstock.data.loss=continue.",
             )
-        found += [f"{name} is in no topic, and starts with what the log holds" for name in unlogged]
-        return found
+        findings += [f"{name} is in no topic, and starts with what the log holds" for name in unlogged]
+        return findings
 
     def steps(self) -> list[str]:
         """Describe the steps of `run`."""

@@ -53,16 +53,16 @@ def require_unchanged(app: PlannedApp, stored: StoredPlan, before: str, after: s
     change = compare(stored, app.document)
     moving = stored.moving({sub.id: sub.stores for sub in app.plan.subtopologies})
     stores = set(stored.plan["stores"]) ^ set(app.document["stores"])
-    found = [*change.reasons, *change.migrations]
-    if stores and not found:
-        found.append(f"other stores: {', '.join(sorted(stores))}")
-    if moving and not found:
-        found.append("stores have come into another sub-topology")
-    if found:
+    reasons = [*change.reasons, *change.migrations]
+    if stores and not reasons:
+        reasons.append(f"other stores: {', '.join(sorted(stores))}")
+    if moving and not reasons:
+        reasons.append("stores have come into another sub-topology")
+    if reasons:
         raise refusal(
             app.application,
             after,
-            f"the topology has changed since it ran ({'; '.join(found)})",
+            f"the topology has changed since it ran ({'; '.join(reasons)})",
             f"Run this version once with processing.mode={before}, then convert; or convert with the version that ran "
             "last.",
         )

@@ -60,15 +60,15 @@ class SegmentState:
 
     def unlogged(self) -> list[str]:
         """List the stores with rows that no topic of the log holds."""
-        specs, found = self._app.topology.stores, []
+        specs, names = self._app.topology.stores, []
         logged = {each.store for each in self._app.changelogs}
         for sub in self._app.plan.subtopologies:
             stores = [name for name in sub.stores if name not in logged]
             at_risk = [name for name in stores if not self._is_in_source(specs[name].changelog_topic)]
             for partition in range(sub.tasks) if at_risk else ():
                 with self._state(sub, partition) as state:
-                    found += [name for name in at_risk if name not in found and len(state.map(name))]
-        return found
+                    names += [name for name in at_risk if name not in names and len(state.map(name))]
+        return names
 
     def _is_in_source(self, topic: str | None) -> bool:
         """Return whether a source topic that serves as changelog still has all that it ever had."""
@@ -98,8 +98,8 @@ class SegmentState:
             by_store = {each.store: each.topic for each in changelogs}
             count = 0
             for sub in self._app.plan.subtopologies:
-                wanted = [name for name in sub.stores if name in by_store]
-                if wanted or ("" in by_store and sub.keeps_state):
+                names = [name for name in sub.stores if name in by_store]
+                if names or ("" in by_store and sub.keeps_state):
                     count += sum(self._write_task(sub, partition, by_store, write) for partition in range(sub.tasks))
         write_complete(checkpoint, complete_changelogs(checkpoint) | topics)
         note_changelog_ends(checkpoint, log, [each.topic for each in self._app.changelogs])
@@ -131,6 +131,6 @@ class SegmentState:
     def _state(self, sub: PlannedSubTopology, partition: int) -> Iterator[BatchState]:
         app = self._app
         specs = [app.topology.stores[name] for name in sub.stores]
-        place = StatePlace(app.checkpoint, app.places.replicas)
-        with TaskStore(place, StateOwner(app.application), f"{sub.id}_{partition}", specs) as store:
+        state_place = StatePlace(app.checkpoint, app.places.replicas)
+        with TaskStore(state_place, StateOwner(app.application), f"{sub.id}_{partition}", specs) as store:
             yield store.read_committed((self._batch + 1) * len(sub.levels) - 1)

@@ -170,9 +170,9 @@ class TopicWriter:
                 part = records.take(pa.array(np.flatnonzero(targets == partition)))
                 transaction.append(source.topic, int(partition), part)
             transaction.put_ledger(application, source.task, batch, inputs)
-        for place, offset in log.committed_offsets(application).items():
-            if place.topic == source.topic and offset > 0:
-                log.delete_records(place.topic, place.partition, offset)  # as Kafka Streams purges repartition topics
+        for tp, offset in log.committed_offsets(application).items():
+            if tp.topic == source.topic and offset > 0:
+                log.delete_records(tp.topic, tp.partition, offset)  # as Kafka Streams purges repartition topics
 
 
 def _encoded(column: pa.ChunkedArray, serde: Any) -> pa.Array:
@@ -206,11 +206,11 @@ def _column(column: Any) -> SparkColumn:
 
 def _plain(frame: DataFrame, column: Any, serde: Any) -> SparkColumn:
     """Return a column, as JSON bytes if it is nested and its serde is JSON: Spark converts it in parallel."""
-    found = _column(column)
-    nested = frame.select(found).schema.fields[0].dataType.typeName() in _NESTED
+    spark_column = _column(column)
+    nested = frame.select(spark_column).schema.fields[0].dataType.typeName() in _NESTED
     if nested and getattr(serde, "name", "").startswith("json"):
-        return F.to_json(found, {"ignoreNullFields": "false"}).cast("binary")
-    return found
+        return F.to_json(spark_column, {"ignoreNullFields": "false"}).cast("binary")
+    return spark_column
 
 
 def dataframe_queries(

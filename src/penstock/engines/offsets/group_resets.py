@@ -45,18 +45,18 @@ def take_up_group_resets(
     The lease must be held.
     """
     resets = noted_resets(checkpoint)
-    wanted = set(topics)
-    found = {
-        place: each.offset
-        for place, each in log.group_offsets(application).items()
-        if place.topic in wanted and not each.metadata.startswith(MARK)
+    names = set(topics)
+    offsets = {
+        tp: each.offset
+        for tp, each in log.group_offsets(application).items()
+        if tp.topic in names and not each.metadata.startswith(MARK)
     }
-    if not found:
+    if not offsets:
         return tuple(resets)
-    resets.append(GroupReset(len(resets) + 1, found))
+    resets.append(GroupReset(len(resets) + 1, offsets))
     write_document(checkpoint, _NAME, json.dumps([SourceOffset(each.offsets).to_json() for each in resets]))
-    log.commit_offsets(application, found, f"{MARK} move {len(resets)}")
-    places = ", ".join(f"{place.topic}-{place.partition} at {offset}" for place, offset in sorted(found.items()))
+    log.commit_offsets(application, offsets, f"{MARK} move {len(resets)}")
+    places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(offsets.items()))
     _log.warning("%s continues where its group's offsets were set: %s; its state is as it was", application, places)
     return tuple(resets)
 

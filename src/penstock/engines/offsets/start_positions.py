@@ -44,19 +44,19 @@ def first_positions(
         OffsetOutOfRangeError: The policy is "none" and there is no committed offset.
     """
     now_ms = unix_ms()
-    found: dict[TopicPartition, int] = {}
+    starts: dict[TopicPartition, int] = {}
     times: dict[TopicPartition, int] = {}
     for tp in new:
         first, end = bounds[tp]
         at = committed.get(tp)
         if at is not None and first <= at <= end:
-            found[tp] = at
+            starts[tp] = at
         elif (since := _since(reading, tp, now_ms)) is not None:
             times[tp] = since
         else:
-            found[tp] = _by_policy(reading, tp, first, end, at)
+            starts[tp] = _by_policy(reading, tp, first, end, at)
     by_time = log.offsets_for_times(times) if times else {}
-    return found | {tp: bounds[tp][1] if each is None else each.offset for tp, each in by_time.items()}
+    return starts | {tp: bounds[tp][1] if each is None else each.offset for tp, each in by_time.items()}
 
 
 def added_positions(

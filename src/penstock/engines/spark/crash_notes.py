@@ -116,23 +116,23 @@ class CrashNotes(Sensor):
 
 def notes_of_dead_workers(root: str) -> list[CrashNote]:
     """Return the notes of dead processes of this machine about tasks in processing, and delete the notes."""
-    found: list[CrashNote] = []
+    notes: list[CrashNote] = []
     with suppress(OSError):
         for path in _notes_here(root):
             if not _is_alive(int(path.name.rpartition("-")[2])):
-                found += _read(path)
+                notes += _read(path)
                 path.unlink()
-    return [note for note in found if note.step == _PROCESSING]
+    return [note for note in notes if note.step == _PROCESSING]
 
 
 def notes_of_workers(root: str) -> list[CrashNote]:
     """Return the notes of processes of this machine that run a task, the longest step first."""
-    found: list[CrashNote] = []
+    notes: list[CrashNote] = []
     with suppress(OSError):
         for path in _notes_here(root):
             if _is_alive(int(path.name.rpartition("-")[2])):
-                found += _read(path)
-    return sorted(found, key=lambda note: note.since_ms)
+                notes += _read(path)
+    return sorted(notes, key=lambda note: note.since_ms)
 
 
 def _notes_here(root: str) -> list[Path]:

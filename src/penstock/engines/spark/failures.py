@@ -87,9 +87,9 @@ def spark_error_reason(text: str) -> str:
         'An exception was thrown from the Python worker: OSError: no place'
     """
     text = _CALLED.sub("", text)
-    found = _ABORTED.search(text)
-    if found is not None:
-        return found.group(0)
+    match = _ABORTED.search(text)
+    if match is not None:
+        return match.group(0)
     first, causes = text.splitlines()[0], _CAUSE.findall(text)
     raised = _RAISED.findall(text) if first.endswith("Python worker:") else []
     if raised:
@@ -104,15 +104,15 @@ def sealed_error_in(text: str, key: bytes) -> PenstockError | None:
         text: Spark's text, with all that it quotes.
         key: The job's ``error_key``; nothing else in the text is taken for an error of ours.
     """
-    found = unseal_error(text, key)
-    if found is None and _DISK_FULL.search(text) is not None:
+    error = unseal_error(text, key)
+    if error is None and _DISK_FULL.search(text) is not None:
         return StateError(
             "Spark could not write: no space is left on the disk of its checkpoint or of its temporary files",
             hint="Free space there (penstock.checkpoint.location, state.dir, spark.local.dir) and start again; nothing "
             "of the batch is lost.",
             details=text,
         )
-    return found
+    return error
 
 
 def spark_is_gone(error: Exception) -> AppFailedError:

@@ -23,8 +23,8 @@ def reach(step: int | str, batch: int, task: str, driver_pid: int) -> None:
     """Kill the application if this is the chosen point; called by a task, or for step 5 by the driver."""
     if not FAULT:
         return
-    wanted = _wanted()
-    if wanted[:1] != [str(step)] or wanted[1] not in ("*", str(batch)) or wanted[2] not in ("*", task):
+    point = _wanted()
+    if point[:1] != [str(step)] or point[1] not in ("*", str(batch)) or point[2] not in ("*", task):
         return
     others = () if os.getpid() == driver_pid else (driver_pid, os.getppid(), _parent_of(os.getppid()))
     for pid in (*others, os.getpid()):

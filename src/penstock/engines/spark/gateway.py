@@ -53,12 +53,12 @@ def call_in_thread(make: Callable[[], T]) -> T:
 
     In the main thread PySpark would install a handler of SIGINT that interrupts calls to the JVM in the middle.
     """
-    made: list[T] = []
+    returned: list[T] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            made.append(make())
+            returned.append(make())
         except BaseException as error:  # noqa: BLE001 - raised again below
             failed.append(error)
 
@@ -67,7 +67,7 @@ def call_in_thread(make: Callable[[], T]) -> T:
     thread.join()
     if failed:
         raise failed[0]
-    return made[0]
+    return returned[0]
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _is_last(line: bytes) -> bool:
 
 
 def _is_stray(trace: list[bytes]) -> bool:
-    files = [found[1].decode("utf-8", "replace") for line in trace if (found := _FRAME.match(line))]
+    files = [match[1].decode("utf-8", "replace") for line in trace if (match := _FRAME.match(line))]
     named = [line for line in trace if line.strip() and _is_last(line) and not line.startswith(_HEADINGS)]
     return bool(named) and _CLOSED.match(named[-1]) is not None and all(_is_pythons(file) for file in files)
 

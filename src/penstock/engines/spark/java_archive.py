@@ -34,10 +34,10 @@ def archive_path() -> Path:
     Raises:
         EnvironmentProblemError: Java or PySpark is missing.
     """
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise EnvironmentProblemError("PySpark is missing", hint="pip install pyspark")
-    jars = Path(found.origin).parent / "jars"
+    jars = Path(spec.origin).parent / "jars"
     java = Path(java_command()).resolve()
     marks = [f"{path} {path.stat().st_mtime_ns}" for path in (jars, java) if path.exists()]
     return cache_directory() / f"spark-{hashlib.sha256(' '.join(marks).encode()).hexdigest()[:16]}.jsa"

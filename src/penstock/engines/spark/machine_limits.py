@@ -70,15 +70,17 @@ def check_open_files(plan: PhysicalPlan) -> None:
     """
     limit = raise_file_limit()
     tasks = sum(sub.tasks for sub in plan.subtopologies if sub.keeps_state)
-    wanted = _OTHER_FILES + tasks * _FILES_A_TASK
-    remedy = f"Raise it before the start: ulimit -n {max(wanted, _LEAST_FILES)} (or LimitNOFILE= of a systemd unit)."
+    needed_files = _OTHER_FILES + tasks * _FILES_A_TASK
+    remedy = (
+        f"Raise it before the start: ulimit -n {max(needed_files, _LEAST_FILES)} (or LimitNOFILE= of a systemd unit)."
+    )
     if limit < _LEAST_FILES:
         raise EnvironmentProblemError(
             f"a process may open {limit} files here; an application needs {_LEAST_FILES} at least",
             hint=remedy,
             limit=limit,
         )
-    if limit < wanted:
+    if limit < needed_files:
         _log.warning(
             "A process may open %d files here, so a worker keeps %d of %d tasks with state open between batches; it "
             "opens the others in each batch, which takes some milliseconds each. %s",

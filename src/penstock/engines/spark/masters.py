@@ -24,8 +24,8 @@ def retries_tasks(master: str) -> bool:
     >>> retries_tasks("local[2]"), retries_tasks("local[2,4]"), retries_tasks("spark://host:7077")
     (False, True, True)
     """
-    found = _LOCAL.fullmatch(master)
-    return found is None or int(found[2] or 1) > 1
+    match = _LOCAL.fullmatch(master)
+    return match is None or int(match[2] or 1) > 1
 
 
 def with_retries(master: str, failures: int) -> str:
@@ -36,8 +36,8 @@ def with_retries(master: str, failures: int) -> str:
     >>> with_retries("local[*]", 16), with_retries("local", 4), with_retries("local[2,1]", 4)
     ('local[*,16]', 'local[1,4]', 'local[2,1]')
     """
-    found = _LOCAL.fullmatch(master)
-    return master if found is None or found[2] else f"local[{found[1] or 1},{failures}]"
+    match = _LOCAL.fullmatch(master)
+    return master if match is None or match[2] else f"local[{match[1] or 1},{failures}]"
 
 
 def with_spare_slots(master: str, spare: int, processors: int) -> tuple[str, int]:
@@ -51,7 +51,7 @@ def with_spare_slots(master: str, spare: int, processors: int) -> tuple[str, int
     >>> with_spare_slots("local[2,16]", 4, 8), with_spare_slots("local[*]", 4, 8)
     (('local[6,16]', 2), ('local[12]', 8))
     """
-    found = _LOCAL.fullmatch(master)
-    assert found is not None  # noqa: S101 - `is_one_process`
-    named = processors if found[1] == "*" else int(found[1] or 1)
-    return f"local[{named + spare}{f',{found[2]}' if found[2] else ''}]", named
+    match = _LOCAL.fullmatch(master)
+    assert match is not None  # noqa: S101 - `is_one_process`
+    named = processors if match[1] == "*" else int(match[1] or 1)
+    return f"local[{named + spare}{f',{match[2]}' if match[2] else ''}]", named

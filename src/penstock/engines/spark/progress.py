@@ -65,8 +65,8 @@ class BatchProgress:
 
 def counted_by(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return what a task's report has counted: the task's own counts, and those of the global stores' task."""
-    found = (report.get("counts"), report.get("global", {}).get("counts"))
-    return [counts for counts in found if counts is not None]
+    both_counts = (report.get("counts"), report.get("global", {}).get("counts"))
+    return [counts for counts in both_counts if counts is not None]
 
 
 def batch_progress(batch: int, reports: Iterable[bytes], seconds: float = 0.0) -> BatchProgress:

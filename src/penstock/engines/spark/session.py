@@ -90,16 +90,16 @@ def session_for(
     """
     fast, submitted = _streaming(checkpoint), submitted_settings()
     fast = {name: value for name, value in fast.items() if name not in submitted}
-    wanted = {name: str(value) for name, value in settings.items()}
-    if overruled := overruled_settings(wanted, submitted):
+    own_settings = {name: str(value) for name, value in settings.items()}
+    if overruled := overruled_settings(own_settings, submitted):
         _log.warning("%s", overruled)
     with quiet_pyspark():
         session = session or running_session()
         if session is not None:
-            return clone_session(session, {**fast, **wanted}), False
+            return clone_session(session, {**fast, **own_settings}), False
         check_java()
-        java = _java_options({**submitted, **wanted}, rows_in_jvm=rows_in_jvm)
-        session = _new_session(fast, {**submitted, **wanted}, application_id, java, spare)
+        java = _java_options({**submitted, **own_settings}, rows_in_jvm=rows_in_jvm)
+        session = _new_session(fast, {**submitted, **own_settings}, application_id, java, spare)
         _activate(session)
     return session, True
 
@@ -139,17 +139,17 @@ def _activate(session: SparkSession) -> None:
 
 def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
     """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
-    given = wanted.get("spark.driver.extraJavaOptions", "")
+    users_options = wanted.get("spark.driver.extraJavaOptions", "")
     options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if writes_json():
         options.append(_JSON_APPENDER)
     if not rows_in_jvm:
         options.append(_NO_OPTIMIZING_COMPILER)
-        if "GC" not in given:  # Java refuses two collectors
+        if "GC" not in users_options:  # Java refuses two collectors
             options.append(_SMALL_COLLECTOR)
-    if _RECORDING not in given:
+    if _RECORDING not in users_options:
         options += archive_options()
-    return " ".join([*options, given]).strip()
+    return " ".join([*options, users_options]).strip()
 
 
 def _new_session(

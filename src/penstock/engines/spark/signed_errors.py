@@ -38,9 +38,9 @@ def seal_error(error: PenstockError, key: bytes) -> str:
 
 def unseal_error(text: str, key: bytes) -> PenstockError | None:
     """Return the first error in a text that was sealed with this key; None if there is none."""
-    for found in _MARK.finditer(text):
-        data = found.group(1).encode()
-        if hmac.compare_digest(_signature(data, key), found.group(2)):
+    for match in _MARK.finditer(text):
+        data = match.group(1).encode()
+        if hmac.compare_digest(_signature(data, key), match.group(2)):
             document = json.loads(base64.b64decode(data))
             kind = _KINDS[document["kind"]]
             return kind(document["message"], hint=document["hint"], **document["facts"])

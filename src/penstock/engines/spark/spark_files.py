@@ -28,11 +28,11 @@ def spark_location(session: SparkSession, location: str) -> str:
         return location
     scheme, _, rest = location.partition("://")
     scheme = _HADOOPS_NAMES.get(scheme, scheme)
-    found = f"{scheme}://{rest}"
+    spark_url = f"{scheme}://{rest}"
     java: Any = session._jvm  # noqa: SLF001 - there is no public way to Hadoop's file systems
     context: Any = session.sparkContext._jsc  # noqa: SLF001
     try:
-        java.org.apache.hadoop.fs.Path(found).getFileSystem(context.hadoopConfiguration())
+        java.org.apache.hadoop.fs.Path(spark_url).getFileSystem(context.hadoopConfiguration())
     except Exception as error:
         version = java.org.apache.hadoop.util.VersionInfo.getVersion()
         jar = _JARS.get(scheme)
@@ -44,4 +44,4 @@ def spark_location(session: SparkSession, location: str) -> str:
             "the settings of that file system. Without DataFrames nothing of this is needed.",
             checkpoint=location,
         ) from error
-    return found
+    return spark_url

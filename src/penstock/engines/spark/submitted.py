@@ -38,10 +38,10 @@ def submitted_settings() -> dict[str, str]:
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized()  # noqa: SLF001 - connects to that JVM
-        found = dict(SparkConf().getAll())
+        settings = dict(SparkConf().getAll())
     else:
-        found = {**_defaults(), **dict(_arguments(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))))}
-    return {name: value for name, value in found.items() if name.startswith("spark.") and name != "spark.app.name"}
+        settings = {**_defaults(), **dict(_arguments(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))))}
+    return {name: value for name, value in settings.items() if name.startswith("spark.") and name != "spark.app.name"}
 
 
 def overruled_settings(config: Mapping[str, str], submitted: Mapping[str, str]) -> str:

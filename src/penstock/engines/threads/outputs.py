@@ -143,8 +143,8 @@ def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     if (partitions == first).all():
         yield int(first), rows
         return
-    found = np.unique(partitions)
+    numbers = np.unique(partitions)
     order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], found)
-    for partition, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
+    starts = np.searchsorted(partitions[order], numbers)
+    for partition, start, end in zip(numbers, starts, [*starts[1:], len(order)], strict=True):
         yield int(partition), rows.take(pa.array(order[start:end]))

@@ -117,14 +117,14 @@ class ChangelogRows:
         Raises:
             StateError: A changelog has records that do not fit its store.
         """
-        found, count = {}, 0
+        stores, count = {}, 0
         for spec, topic, end in self._sources(sub, partition, ends):
             restorer = StoreRestorer(spec)
             for records in self.read(topic, partition, end, progress):
                 restorer.add(records)
-            found[spec.name] = restorer.rows(numbers.meta)
+            stores[spec.name] = restorer.rows(numbers.meta)
             count += restorer.records
-        return Restored(found, count)
+        return Restored(stores, count)
 
     def _sources(
         self, sub: PlannedSubTopology, partition: int, ends: Mapping[TopicPartition, int]
@@ -161,5 +161,5 @@ def spec_of_dropped(name: str, facts: Mapping[str, Any]) -> StoreSpec | None:
     """
     if not facts.keys() >= _DESCRIBES:
         return None
-    known = {each.name for each in fields(StoreSpec)} & _DESCRIBES
-    return StoreSpec(name, key_serde=None, value_serde=None, **{fact: facts[fact] for fact in known})
+    fact_names = {each.name for each in fields(StoreSpec)} & _DESCRIBES
+    return StoreSpec(name, key_serde=None, value_serde=None, **{fact: facts[fact] for fact in fact_names})

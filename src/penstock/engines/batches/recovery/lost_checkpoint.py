@@ -159,11 +159,11 @@ class LostCheckpoint:
         batches: dict[str, int] = {}
         levels = {sub.id: len(sub.levels) for sub in self._app.plan.subtopologies}
         for name, number in self._app.log.ledger(self._app.application).items():
-            found = _TASK.fullmatch(name)
-            if found is None or int(found[1]) not in levels:
+            match = _TASK.fullmatch(name)
+            if match is None or int(match[1]) not in levels:
                 continue
-            batches[name] = number // levels[int(found[1])]
-            task = f"{found[1]}_{found[2]}"
+            batches[name] = number // levels[int(match[1])]
+            task = f"{match[1]}_{match[2]}"
             written[task] = max(number, written.get(task, -1))
         return written, max(batches.values(), default=-1), batches
 
@@ -188,10 +188,10 @@ class LostCheckpoint:
             max(committed, last) > planned.batch,
             f"batch {max(committed, last)} was begun, but batch {planned.batch} is the last whose ranges are noted",
         )
-        wanted = planned.inputs(self._app.plan.global_topics)
+        noted_inputs = planned.inputs(self._app.plan.global_topics)
         for task, inputs in self._app.log.ledger_inputs(self._app.application).items():
             self._refuse_if(
-                written.get(task) == planned.batch and inputs != wanted,
+                written.get(task) == planned.batch and inputs != noted_inputs,
                 f"task {task} has written batch {planned.batch} with other records than those that are noted for it",
             )
         return planned

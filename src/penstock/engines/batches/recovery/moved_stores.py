@@ -138,8 +138,8 @@ class _Move:
             for name, each in self._before.homes().items()
             if each.subtopology == home.subtopology and name in self._app.topology.stores
         ]
-        place = StatePlace(self._app.checkpoint, self._app.places.replicas)
-        return TaskStore(place, StateOwner(self._app.application), task, specs)
+        state_place = StatePlace(self._app.checkpoint, self._app.places.replicas)
+        return TaskStore(state_place, StateOwner(self._app.application), task, specs)
 
     def _gap(self, home: Home, partition: int) -> str | None:
         """Describe the gap in a task's segments, by their chain, its changelogs and the ledger; None without one."""

@@ -227,19 +227,19 @@ class Rebuilder:
     def _numbers_of(self, partition: int) -> dict[str, TaskNumbers]:
         """Read the newest numbers of the tasks of a partition number, by task."""
         if partition not in self._numbers:
-            found: dict[str, TaskNumbers] = {}
+            numbers: dict[str, TaskNumbers] = {}
             topic = numbers_topic(self._app.application)
             if topic not in {each.name for each in self._app.log.topics()}:
-                return found
+                return numbers
             for records in self._changelogs.read(topic, partition, None, lambda *_: None):
                 columns = records.select(["key", "value"]).to_pydict()
                 for key, value in zip(columns["key"], columns["value"], strict=True):
                     if value is not None and key != APPLICATION:
                         number = TaskNumbers.parse(value)
-                        found[key.decode()] = number
+                        numbers[key.decode()] = number
                         if key.decode() in self._firsts and number.batch < self._firsts[key.decode()]:
                             self._earlier.setdefault(partition, {})[key.decode()] = number
-            self._numbers[partition] = found
+            self._numbers[partition] = numbers
         return self._numbers[partition]
 
     def _note_lost(self, sub: PlannedSubTopology, partition: int) -> None:
@@ -254,15 +254,15 @@ class Rebuilder:
         Such a batch runs again, and must find that nothing is left to do.
         """
         storage, first, at = self.storage(sub, partition), self._first(sub), numbers.batch
-        found: list[Segment] = []
+        deltas: list[Segment] = []
         while at >= first:
             segment = read_segment(storage, SegmentName(at, "delta"))
             if segment is None:
                 break
-            found.insert(0, segment)
+            deltas.insert(0, segment)
             at = segment.head.previous
         else:
-            return found
+            return deltas
         if self._hands_on(sub) and not accept_loss:
             raise lost_rows(f"{sub.id}_{partition}", self._last.batch + 1, self._hands_on(sub))
         return None

@@ -76,7 +76,7 @@ def rebuilt(report: TaskReport, restored: Restored, size_bytes: int, started: fl
         size_bytes: The size of the snapshot.
         started: The begin, by ``time.perf_counter``.
     """
-    rows = {store: found.num_rows for store, found in restored.stores.items()}
+    rows = {store: table.num_rows for store, table in restored.stores.items()}
     seconds = time.perf_counter() - started
     return replace(
         report, outcome="rebuilt", records=restored.records, rows=rows, size_bytes=size_bytes, seconds=seconds

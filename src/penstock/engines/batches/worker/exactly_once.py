@@ -66,9 +66,9 @@ def run_task(work: TaskBatch) -> tuple[list[HandedRows], Envelope]:
         The rows for later stages, and a report for the driver.
     """
     with Work(application=work.job.plan.application_id, task=work.run.task_id, batch=work.batch):
-        found = _Attempt(work).run()
-        _log.debug("done: %s", found[1].payload.decode())
-        return found
+        outcome = _Attempt(work).run()
+        _log.debug("done: %s", outcome[1].payload.decode())
+        return outcome
 
 
 class _Attempt:
@@ -126,10 +126,10 @@ class _Attempt:
 
     def _report_counts(self) -> None:
         """Report what the task has counted, and the task of the global stores if this batch has moved them."""
-        found = self._counting.take()
-        if (counts := found.get(self._work.run.task_id)) is not None:
+        counts_by_task = self._counting.take()
+        if (counts := counts_by_task.get(self._work.run.task_id)) is not None:
             self._metrics["counts"] = counts.document()
-        if (counts := found.get(GLOBAL_TASK)) is not None:
+        if (counts := counts_by_task.get(GLOBAL_TASK)) is not None:
             self._metrics["global"]["counts"] = counts.document()
             self._metrics["dropped"] = self._metrics.get("dropped", 0) + counts.dropped
 
@@ -301,11 +301,11 @@ def log_of(job: SparkJob) -> TopicLog:
 
 def noted_puts(job: SparkJob, stores: Iterable[str], state: BatchState, partition: int) -> dict[str, pa.RecordBatch]:
     """Return the records that the segment's changes do not determine, by changelog topic; it holds them as outputs."""
-    found: dict[str, pa.RecordBatch] = {}
+    by_topic: dict[str, pa.RecordBatch] = {}
     for topic, records in records_of_puts(job.changelogs, ((store, state.puts(store)) for store in stores)):
         partitions = pa.repeat(pa.scalar(partition, pa.int32()), records.num_rows)
-        found[topic] = records.append_column("partition", partitions)
-    return found
+        by_topic[topic] = records.append_column("partition", partitions)
+    return by_topic
 
 
 def changelog_records(job: SparkJob, run: TaskRun, segment: Segment) -> list[tuple[str, pa.RecordBatch]]:
@@ -314,8 +314,8 @@ def changelog_records(job: SparkJob, run: TaskRun, segment: Segment) -> list[tup
         return []
     meta: Mapping[str, int] = segment.head.meta
     changes = ((store, rows) for store in segment.stores for rows in segment.change_batches(store))
-    found = records_of_changes(job.topology.stores, job.changelogs, changes, meta)
-    return [*found, (job.numbers_topic, TaskNumbers(segment.batch, segment.checksum, dict(meta)).record(run.task_id))]
+    records = records_of_changes(job.topology.stores, job.changelogs, changes, meta)
+    return [*records, (job.numbers_topic, TaskNumbers(segment.batch, segment.checksum, dict(meta)).record(run.task_id))]
 
 
 def topic_batches(
@@ -332,17 +332,17 @@ def topic_batches(
     Raises:
         OffsetOutOfRangeError: Offsets are gone, and ``lost`` is None.
     """
-    found: list[TopicBatch] = []
+    batches: list[TopicBatch] = []
     for envelope in inbox:
         if isinstance(envelope, ArrivedRows):
             rows = _with_offsets(envelope.rows, batch * _OFFSETS_A_BATCH)
-            found.append(TopicBatch(envelope.topic, envelope.partition, rows))
+            batches.append(TopicBatch(envelope.topic, envelope.partition, rows))
         elif envelope.kind is EnvelopeKind.RANGE:
             records = read_planned_range(envelope, log, lost)
             if records:
                 joined = records[0] if len(records) == 1 else pa.concat_batches(records)
-                found.append(TopicBatch(envelope.topic, envelope.partition, joined))
-    return sorted(found, key=lambda b: (b.topic, b.partition))
+                batches.append(TopicBatch(envelope.topic, envelope.partition, joined))
+    return sorted(batches, key=lambda b: (b.topic, b.partition))
 
 
 def _with_offsets(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:

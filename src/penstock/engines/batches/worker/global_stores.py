@@ -178,16 +178,16 @@ def global_stores(job: SparkJob, log: TopicLog) -> GlobalStores:
     """Return the global stores of an application, opened once in a process."""
     identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
     key = (identity, job.epoch, job.app_digest)
-    found = _opened.get(key)
-    if found is not None:
-        found.read_from(log)  # this process closes logs when it has many
+    stores = _opened.get(key)
+    if stores is not None:
+        stores.read_from(log)  # this process closes logs when it has many
         _opened.move_to_end(key)
     else:
         for other in [k for k in _opened if k[0] == identity] + list(_opened)[: max(0, len(_opened) + 1 - _MOST)]:
             if other in _opened:
                 _opened.pop(other).close()
-        found = _opened[key] = GlobalStores(job.topology, job.config, log, job.replica_root, identity)
-    return found
+        stores = _opened[key] = GlobalStores(job.topology, job.config, log, job.replica_root, identity)
+    return stores
 
 
 def _pieces(stored: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

@@ -120,11 +120,11 @@ def acquire_task(job: SparkJob, run: TaskRun, stores: Iterable[str], *, keeps_st
     application = (job.checkpoint, job.plan.application_id)
     _tidy(job, application)
     key = (application, job.epoch, job.app_digest, run.task_id)
-    found = _open_tasks.pop(key, None)
-    if found is not None:
-        if found.store is None or found.store.resume():
-            return found
-        found.close()
+    task = _open_tasks.pop(key, None)
+    if task is not None:
+        if task.store is None or task.store.resume():
+            return task
+        task.close()
     _close([other for other in _open_tasks if other[0] == application and other[1:3] != key[1:3]])  # of earlier starts
     if not keeps_state:
         return OpenTask(key, None)

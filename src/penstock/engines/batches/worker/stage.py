@@ -82,15 +82,15 @@ def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Ite
     inbox: dict[TaskRun, list[Envelope | ArrivedRows]] = defaultdict(list)
     handed: list[Envelope] = []
     facts = BatchFacts()
-    for found in decode(batches, level):
-        if not isinstance(found, Envelope):
-            yield found
-        elif found.kind is EnvelopeKind.FACTS:
-            facts = BatchFacts.unpack(bytes(found.payload))
-        elif found.kind is EnvelopeKind.RECORDS:
-            handed.append(found)
+    for envelope in decode(batches, level):
+        if not isinstance(envelope, Envelope):
+            yield envelope
+        elif envelope.kind is EnvelopeKind.FACTS:
+            facts = BatchFacts.unpack(bytes(envelope.payload))
+        elif envelope.kind is EnvelopeKind.RECORDS:
+            handed.append(envelope)
         else:
-            inbox[parse_run_name(found.run)].append(found)
+            inbox[parse_run_name(envelope.run)].append(envelope)
     for run, rows in rows_by_task(handed):
         inbox[run].append(rows)
     del handed  # the tasks' input is a copy

@@ -54,8 +54,8 @@ class TaskBatch:
     @cached_property
     def ranges(self) -> dict[str, tuple[int, int]]:
         """The first offset, and the one behind the last, by ``topic-partition``."""
-        found = [each for each in self.inbox if isinstance(each, Envelope) and each.kind is EnvelopeKind.RANGE]
-        return {f"{each.topic}-{each.partition}": each.range for each in found}
+        envelopes = [each for each in self.inbox if isinstance(each, Envelope) and each.kind is EnvelopeKind.RANGE]
+        return {f"{each.topic}-{each.partition}": each.range for each in envelopes}
 
     def reach(self, step: int) -> None:
         """Note a step of the exactly-once protocol, at which a fault test may end the application."""

@@ -96,16 +96,16 @@ class _Source:
         self._answers.get()
 
     def _listen(self, source: BinaryIO) -> None:
-        while (found := read_frame(source)) is not None:
-            self._answers.put(found)
+        while (frame := read_frame(source)) is not None:
+            self._answers.put(frame)
         os._exit(0)  # the parent has ended: what it has not answered comes again
 
 
 def _run_sink(session: SparkSession, head: Mapping[str, Any], source: BinaryIO, out: BinaryIO) -> None:
     """Write each table that comes, and answer when it is written."""
     write_frame(out, Frame({"kind": "ready"}))
-    while (found := read_frame(source)) is not None:
-        table = pa.ipc.open_stream(found.data).read_all()
+    while (frame := read_frame(source)) is not None:
+        table = pa.ipc.open_stream(frame.data).read_all()
         writer = session.createDataFrame(table).write.format(head["format"]).options(**head["options"])
         if head["partition_by"]:
             writer = writer.partitionBy(*head["partition_by"]).option("partitionOverwriteMode", "dynamic")

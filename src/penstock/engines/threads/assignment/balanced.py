@@ -62,8 +62,8 @@ def assign_tasks(tasks: Iterable[TaskId], threads: Mapping[str, str], before: Ho
 
 def _may_stay(host: str, hosts: Iterable[str] | None) -> bool:
     """Return whether a thread's machine is as good as any: Spark may have started the thread on another one."""
-    known = set(hosts or ())
-    return not known or host in known
+    host_names = set(hosts or ())
+    return not host_names or host in host_names
 
 
 class _Room:

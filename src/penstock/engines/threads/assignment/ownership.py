@@ -147,13 +147,13 @@ class Ownership:
 
     def _standbys(self, thread: str) -> frozenset[TaskId]:
         """Return the tasks that a thread follows: not those whose owner uses the same folder."""
-        wanted: Iterable[TaskId] = (
+        tasks: Iterable[TaskId] = (
             *self._wanted.standby.get(thread, ()),
             *self._wanted.warmup.get(thread, ()),
             *self._wanted.active[thread],  # those that another thread still has
         )
         place = self._spots[thread].place
-        return frozenset(task for task in wanted if not self._shares(task, place))
+        return frozenset(task for task in tasks if not self._shares(task, place))
 
     def _shares(self, task: TaskId, place: str) -> bool:
         owner = self._owners.get(task)

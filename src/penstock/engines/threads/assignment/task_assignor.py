@@ -116,10 +116,10 @@ def place_tasks(
     ordered = sorted(set(tasks))
     places = {thread: spot.place for thread, spot in threads.items()}
     balanced = assign_tasks(ordered, places, Holders(held.threads, held.caught_up))
-    on = {task: thread for thread, found in balanced.items() for task in found}
+    on = {task: thread for thread, assigned in balanced.items() for task in assigned}
     warming: dict[TaskId, str] = {}
     left = limits.warmups
-    load = {thread: len(found) for thread, found in balanced.items()}
+    load = {thread: len(assigned) for thread, assigned in balanced.items()}
     for task in ordered:
         target = on[task]
         ready = [thread for thread in sorted(threads) if places[thread] in held.caught_up.get(task, ())]
@@ -153,7 +153,7 @@ def _standbys(
 ) -> tuple[list[tuple[TaskId, str]], int]:
     """Return the standbys of tasks with their threads, and the number of those without a place."""
     load = dict.fromkeys(threads, 0)
-    found: list[tuple[TaskId, str]] = []
+    standbys: list[tuple[TaskId, str]] = []
     missing = 0
     for task in tasks:
         used = [threads[on[task]], *([threads[warming[task]]] if task in warming else [])]
@@ -177,8 +177,8 @@ def _standbys(
             best = min(free, key=worth)
             load[best] += 1
             used.append(threads[best])
-            found.append((task, best))
-    return found, missing
+            standbys.append((task, best))
+    return standbys, missing
 
 
 def _by_thread(threads: Iterable[str], found: Iterable[tuple[TaskId, str]]) -> Assignment:

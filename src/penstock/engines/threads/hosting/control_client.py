@@ -204,6 +204,6 @@ def _wait_for_lines(connection: socket.socket, lines: ControlLines) -> list[byte
         data = connection.recv(_READ_BYTES)
         if not data:
             raise ConnectionError("the driver has closed the connection")
-        found = lines.feed(data)
-        if found:
-            return found
+        whole_lines = lines.feed(data)
+        if whole_lines:
+            return whole_lines

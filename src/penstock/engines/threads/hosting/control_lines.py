@@ -33,12 +33,12 @@ def decode_line(line: bytes) -> dict[str, Any]:
         ValueError: It is not a JSON object.
     """
     try:
-        found = json.loads(line)
+        message = json.loads(line)
     except RecursionError:
         raise ValueError("the message is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise ValueError("the message is not a JSON object")  # noqa: TRY004 - the contents are wrong
-    return found
+    return message
 
 
 def new_nonce() -> str:

@@ -100,11 +100,11 @@ class ControlServer:
     def send(self, member: Member, message: Mapping[str, Any]) -> bool:
         """Send a message to a thread; return whether it is connected."""
         with self._lock:
-            found = [each for each in self._connections.values() if each.member == member]
-            for each in found:
+            connections = [each for each in self._connections.values() if each.member == member]
+            for each in connections:
                 each.unsent += encode_line(message)
         self._wake()
-        return bool(found)
+        return bool(connections)
 
     def close(self) -> None:
         """End all connections."""
@@ -123,15 +123,15 @@ class ControlServer:
             while not self._closing:
                 with self._lock:
                     for each in self._connections.values():
-                        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.unsent else 0)
-                        self._selector.modify(each.socket, wanted)
+                        interests = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.unsent else 0)
+                        self._selector.modify(each.socket, interests)
                 for key, events in self._selector.select(_LOOK_S):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj is self._wakes:
                         self._wakes.recv(_READ_BYTES)
-                    elif found := self._connections.get(key.fileobj):  # type: ignore[call-overload] # a socket
-                        self._work(found, events)  # unless another event has ended it just now
+                    elif connection := self._connections.get(key.fileobj):  # type: ignore[call-overload] # a socket
+                        self._work(connection, events)  # unless another event has ended it just now
                 self._drop_silent()
         finally:
             for each in [*self._connections.values()]:
@@ -151,10 +151,10 @@ class ControlServer:
             return
         connection.setblocking(False)  # noqa: FBT003
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made = _Connection(connection, new_nonce(), time.monotonic(), ControlLines(FIRST_LINE_BYTES))
-        made.unsent += encode_line({"nonce": made.nonce})
+        peer = _Connection(connection, new_nonce(), time.monotonic(), ControlLines(FIRST_LINE_BYTES))
+        peer.unsent += encode_line({"nonce": peer.nonce})
         with self._lock:
-            self._connections[connection] = made
+            self._connections[connection] = peer
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _work(self, one: _Connection, events: int) -> None:

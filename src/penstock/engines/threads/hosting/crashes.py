@@ -63,11 +63,11 @@ class CrashWatch:
         """
         now, worst = self._clock(), None
         for task, places in tasks.items():
-            at = {place: committed.get(place, 0) for place in places}
+            at = {tp: committed.get(tp, 0) for tp in places}
             before = self._crashes.get(task)
             is_again = before is not None and before.committed == at and now - before.at_s < _FORGET_S
-            found = self._crashes[task] = _Crash(before.count + 1 if before and is_again else 1, at, now)
-            if worst is None or found.count > self._crashes[worst].count:
+            crash = self._crashes[task] = _Crash(before.count + 1 if before and is_again else 1, at, now)
+            if worst is None or crash.count > self._crashes[worst].count:
                 worst = task
         return (0 if worst is None else self._crashes[worst].count), worst
 
@@ -85,10 +85,10 @@ class CrashWatch:
         plan, thread = epoch.job.plan, epoch.threads.get(str(error.facts.get("thread")))
         committed = log.committed_offsets(plan.application_id)
         own = [TaskId.parse(each["task"]) for each in thread.report.get("tasks", ())] if thread is not None else []
-        found = _suspects(log, plan, own or epoch.job.tasks(), committed)
-        count, worst = self.note(found, committed)
+        suspects = _suspects(log, plan, own or epoch.job.tasks(), committed)
+        count, worst = self.note(suspects, committed)
         if worst is not None and count > MOST_RESTARTS:
-            raise _repeated_error(error, worst, found[worst], committed) from error
+            raise _repeated_error(error, worst, suspects[worst], committed) from error
         return count
 
     def note_crash(self, plan: PhysicalPlan, tasks: Iterable[TaskId], log: TopicLog, thread: str) -> None:
@@ -104,11 +104,11 @@ class CrashWatch:
             AppFailedError: A task has not got further for too many crashes.
         """
         committed = log.committed_offsets(plan.application_id)
-        found = _behind(log, {task: plan.sources(task) for task in tasks}, committed)
-        count, worst = self.note(found, committed)
+        suspects = _behind(log, {task: plan.sources(task) for task in tasks}, committed)
+        count, worst = self.note(suspects, committed)
         if worst is not None and count > MOST_RESTARTS:
             error = AppFailedError(f"the process of {thread} has ended", thread=thread)
-            raise _repeated_error(error, worst, found[worst], committed)
+            raise _repeated_error(error, worst, suspects[worst], committed)
 
 
 def _suspects(
@@ -124,13 +124,11 @@ def _behind(
 ) -> dict[TaskId, list[TopicPartition]]:
     """Return the tasks that had something to do, with their partitions; none while one of their topics is not there."""
     try:
-        ends = log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
+        ends = log.end_offsets(sorted({tp.topic for places in sources.values() for tp in places}))
     except UnknownTopicError:  # deleted, and perhaps about to be made again: the next start says what it finds
         return {}
     return {
-        task: places
-        for task, places in sources.items()
-        if any(committed.get(place, 0) < ends.get(place, 0) for place in places)
+        task: places for task, places in sources.items() if any(committed.get(tp, 0) < ends.get(tp, 0) for tp in places)
     }
 
 
@@ -138,7 +136,7 @@ def _repeated_error(
     error: PenstockError, task: TaskId, places: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
 ) -> AppFailedError:
     """Make the error for a task that has not got further for several epochs."""
-    at = [f"{place.topic}-{place.partition} from offset {committed.get(place, 0)} on" for place in places]
+    at = [f"{tp.topic}-{tp.partition} from offset {committed.get(tp, 0)} on" for tp in places]
     thread = error.facts.get("thread") or "a thread"
     return AppFailedError(
         f"{thread} has failed {MOST_RESTARTS + 1} times, and task {task} has made no progress; it had to read "
@@ -147,5 +145,5 @@ def _repeated_error(
         "memory, os._exit). Nothing after the last commit counts; the application continues there when it is started.",
         details=str(error.facts.get("details", "")),
         task=str(task),
-        positions={f"{place.topic}-{place.partition}": committed.get(place, 0) for place in places},
+        positions={f"{tp.topic}-{tp.partition}": committed.get(tp, 0) for tp in places},
     )

@@ -378,9 +378,9 @@ class ThreadQuery:
 
     def _of_spark(self, epoch: Epoch, error: Exception) -> PenstockError:
         text = spark_error_text(error)
-        found = sealed_error_in(text, epoch.job.error_key)
+        sealed_error = sealed_error_in(text, epoch.job.error_key)
         task = _TASK.search(text)
-        return found or AppFailedError(
+        return sealed_error or AppFailedError(
             f"the Spark job of the stream threads failed: {spark_error_reason(text)[:500]}",
             hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
             details=text,

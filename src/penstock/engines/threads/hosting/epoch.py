@@ -101,8 +101,8 @@ class Epoch:
 
     def unsealed(self, text: str) -> PenstockError:
         """Return the error that a thread has sent."""
-        found = unseal_error(text, self.job.error_key)
-        return found or AppFailedError("a stream thread failed, and its error is not signed", details=text)
+        sealed_error = unseal_error(text, self.job.error_key)
+        return sealed_error or AppFailedError("a stream thread failed, and its error is not signed", details=text)
 
     def fail(self, error: PenstockError) -> None:
         """Note the error that ends the epoch, unless there is one already, and stop all threads."""
@@ -215,8 +215,8 @@ class Epoch:
     def take_crashes(self) -> list[tuple[str, frozenset[TaskId]]]:
         """Return the threads whose processes have ended since the last call, with the tasks that they had."""
         with self._lock:
-            found, self._crashed = self._crashed, []
-            return found
+            crashes, self._crashed = self._crashed, []
+            return crashes
 
     def _tasks_of(self, name: str, state: ThreadState) -> frozenset[TaskId]:
         return state.held | (self._owners.lists[name].active if name in self._owners.lists else frozenset())
@@ -248,11 +248,11 @@ class Epoch:
     def standbys(self) -> dict[str, dict[str, int | None]]:
         """Return for each task the machines with its standbys, and how many records they lacked at the last look."""
         with self._lock:
-            found: dict[str, dict[str, int | None]] = {}
+            lags: dict[str, dict[str, int | None]] = {}
             for each in self.threads.values():
                 for task, lag in each.lags.items():
-                    found.setdefault(str(task), {})[each.host] = lag
-            return found
+                    lags.setdefault(str(task), {})[each.host] = lag
+            return lags
 
     def active_hosts(self) -> dict[str, str]:
         """Return the machine of each task."""
@@ -263,7 +263,7 @@ class Epoch:
     def places(self) -> dict[str, TaskPlaces]:
         """Return for each task the places with its state."""
         with self._lock:
-            found: dict[str, TaskPlaces] = {}
+            places_by_task: dict[str, TaskPlaces] = {}
             standbys: dict[TaskId, list[Standby]] = {}
             for each in self.threads.values():
                 for task, lag in each.lags.items():
@@ -271,8 +271,8 @@ class Epoch:
             owners = {task: name for task, name in self._owners.owners.items() if name in self.threads}
             for task in sorted({*owners, *standbys}):
                 host, place = self.threads[owners[task]].spot if task in owners else ("", "")
-                found[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
-            return found
+                places_by_task[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
+            return places_by_task
 
     @property
     def has_ended(self) -> bool:
@@ -312,16 +312,16 @@ class Epoch:
         )
 
     def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
-        known = self.threads.get(name)
+        before = self.threads.get(name)
         place = str(facts.get("place", ""))
         state = ThreadState(str(facts["host"]), int(facts["pid"]), self._clock(), place, attempt=_attempt_of(facts))
         state.on_disk = frozenset(map(TaskId.parse, facts.get("on_disk", ())))
-        is_same = known is not None and known.attempt == state.attempt
-        if known is not None and is_same:
-            state.report = known.report
+        is_same = before is not None and before.attempt == state.attempt
+        if before is not None and is_same:
+            state.report = before.report
             self._pace.repeat(name)
-        elif known is not None:
-            self._crashed.append((name, self._tasks_of(name, known)))
+        elif before is not None:
+            self._crashed.append((name, self._tasks_of(name, before)))
             self._pace.forget(name)
         self.threads[name] = state
         member = Member(name, self.job.epoch)

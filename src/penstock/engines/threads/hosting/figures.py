@@ -105,16 +105,16 @@ class ProgressCounter:
         now: dict[tuple[str, int], tuple[int, bool]] = {}
         holders = {(store, int(t["task"].rpartition("_")[2])): t for t in tasks if restores for store in t["entries"]}
         for each in restores:
-            place, rows, is_done = (each["store"], each["partition"]), each["restored"], each["offset"] >= each["end"]
-            had, was_done = before.get(place, (0, False))
-            task = holders.get(place)
+            key, rows, is_done = (each["store"], each["partition"]), each["restored"], each["offset"] >= each["end"]
+            had, was_done = before.get(key, (0, False))
+            task = holders.get(key)
             if task is None:  # it is restored beside the loop, and counts once its task runs
-                now |= {place: before[place]} if place in before else {}
+                now |= {key: before[key]} if key in before else {}
                 continue
-            now[place] = (rows, is_done)
+            now[key] = (rows, is_done)
             task["restored_rows"] = task.get("restored_rows", 0) + (rows - had if rows >= had else rows)
             if is_done and not (was_done and rows == had):
-                task.setdefault("restored_stores", {})[place[0]] = each["seconds"]
+                task.setdefault("restored_stores", {})[key[0]] = each["seconds"]
         self._restored[thread] = now
 
     def _add_global_task(self, epoch: int, threads: Mapping[str, ThreadState], task: dict[str, Any]) -> None:
@@ -135,12 +135,12 @@ class ProgressCounter:
     def _of_clients(self, at: tuple[int, str], counted: Sequence[Sequence[Any]]) -> list[list[Any]]:
         before = self._clients.get(at, {})
         self._clients[at] = {tuple(each[:3]): each for each in counted}
-        found = []
+        changes = []
         for client, what, topic, number, total, *extremes in counted:
             _, _, _, then, had, *_ = before.get((client, what, topic), ("", "", "", 0, 0.0))
             if number != then:
-                found.append([client, what, topic, number - then, total - had, *extremes])
-        return found
+                changes.append([client, what, topic, number - then, total - had, *extremes])
+        return changes
 
     def _steps(self, epoch: int, thread: str, seconds: Mapping[str, float]) -> dict[str, float]:
         before, self._seconds[epoch, thread] = self._seconds.get((epoch, thread), {}), seconds

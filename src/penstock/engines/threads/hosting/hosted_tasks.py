@@ -111,22 +111,22 @@ class HostedTasks:
             open_.pop(task).close()
         self.active -= ending
         self.pending.intersection_update(active)
-        wanted = sorted(set(active) - self.active - self.pending)
-        for task in wanted:
+        new_tasks = sorted(set(active) - self.active - self.pending)
+        for task in new_tasks:
             open_[task] = self._updater.take(task) or TaskReplica.open(app, task)
         log = AskedOnce(self._log)
-        near = {task for task in wanted if self._is_near(open_[task], task, log)}
-        self.pending.update(set(wanted) - near)
+        near = {task for task in new_tasks if self._is_near(open_[task], task, log)}
+        self.pending.update(set(new_tasks) - near)
         thread.add(app, {task: open_.pop(task) for task in sorted(near | altered)})
         self.active |= near
         self._updater.follow(app, standbys, self.pending, open_)
 
     def _is_near(self, replica: TaskReplica, task: TaskId, log: AskedOnce) -> bool:
         places = followed_places(self.app, task)
-        logged = {place for place in places if place.topic in set(self.app.changelogs.values())}
-        ends = log.end_offsets(sorted({place.topic for place in logged})) if logged else {}
+        logged = {tp for tp in places if tp.topic in set(self.app.changelogs.values())}
+        ends = log.end_offsets(sorted({tp.topic for tp in logged})) if logged else {}
         committed = log.committed_offsets(self.app.application_id) if len(logged) < len(places) else {}
-        return replica_lag(replica, {place: ends.get(place, committed.get(place, 0)) for place in places}) <= _NEAR
+        return replica_lag(replica, {tp: ends.get(tp, committed.get(tp, 0)) for tp in places}) <= _NEAR
 
     def _take_restored(self, thread: StreamThread) -> bool:
         lags = self._updater.lags()

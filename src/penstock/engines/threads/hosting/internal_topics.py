@@ -38,10 +38,10 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
     """
     log = app.log
     there = {topic.name for topic in log.topics()}
-    given = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
+    topic_settings = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
     for topic, logical in app.plan.repartition_topics.items():
         partitions = app.plan.partitions[logical]
-        count = ensure_topic(log, topic, partitions, {**_REPARTITION, **given, "cleanup.policy": "delete"})
+        count = ensure_topic(log, topic, partitions, {**_REPARTITION, **topic_settings, "cleanup.policy": "delete"})
         if count != partitions:
             raise CoPartitionError(
                 f"the repartition topic {topic} has {count} partitions, and the topology needs {partitions}",
@@ -55,7 +55,7 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
         fit_partitions(each, count, log)
     numbers = numbers_topic(app.application)
     if numbers not in {each.topic for each in app.changelogs}:
-        ensure_topic(log, numbers, 1, {"cleanup.policy": "compact", **given})
+        ensure_topic(log, numbers, 1, {"cleanup.policy": "compact", **topic_settings})
 
 
 def _check_empty(log: TopicLog, application: str, topic: str) -> None:

@@ -53,7 +53,7 @@ class KnownPositions:
 
     def committed(self) -> dict[TopicPartition, int]:
         """Return the offsets; from any thread."""
-        return {place: at.offset for place, at in list(self.offsets.items())}
+        return {tp: at.offset for tp, at in list(self.offsets.items())}
 
     def _read(self) -> dict[TopicPartition, KnownOffset]:
         checkpoint, life = self._place
@@ -71,10 +71,10 @@ class KnownPositions:
         for thread in threads.values():
             for name, offset in thread.report.get("committed", {}).items():
                 topic, _, partition = name.rpartition("-")
-                place = TopicPartition(topic, int(partition))
-                before = self.offsets.get(place)
+                tp = TopicPartition(topic, int(partition))
+                before = self.offsets.get(tp)
                 if before is None or before.epoch < epoch or before.offset < offset:
-                    self.offsets[place] = KnownOffset(int(offset), epoch)
+                    self.offsets[tp] = KnownOffset(int(offset), epoch)
         if time.monotonic() - self._written_s >= _EVERY_S:
             self.write()
 
@@ -84,7 +84,7 @@ class KnownPositions:
         if not checkpoint or self.offsets == self._written:
             return
         self._written_s = time.monotonic()
-        offsets = [[place.topic, place.partition, *at] for place, at in sorted(self.offsets.items())]
+        offsets = [[tp.topic, tp.partition, *at] for tp, at in sorted(self.offsets.items())]
         try:
             write_document(checkpoint, _DOCUMENT, json.dumps({"life": life, "offsets": offsets}))
             self._written = dict(self.offsets)

@@ -40,25 +40,25 @@ def restore_positions(
     partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
     group = log.group_offsets(app.application)
     behind = {
-        place: at
-        for place, at in known.items()
-        if place.partition < partitions.get(place.topic, 0) and (place not in group or group[place].offset < at.offset)
+        tp: at
+        for tp, at in known.items()
+        if tp.partition < partitions.get(tp.topic, 0) and (tp not in group or group[tp].offset < at.offset)
     }
     if not behind:
         return
     if moved := set_by_others(behind, group):
-        places = ", ".join(f"{place.topic}-{place.partition} at {offset}" for place, offset in sorted(moved.items()))
+        places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(moved.items()))
         _log.warning(
             "%s continues where its group's offsets were set: %s; its state is as it was", app.application, places
         )
-    topics = sorted({place.topic for place in behind})
+    topics = sorted({tp.topic for tp in behind})
     back = gone_back(behind, group, log.beginning_offsets(topics), log.end_offsets(topics))
     if not back:
         return
     if app.loss_fails:
         raise gone_back_error(app.application, "the application", back)
     _log.warning("%s; it continues from there", gone_back_text(app.application, "the application", back))
-    newer = {place: offset for place, (_, offset) in back.items()}
+    newer = {tp: offset for tp, (_, offset) in back.items()}
     log.commit_offsets(app.application, newer, epoch_note("stream-driver", epoch))
 
 
@@ -90,10 +90,10 @@ def commit_start_positions(
     bounds = {tp: (first[tp], end) for tp, end in ends.items() if tp.partition < app.plan.partitions[tp.topic]}
     starts = {tp: bounds[tp][0] for tp in bounds if tp.topic in recreated}
     at = {tp: offset for tp, offset in group.items() if tp in bounds and tp not in starts}
-    known = {tp.topic for tp in at}
+    read_topics = {tp.topic for tp in at}
     new = [tp for tp in bounds if tp not in at and tp not in starts]
-    starts |= added_positions([tp for tp in new if tp.topic in known], bounds, {})
-    starts |= first_positions(reading, [tp for tp in new if tp.topic not in known], bounds, {}, log)
+    starts |= added_positions([tp for tp in new if tp.topic in read_topics], bounds, {})
+    starts |= first_positions(reading, [tp for tp in new if tp.topic not in read_topics], bounds, {}, log)
     lost = lost_offsets(at, bounds)
     for tp, count in lost.items():
         if app.loss_fails:

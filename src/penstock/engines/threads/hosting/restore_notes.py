@@ -31,7 +31,5 @@ class RestoreNotes:
         """Return the newest progress of each store, as JSON holds it."""
         old = time.monotonic() - _KEPT_S
         with self._lock:
-            self._found = {
-                place: found for place, found in self._found.items() if found[0] > old or not found[1].is_done
-            }
+            self._found = {key: note for key, note in self._found.items() if note[0] > old or not note[1].is_done}
             return [asdict(progress) for _, progress in self._found.values()]

@@ -44,17 +44,17 @@ class RestoreWatch:
             threads: The threads with their newest reports.
         """
         with self._lock:
-            found = {
+            restores = {
                 (name, each["store"], each["partition"]): RestoreProgress(**each)
                 for name, thread in threads.items()
                 for each in thread.report.get("restores", ())
             }
-            for place, progress in found.items():
-                self._moved(self._known.get(place), progress)
-            for place, before in self._known.items():
-                if place not in found and not before.is_done:
+            for key, progress in restores.items():
+                self._moved(self._known.get(key), progress)
+            for key, before in self._known.items():
+                if key not in restores and not before.is_done:
                     self._call(self._listener.on_restore_suspended, before, before.restored)
-            self._known, self._threads = found, threads
+            self._known, self._threads = restores, threads
 
     def phase(self) -> str:
         """Describe what stream threads do that seem stuck."""
@@ -76,8 +76,8 @@ class RestoreWatch:
     def under_way(self) -> list[Restore]:
         """Return the restores that have not ended."""
         with self._lock:
-            running = [(place, each) for place, each in self._known.items() if not each.is_done]
-        return [Restore.of_changelog(each, place[0]) for place, each in running]
+            running = [(key, each) for key, each in self._known.items() if not each.is_done]
+        return [Restore.of_changelog(each, key[0]) for key, each in running]
 
     def doing(self) -> str:
         """Describe the restores that are under way; empty if there are none."""

@@ -206,17 +206,17 @@ class ThreadHost:
         from penstock.log.kafka.failures import removed_from_group
         from penstock.log.membership import GroupMembership
 
-        found = None if self._control is None else self._control.newest("member")
-        if found == []:
+        membership = None if self._control is None else self._control.newest("member")
+        if membership == []:
             raise removed_from_group(self._job.plan.application_id)
-        return None if found is None else GroupMembership(*found)
+        return None if membership is None else GroupMembership(*membership)
 
     def _assigned(self) -> Mapping[str, Any]:
         assert self._control is not None  # noqa: S101 - run() has set it
         while True:
-            found: Mapping[str, Any] | None = self._control.assignment(1.0)
-            if found is not None:
-                return found
+            assignment: Mapping[str, Any] | None = self._control.assignment(1.0)
+            if assignment is not None:
+                return assignment
             self._check()
 
     def _check(self) -> None:

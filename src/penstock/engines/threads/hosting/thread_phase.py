@@ -28,9 +28,9 @@ def phase_of(threads: Mapping[str, ThreadState], now: float) -> str:
     """
     if not threads:
         return "no stream thread has started yet: Spark has no free cores, or cannot start Python workers"
-    found = [said for name, thread in sorted(threads.items()) for said in _of_thread(name, thread, now)]
-    more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return "; ".join(found[:_MOST]) + more if found else "stream threads wait for the broker"
+    sentences = [said for name, thread in sorted(threads.items()) for said in _of_thread(name, thread, now)]
+    more = f"; and {len(sentences) - _MOST} more" if len(sentences) > _MOST else ""
+    return "; ".join(sentences[:_MOST]) + more if sentences else "stream threads wait for the broker"
 
 
 def _of_thread(name: str, thread: ThreadState, now: float) -> list[str]:

@@ -77,30 +77,30 @@ def caught_up_places(
         owners: The thread of each task.
         acceptable_lag: ``acceptable.recovery.lag``.
     """
-    found: dict[TaskId, set[str]] = {}
+    places: dict[TaskId, set[str]] = {}
     for task, owner in owners.items():
         if owner in threads and task in threads[owner].ready:
-            found.setdefault(task, set()).add(threads[owner].spot.place)
+            places.setdefault(task, set()).add(threads[owner].spot.place)
     for each in threads.values():
         for task, lag in each.lags.items():
             if lag is not None and lag <= acceptable_lag:
-                found.setdefault(task, set()).add(each.spot.place)
-    return found
+                places.setdefault(task, set()).add(each.spot.place)
+    return places
 
 
 def followed_places(threads: Mapping[str, ThreadState]) -> dict[TaskId, set[str]]:
     """Return by task the places that follow its changelogs."""
-    found: dict[TaskId, set[str]] = {}
+    places: dict[TaskId, set[str]] = {}
     for each in threads.values():
         for task in each.lags:
-            found.setdefault(task, set()).add(each.spot.place)
-    return found
+            places.setdefault(task, set()).add(each.spot.place)
+    return places
 
 
 def places_on_disk(threads: Mapping[str, ThreadState]) -> dict[TaskId, set[str]]:
     """Return by task the places that had a replica of it when their threads began."""
-    found: dict[TaskId, set[str]] = {}
+    places: dict[TaskId, set[str]] = {}
     for each in threads.values():
         for task in each.on_disk:
-            found.setdefault(task, set()).add(each.spot.place)
-    return found
+            places.setdefault(task, set()).add(each.spot.place)
+    return places

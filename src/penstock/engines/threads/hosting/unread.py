@@ -116,25 +116,25 @@ class UnreadWatch:
         answer = self._ask(epoch)
         if answer is None:  # the brokers are away: nobody can read
             return
-        found, unknown = self._unread(epoch, now, answer)
+        unread, unknown = self._unread(epoch, now, answer)
         passed = min(passed, 2 * self._patience.look_s)  # between epochs nobody looks
-        known = self._known
-        self._known = {place: _Unread(position) for place, position in found.items()}
-        for place, position in found.items():
-            if place in known and known[place].position == position:
-                self._known[place] = known[place]
-                known[place].seconds += 0.0 if place in unknown else passed
-        self._act({place: end for place, end in found.items() if place in self._known})
+        before = self._known
+        self._known = {tp: _Unread(position) for tp, position in unread.items()}
+        for tp, position in unread.items():
+            if tp in before and before[tp].position == position:
+                self._known[tp] = before[tp]
+                before[tp].seconds += 0.0 if tp in unknown else passed
+        self._act({tp: end for tp, end in unread.items() if tp in self._known})
 
     def _ask(self, epoch: Epoch) -> _Answer | None:
         """Ask the log for ends and committed offsets; None: it does not answer, now or since an earlier look."""
         if self._asking is not None and self._asking.is_alive():
             return None
         plan = epoch.job.plan
-        places = {place for task in epoch.job.tasks() for place in plan.sources(task)}
-        topics = sorted({place.topic for place in places})
+        places = {tp for task in epoch.job.tasks() for tp in plan.sources(task)}
+        topics = sorted({tp.topic for tp in places})
         held = {name for each in dict(epoch.threads).values() for name in each.report.get("positions", {})}
-        are_held = all(f"{place.topic}-{place.partition}" in held for place in places)
+        are_held = all(f"{tp.topic}-{tp.partition}" in held for tp in places)
         answers: list[_Answer] = []
 
         def ask() -> None:
@@ -151,18 +151,16 @@ class UnreadWatch:
 
     def _act(self, positions: Mapping[TopicPartition, int]) -> None:
         patience = self._patience
-        failed = [place for place, each in self._known.items() if each.is_renewed and each.seconds >= patience.fail_s]
+        failed = [tp for tp, each in self._known.items() if each.is_renewed and each.seconds >= patience.fail_s]
         if failed:
             raise AppFailedError(
                 f"{_named(failed, positions)}: there are records, and no stream thread has read them for "
                 f"{self._known[failed[0]].seconds:.0f} s, even after the tasks were planned again",
                 hint="Nothing is lost: start the application again, it continues there. If it happens again, the log "
                 "of its workers (penstock.engines.threads at DEBUG) says what they wait for.",
-                partitions=[f"{place.topic}-{place.partition}" for place in failed],
+                partitions=[f"{tp.topic}-{tp.partition}" for tp in failed],
             )
-        renewed = [
-            place for place, each in self._known.items() if not each.is_renewed and each.seconds >= patience.renew_s
-        ]
+        renewed = [tp for tp, each in self._known.items() if not each.is_renewed and each.seconds >= patience.renew_s]
         if renewed:
             for each in self._known.values():
                 each.is_renewed = each.is_warned = True
@@ -170,14 +168,12 @@ class UnreadWatch:
                 f"{_named(renewed, positions)}: there are records, and no stream thread has read them for "
                 f"{self._known[renewed[0]].seconds:.0f} s: the tasks are planned again",
                 plan_anew=True,
-                partitions=[f"{place.topic}-{place.partition}" for place in renewed],
+                partitions=[f"{tp.topic}-{tp.partition}" for tp in renewed],
             )
-        warned = [
-            place for place, each in self._known.items() if not each.is_warned and each.seconds >= patience.warn_s
-        ]
+        warned = [tp for tp, each in self._known.items() if not each.is_warned and each.seconds >= patience.warn_s]
         if warned:
-            for place in warned:
-                self._known[place].is_warned = True
+            for tp in warned:
+                self._known[tp].is_warned = True
             _log.warning(
                 "%s: there are records, and no stream thread has read them for %.0f s",
                 _named(warned, positions),
@@ -200,29 +196,29 @@ class UnreadWatch:
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}
         in_turn = {name for each in turning for name in threads[each].report.get("positions", {})}
         moved, self._moved = self._moved, {}
-        found: dict[TopicPartition, int] = {}
+        unread: dict[TopicPartition, int] = {}
         unknown: set[TopicPartition] = set()
         for task, places in sources.items():
-            names = {f"{place.topic}-{place.partition}": place for place in places}
+            names = {f"{tp.topic}-{tp.partition}": tp for tp in places}
             held = [holders[name].report["positions"][name] for name in names if name in holders]
             self._moved[str(task)] = tuple(held)
             stands = moved.get(str(task)) == self._moved[str(task)]
-            for name, place in names.items():
-                end = answer.ends.get(place, 0)
+            for name, tp in names.items():
+                end = answer.ends.get(tp, 0)
                 thread = holders.get(name)
                 if thread is None:
-                    at = answer.committed.get(place, 0)
+                    at = answer.committed.get(tp, 0)
                     if end > at:
-                        found[place] = at
+                        unread[tp] = at
                     continue
                 at = int(thread.report["positions"][name])
                 if name in in_turn:
-                    if place in self._known and self._known[place].position == at:
-                        found[place] = at
-                        unknown.add(place)
+                    if tp in self._known and self._known[tp].position == at:
+                        unread[tp] = at
+                        unknown.add(tp)
                 elif end > at and not _is_busy(thread) and (stands or _seems_read(thread, name, at)):
-                    found[place] = at
-        return found, unknown
+                    unread[tp] = at
+        return unread, unknown
 
 
 def _is_busy(thread: ThreadState) -> bool:
@@ -238,6 +234,6 @@ def _seems_read(thread: ThreadState, name: str, position: int) -> bool:
 
 
 def _named(places: list[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
-    named = [f"{place.topic}-{place.partition} from offset {positions[place]} on" for place in places[:_MOST_NAMED]]
+    named = [f"{tp.topic}-{tp.partition} from offset {positions[tp]} on" for tp in places[:_MOST_NAMED]]
     more = f", and {len(places) - _MOST_NAMED} more partitions" if len(places) > _MOST_NAMED else ""
     return ", ".join(named) + more

@@ -47,8 +47,8 @@ class AskedOnce:
         """Return the first offset of a partition."""
         if topic not in self._firsts:
             self._firsts[topic] = self._log.beginning_offsets([topic])
-        found = self._firsts[topic].get(TopicPartition(topic, partition))
-        return self._log.beginning_offset(topic, partition) if found is None else found
+        offset = self._firsts[topic].get(TopicPartition(topic, partition))
+        return self._log.beginning_offset(topic, partition) if offset is None else offset
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """Return the committed offsets of a group."""

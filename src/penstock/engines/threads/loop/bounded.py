@@ -49,32 +49,32 @@ class BoundedFetcher:
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self._fetcher.assign(positions)
-        self._done = {place for place, at in positions.items() if at >= self._bounds.get(place, at + 1)}
+        self._done = {tp for tp, at in positions.items() if at >= self._bounds.get(tp, at + 1)}
         self._fetcher.pause(self._done)
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
         self._fetcher.pause(places)
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
-        self._fetcher.resume([place for place in places if place not in self._done])
+        self._fetcher.resume([tp for tp in places if tp not in self._done])
 
     def poll(self, timeout_s: float) -> dict[TopicPartition, Fetched]:
-        found: dict[TopicPartition, Fetched] = {}
-        for place, fetched in self._fetcher.poll(timeout_s).items():
-            bound = self._bounds.get(place)
-            if place in self._done:
+        bounded: dict[TopicPartition, Fetched] = {}
+        for tp, fetched in self._fetcher.poll(timeout_s).items():
+            bound = self._bounds.get(tp)
+            if tp in self._done:
                 continue
-            found[place] = fetched
+            bounded[tp] = fetched
             if bound is not None and fetched.next_offset >= bound:
-                found[place] = Fetched(_before(fetched, bound), bound)
-                self._done.add(place)
-                self._fetcher.pause([place])
-        return found
+                bounded[tp] = Fetched(_before(fetched, bound), bound)
+                self._done.add(tp)
+                self._fetcher.pause([tp])
+        return bounded
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        known = {place: min(end, self._bounds.get(place, end)) for place, end in self._fetcher.ends().items()}
+        bounded_ends = {tp: min(end, self._bounds.get(tp, end)) for tp, end in self._fetcher.ends().items()}
         # Those that are done may never have been fetched, and the task would wait to learn of their lag.
-        return {**known, **{place: self._bounds[place] for place in self._done}}
+        return {**bounded_ends, **{tp: self._bounds[tp] for tp in self._done}}
 
     def close(self) -> None:
         self._fetcher.close()

@@ -115,7 +115,7 @@ class PartitionGroup:
     """
 
     def __init__(self, positions: Mapping[TopicPartition, int], idle_ms: int = 0, times: Times | None = None) -> None:
-        self._buffers = {place: _Buffer(offset) for place, offset in positions.items()}
+        self._buffers = {tp: _Buffer(offset) for tp, offset in positions.items()}
         self._idle_ms = idle_ms
         self._times = times
         self.records = 0
@@ -159,16 +159,16 @@ class PartitionGroup:
         """
         if self._await_empty(now_ms, ends) or not self.records:
             return []
-        full = {place: buffer for place, buffer in self._buffers.items() if buffer.records}
+        full = {tp: buffer for tp, buffer in self._buffers.items() if buffer.records}
         if self.bytes > most_bytes:
             most = min(most, max(1, most_bytes * self.records // self.bytes))
         if until_ms is not None:
-            reached = [self._count_until(place, until_ms) for place in full]
+            reached = [self._count_until(tp, until_ms) for tp in full]
         if len(full) == 1:
             counts = [min(most, self.records if until_ms is None else reached[0])]
         else:
             counts = self._counts(full, ends, most, None if until_ms is None else reached)
-        taken = [(place, full[place].take(count)) for place, count in zip(full, counts, strict=True) if count]
+        taken = [(tp, full[tp].take(count)) for tp, count in zip(full, counts, strict=True) if count]
         self.records -= sum(counts)
         self.bytes = sum(buffer.bytes for buffer in full.values())
         self._await_empty(now_ms, ends)
@@ -185,8 +185,8 @@ class PartitionGroup:
         maxima = [buffer.maxima() for buffer in full.values()]
         bounds = [
             (int(maxima[rank][-1]), rank)
-            for rank, place in enumerate(full)
-            if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(place, ends))
+            for rank, tp in enumerate(full)
+            if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))
         ]
         counts = [len(each) for each in maxima]
         if bounds:
@@ -231,10 +231,10 @@ class PartitionGroup:
         Of a partition with fewer buffered records it is the time of the last one.
         """
         times = []
-        for place, buffer in self._buffers.items():
+        for tp, buffer in self._buffers.items():
             left, before = min(count, buffer.records) - 1, -1
             for chunk in buffer.chunks:
-                reached = self._reached(place, chunk)
+                reached = self._reached(tp, chunk)
                 if left < chunk.records.num_rows:
                     times.append(max(before, int(reached[left])))
                     break
@@ -244,15 +244,15 @@ class PartitionGroup:
 
     def awaited(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether there are records of a partition of which none is buffered, as far as the ends are known."""
-        return any(not buffer.records and self._lags(place, ends) for place, buffer in self._buffers.items())
+        return any(not buffer.records and self._lags(tp, ends) for tp, buffer in self._buffers.items())
 
     def has_more(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether there are records that are not buffered yet, as far as the ends are known."""
-        return any(self._lags(place, ends) for place in self._buffers)
+        return any(self._lags(tp, ends) for tp in self._buffers)
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return the number of offsets that are not processed yet, as far as the ends are known."""
-        return sum(max(0, ends[place] - each.following) for place, each in self._buffers.items() if place in ends)
+        return sum(max(0, ends[tp] - each.following) for tp, each in self._buffers.items() if tp in ends)
 
     def _lags(self, place: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
         end = ends.get(place)
@@ -260,8 +260,8 @@ class PartitionGroup:
 
     def _await_empty(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether any partition without records is awaited."""
-        empty = [place for place, buffer in self._buffers.items() if not buffer.records]
-        waits = [self._awaits(place, now_ms, ends) for place in empty]  # all of them: each begins to wait
+        empty = [tp for tp, buffer in self._buffers.items() if not buffer.records]
+        waits = [self._awaits(tp, now_ms, ends) for tp in empty]  # all of them: each begins to wait
         return any(waits)
 
     def _awaits(self, place: TopicPartition, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
@@ -285,8 +285,8 @@ class PartitionGroup:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return by partition the offset of the first record that has not been taken: what is to be committed."""
-        return {place: buffer.following for place, buffer in self._buffers.items()}
+        return {tp: buffer.following for tp, buffer in self._buffers.items()}
 
     def longer_than(self, most: int) -> Iterable[TopicPartition]:
         """Return the partitions of which more than so many records are buffered."""
-        return [place for place, buffer in self._buffers.items() if buffer.records > most]
+        return [tp for tp, buffer in self._buffers.items() if buffer.records > most]

@@ -91,9 +91,9 @@ class MemoryGlobals:
         """Read the topics from the beginning to their present ends; return the positions to follow them from."""
         ends = log.end_offsets(self._topics)
         beginnings = log.beginning_offsets(self._topics)
-        for place, end in ends.items():
-            for records in log.iterate(place.topic, place.partition, beginnings[place], end):
-                self._filler.apply(place, records)
+        for tp, end in ends.items():
+            for records in log.iterate(tp.topic, tp.partition, beginnings[tp], end):
+                self._filler.apply(tp, records)
         return dict(ends)
 
     def look(self) -> None:

@@ -82,15 +82,15 @@ def pace_groups(topology: Topology, plan: PhysicalPlan) -> dict[int, PaceGroup]:
         writers = [number for number in together if reader in readers[number]]
         joined = set().union(*(together[number] for number in writers))
         together |= dict.fromkeys(joined, joined)
-    found: dict[int, PaceGroup] = {}
+    groups: dict[int, PaceGroup] = {}
     for numbers in together.values():
         members = [plan.subtopology(number) for number in numbers]
         if sum(sub.tasks for sub in members) > 1:
             slack = min(slack for number in numbers if (slack := slacks[number]) is not None)
             topics = {topic for sub in members for topic in sub.sink_topics if plan.readers(topic)}
             group = PaceGroup(min(numbers), slack, frozenset(map(plan.physical_name, topics)))
-            found |= dict.fromkeys(numbers, group)
-    return found
+            groups |= dict.fromkeys(numbers, group)
+    return groups
 
 
 def _slack_ms(
@@ -175,12 +175,12 @@ class Pace:
         if self.channel is not None:
             others = self.channel.others()
             self.is_awaited = self._told is None or not self._told.keys().isdisjoint(others or ())
-        found: dict[TaskId, int] = {}
+        limit_by_task: dict[TaskId, int] = {}
         for group, loaded in self._by_group(task for task in tasks if task.buffers.records).items():
             limit = self._limit(group, loaded, tasks, ends, others)
             if limit is not None:
-                found |= dict.fromkeys((task.id for task in loaded), limit)
-        return found
+                limit_by_task |= dict.fromkeys((task.id for task in loaded), limit)
+        return limit_by_task
 
     def report(self, tasks: Iterable[ActiveTask], ends: Mapping[TopicPartition, int]) -> None:
         """Report the fronts, if they have changed; everything that was processed is committed."""
@@ -198,12 +198,12 @@ class Pace:
             self.channel.tell(fronts)
 
     def _by_group(self, tasks: Iterable[ActiveTask]) -> dict[PaceGroup, list[ActiveTask]]:
-        found: dict[PaceGroup, list[ActiveTask]] = {}
+        by_group: dict[PaceGroup, list[ActiveTask]] = {}
         for task in tasks:
             group = self.groups.get(task.id.subtopology)
             if group is not None:
-                found.setdefault(group, []).append(task)
-        return found
+                by_group.setdefault(group, []).append(task)
+        return by_group
 
     def _limit(
         self,

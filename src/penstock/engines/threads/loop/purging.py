@@ -50,7 +50,7 @@ class Purger:
 
     def note(self, committed: Mapping[TopicPartition, int]) -> None:
         """Note committed positions; `begin_if_due` deletes what is behind them."""
-        self._behind |= {place: offset for place, offset in committed.items() if place.topic in self._topics}
+        self._behind |= {tp: offset for tp, offset in committed.items() if tp.topic in self._topics}
 
     def begin_if_due(self) -> None:
         """Begin to delete behind all that has been noted, and what a deletion before could not, if it is time.
@@ -86,7 +86,7 @@ class Purger:
             _log.log(
                 logging.INFO if passes else logging.WARNING,
                 "Records of %s below the committed offsets stay for now: %s",
-                ", ".join(sorted({place.topic for place in behind})),
+                ", ".join(sorted({tp.topic for tp in behind})),
                 error,
             )
         else:

@@ -74,7 +74,7 @@ class Sender:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        noted = {place: OffsetAndMetadata(offset, self._note) for place, offset in offsets.items()}
+        noted = {tp: OffsetAndMetadata(offset, self._note) for tp, offset in offsets.items()}
         while True:
             try:
                 following = self._producer.commit(noted)

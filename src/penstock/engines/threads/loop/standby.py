@@ -111,7 +111,7 @@ def followed_places(app: ThreadApp, task: TaskId) -> tuple[TopicPartition, ...]:
 def replica_lag(replica: TaskReplica, ends: Mapping[TopicPartition, int]) -> int:
     """Return the number of offsets by which a replica is behind these ends of its topics."""
     at = replica.following()
-    return sum(max(0, end - at.get(place, 0)) for place, end in ends.items())
+    return sum(max(0, end - at.get(tp, 0)) for tp, end in ends.items())
 
 
 class StateUpdater:
@@ -179,12 +179,12 @@ class StateUpdater:
                 if task not in standbys and task not in restoring:
                     self._close(self._taken(task))
             for task in (*standbys, *restoring):
-                known = self._tasks.get(task)
-                if known is None:
+                followed = self._tasks.get(task)
+                if followed is None:
                     places = followed_places(app, task)
                     self._tasks[task] = _Followed(task, given.pop(task, None), task in standbys, places)
                 else:
-                    known.is_standby = task in standbys
+                    followed.is_standby = task in standbys
             for replica in given.values():
                 replica.close()
             if self._tasks and self._thread is None:
@@ -224,8 +224,8 @@ class StateUpdater:
         self._changed.notify_all()
         self._changed.wait_for(lambda: self._working != task)
         self._wanted.discard(task)
-        found = self._tasks.pop(task, None)
-        return None if found is None else found.replica
+        followed = self._tasks.pop(task, None)
+        return None if followed is None else followed.replica
 
     def _close(self, replica: TaskReplica | None) -> None:
         if replica is not None:
@@ -283,12 +283,12 @@ class StateUpdater:
         # The offsets first: the records of what they have committed lie before the settled ends.
         committed = log.committed_offsets(app.application_id)
         logged = {*app.changelogs.values()}
-        ends = log.settled_ends(place for each in followed for place in each.places if place.topic in logged)
+        ends = log.settled_ends(tp for each in followed for tp in each.places if tp.topic in logged)
         moved, once = False, cast("ThreadLog", AskedOnce(log))
         for each in followed:
             if self._error is not None:
                 break
-            now = {place: ends.get(place, committed.get(place, 0)) for place in each.places}
+            now = {tp: ends.get(tp, committed.get(tp, 0)) for tp in each.places}
             each.lag = self._lag(each, now)
             if each.replica is None or now != each.seen:
                 moved |= self._restore(each, once, committed, now)

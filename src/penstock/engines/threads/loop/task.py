@@ -94,7 +94,7 @@ class ActiveTask:
         wakes_at = self._wakes_at_ms()
         if not taken and (wakes_at is None or now_ms < wakes_at):
             return None
-        batch = [TopicBatch(self._logical[place], place.partition, records) for place, records in taken]
+        batch = [TopicBatch(self._logical[tp], tp.partition, records) for tp, records in taken]
         count = sum(each.records.num_rows for each in batch)
         began = time.perf_counter()
         output = self._task.process(batch, now_ms, depth_first=self._depth_first and count <= 1)
@@ -157,8 +157,8 @@ class ActiveTask:
 
     def moved(self) -> dict[TopicPartition, int]:
         """Return the positions that are not those of the last commit."""
-        found = self.buffers.positions()
-        return {place: offset for place, offset in found.items() if offset != self.committed[place]}
+        positions = self.buffers.positions()
+        return {tp: offset for tp, offset in positions.items() if offset != self.committed[tp]}
 
     def commit(self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int]) -> None:
         """Note that the log has committed everything so far.
@@ -222,8 +222,8 @@ class BatchSize:
         """Note the size and the time of a batch."""
         if not count:
             return
-        wanted = int(count * _AIM_S / max(seconds, 1e-9))
-        if wanted < count:
-            self.records = max(1, wanted, self.records // _SHRINKING)  # one slow batch may have had to wait
+        target = int(count * _AIM_S / max(seconds, 1e-9))
+        if target < count:
+            self.records = max(1, target, self.records // _SHRINKING)  # one slow batch may have had to wait
         elif count >= self.records // 2:  # a limit of time may cut it a little shorter
-            self.records = min(self._most, wanted, self.records * _GROWTH)
+            self.records = min(self._most, target, self.records * _GROWTH)

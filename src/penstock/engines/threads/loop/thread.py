@@ -157,9 +157,9 @@ class StreamThread:
         with self._times.step("poll"):
             arrived = self._polling.poll(self._time_to_wait(timeout_s))
         self._arrived = sum(fetched.records.num_rows for fetched in arrived.values())
-        for place, fetched in arrived.items():
-            self._polled[place] = fetched.next_offset
-            self._add(place, fetched)
+        for tp, fetched in arrived.items():
+            self._polled[tp] = fetched.next_offset
+            self._add(tp, fetched)
         ends = self._polling.ends()
         now_ms, began = self._hooks.clock(), time.monotonic()
         limits = self._pace.limits(self._tasks.values(), ends)
@@ -200,7 +200,7 @@ class StreamThread:
                 if task.is_changed:
                     self._sending.collect(task.replica.changes(), str(task.id))
         self._hooks.reach("sent")
-        offsets = {place: offset for each in moved.values() for place, offset in each.items()}
+        offsets = {tp: offset for each in moved.values() for tp, offset in each.items()}
         with self._times.step("commit"):
             following = self._sending.commit(offsets)
         self._hooks.reach("committed")
@@ -239,7 +239,7 @@ class StreamThread:
             return
         committed = self._log.group_offsets(app.application_id)
         # The commits of the last owner may be final before its changelogs show them.
-        self._log.settled_ends([place for task in tasks for place in restored_places(app, task)])
+        self._log.settled_ends([tp for task in tasks for tp in restored_places(app, task)])
         self._begin(tuple(tasks), tasks, committed)
 
     def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
@@ -248,9 +248,9 @@ class StreamThread:
         gone = {}
         for id_ in tasks:
             task = self._tasks.pop(id_)
-            for place in task.committed:
-                del self._readers[place], self._polled[place]
-                self._paused.discard(place)
+            for tp in task.committed:
+                del self._readers[tp], self._polled[tp]
+                self._paused.discard(tp)
             for each in (self._loaded, self._ticking, self._touched):
                 each.pop(id_, None)
             task.close()
@@ -268,12 +268,12 @@ class StreamThread:
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record to process, by partition."""
-        return {place: at for task in self._tasks.values() for place, at in task.buffers.positions().items()}
+        return {tp: at for task in self._tasks.values() for tp, at in task.buffers.positions().items()}
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
         """The committed offsets, by partition."""
-        return {place: offset for task in self._tasks.values() for place, offset in task.committed.items()}
+        return {tp: offset for task in self._tasks.values() for tp, offset in task.committed.items()}
 
     def doing(self) -> dict[str, Any] | None:
         """Return the step that it is in, its task, and for how many seconds; from any thread."""
@@ -302,19 +302,19 @@ class StreamThread:
         group: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Restore tasks, and fetch their partitions too."""
-        committed = {place: each.offset for place, each in group.items()}
+        committed = {tp: each.offset for tp, each in group.items()}
         positions = self._start_positions(tasks, committed)
         log = cast("ThreadLog", AskedOnce(self._log))  # the changelogs of these tasks have no other writer now
         for id_ in tasks:
             replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
             back = self._gone_back(id_, replica, group, log)
-            newer = {place: offset for place, (_, offset) in back.items()}
+            newer = {tp: offset for tp, (_, offset) in back.items()}
             replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore)
             positions |= newer
-            own = {place: positions[place] for place in self._app.plan.sources(id_)}
+            own = {tp: positions[tp] for tp in self._app.plan.sources(id_)}
             task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
             if newer:  # which the next commit commits, though nothing may have come
-                task.committed |= {place: at for place, (at, _) in back.items()}
+                task.committed |= {tp: at for tp, (at, _) in back.items()}
                 self._touched[id_] = task
             self._readers |= dict.fromkeys(own, task)
             if task.ticks:
@@ -331,12 +331,12 @@ class StreamThread:
             CheckpointMismatchError: There are some, and ``penstock.data.loss`` is "fail".
         """
         sources = set(self._app.plan.sources(id_))
-        known = {place: at for place, at in replica.known_inputs(log).items() if place in sources}
-        if all(place in group and group[place].offset >= at.offset for place, at in known.items()):
+        inputs = {tp: at for tp, at in replica.known_inputs(log).items() if tp in sources}
+        if all(tp in group and group[tp].offset >= at.offset for tp, at in inputs.items()):
             return {}
-        topics = sorted({place.topic for place in known})
+        topics = sorted({tp.topic for tp in inputs})
         firsts, ends = self._log.beginning_offsets(topics), self._log.end_offsets(topics)
-        back = gone_back(known, group, firsts, ends)
+        back = gone_back(inputs, group, firsts, ends)
         who = f"the state of task {id_}"
         if back and self._app.config["penstock.data.loss"] == "fail":
             raise gone_back_error(self._app.application_id, who, back)
@@ -356,10 +356,10 @@ class StreamThread:
         self, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Return the positions of all partitions of tasks; those without a committed one begin at the beginning."""
-        places = [place for task in tasks for place in self._app.plan.sources(task)]
-        missing = sorted({place.topic for place in places if place not in committed})
+        places = [tp for task in tasks for tp in self._app.plan.sources(task)]
+        missing = sorted({tp.topic for tp in places if tp not in committed})
         beginnings = self._log.beginning_offsets(missing) if missing else {}
-        return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
+        return {tp: committed.get(tp, beginnings.get(tp, 0)) for tp in places}
 
     def _linger(self, longest_s: float) -> float:
         """Let a few more records arrive, until the next look for them or the end of the interval; return for how long.
@@ -438,7 +438,7 @@ class StreamThread:
         """Pause partitions that have much in their buffers; one whose records are awaited is never paused."""
         buffered = [task.buffers for task in self._loaded.values()]
         is_full = sum(each.bytes for each in buffered) > self._most_bytes
-        paused = {place for each in buffered for place in each.longer_than(0 if is_full else self._most_buffered)}
+        paused = {tp for each in buffered for tp in each.longer_than(0 if is_full else self._most_buffered)}
         if paused != self._paused:
             self._polling.pause(paused - self._paused)
             self._polling.resume(self._paused - paused)

@@ -111,8 +111,8 @@ def open_backing(app: ThreadApp, task: TaskId) -> Backing:
     sub = app.subtopology(task)
     if app.replica_root is None or not sub.keeps_state:
         return MemoryBacking(sub.stores)
-    identity, place = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
-    return Replica(place, identity, sub.stores)
+    identity, folder = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
+    return Replica(folder, identity, sub.stores)
 
 
 def continuous_place(root: str | Path, application_id: str, identity: str, task_id: str) -> tuple[str, Path]:
@@ -124,8 +124,8 @@ def continuous_place(root: str | Path, application_id: str, identity: str, task_
     'continuous-0_1-ef20002752ee'
     """
     full = f"continuous {application_id} {identity} {task_id}"
-    place = hashlib.blake2b(full.encode(), digest_size=6).hexdigest()
-    return full, Path(root) / f"continuous-{task_id}-{place}"
+    digest = hashlib.blake2b(full.encode(), digest_size=6).hexdigest()
+    return full, Path(root) / f"continuous-{task_id}-{digest}"
 
 
 def global_folder(root: str | Path, application_id: str, identity: str) -> Path:
@@ -137,8 +137,8 @@ def continuous_replicas(root: Path, application_id: str, identity: str) -> Itera
     """Yield the replicas of an application's stream threads among the folders of a directory."""
     shared = global_folder(root, application_id, identity)
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
-        found = _FOLDER.fullmatch(folder.name)
-        if folder == shared or (found and continuous_place(root, application_id, identity, found[1])[1] == folder):
+        match = _FOLDER.fullmatch(folder.name)
+        if folder == shared or (match and continuous_place(root, application_id, identity, match[1])[1] == folder):
             yield folder
 
 
@@ -153,11 +153,11 @@ def place_of(root: str | None) -> str:
     try:
         own_folder(path.parent)
         if not path.exists():
-            made = path.with_name(f"{_FILE}.{os.getpid()}.{secrets.token_hex(4)}")
-            made.write_text(secrets.token_hex(8))
+            new_path = path.with_name(f"{_FILE}.{os.getpid()}.{secrets.token_hex(4)}")
+            new_path.write_text(secrets.token_hex(8))
             with suppress(FileExistsError):
-                os.link(made, path)  # the first of several processes wins
-            made.unlink()
+                os.link(new_path, path)  # the first of several processes wins
+            new_path.unlink()
         return path.read_text()
     except OSError:  # whoever opens a replica there says why
         return socket.gethostname()
@@ -176,5 +176,5 @@ def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[
     if root is None:
         return []
     shared = global_folder(root, application_id, identity)
-    found = continuous_replicas(Path(root), application_id, identity)
-    return [TaskId.parse(each.name.split("-")[1]) for each in found if each != shared]
+    folders = continuous_replicas(Path(root), application_id, identity)
+    return [TaskId.parse(each.name.split("-")[1]) for each in folders if each != shared]

@@ -78,12 +78,12 @@ def store_sources(
     changelogs = [*dict.fromkeys(logged.values()), *([numbers] if numbers else [])]
     ids = log.topic_ids([*changelogs, *sources.values()])
     ends = log.end_offsets(changelogs) if changelogs else {}
-    found = []
+    stores = []
     for store, topic in (logged | sources).items():
-        spec, place = app.topology.stores[store], TopicPartition(topic, task.partition)
-        end = ends[place] if store in logged else committed.get(place, -1)
-        found.append(StoreSource(spec, topic, ids.get(topic, ""), end, layout_of(spec)))
-    return found, ends.get(TopicPartition(numbers, task.partition), 0), ids.get(numbers, "")
+        spec, tp = app.topology.stores[store], TopicPartition(topic, task.partition)
+        end = ends[tp] if store in logged else committed.get(tp, -1)
+        stores.append(StoreSource(spec, topic, ids.get(topic, ""), end, layout_of(spec)))
+    return stores, ends.get(TopicPartition(numbers, task.partition), 0), ids.get(numbers, "")
 
 
 def newest_numbers(log: TopicLog, place: TopicPartition, task: TaskId, start: int, end: int) -> TaskNumbers | None:

@@ -109,7 +109,7 @@ class GlobalCopy:
             self._check_files()
             self._show()
             at, ids = _position(self._opened().position)
-            if ids == self._ids and all(at.get(place, -1) >= end for place, end in ends.items()):
+            if ids == self._ids and all(at.get(tp, -1) >= end for tp, end in ends.items()):
                 return {}
             if self._seen != number:
                 number, moved_s = self._seen, time.monotonic()
@@ -119,11 +119,11 @@ class GlobalCopy:
             time.sleep(_WAIT_S)
         self._check_files()
         self._begin(log)
-        for place, end in ends.items():
-            for piece in _pieces(log.iterate(place.topic, place.partition, self._positions[place], end)):
-                self._apply(place, piece)
+        for tp, end in ends.items():
+            for piece in _pieces(log.iterate(tp.topic, tp.partition, self._positions[tp], end)):
+                self._apply(tp, piece)
                 self._tell(on_progress, self._positions, ends, started)
-            self._positions[place] = end
+            self._positions[tp] = end
         self._apply(next(iter(ends)), [])  # the ends are noted even where a topic has no records
         return dict(self._positions)
 
@@ -175,13 +175,13 @@ class GlobalCopy:
         self._positions, ids = _position(replica.position)
         beginnings, ends = log.beginning_offsets(self._topics), log.end_offsets(self._topics)
         is_other = any(ids.get(topic, id_) != id_ for topic, id_ in self._ids.items())
-        if is_other or any(at > ends.get(place, -1) for place, at in self._positions.items()):
+        if is_other or any(at > ends.get(tp, -1) for tp, at in self._positions.items()):
             self._close_reader()
             with self._turn():
                 replica.reset()
                 replica.release()
             self._positions = {}
-        self._positions = {place: max(self._positions.get(place, 0), start) for place, start in beginnings.items()}
+        self._positions = {tp: max(self._positions.get(tp, 0), start) for tp, start in beginnings.items()}
         self._show()
         self._rebase()
 
@@ -274,10 +274,10 @@ class GlobalCopy:
     ) -> None:
         if on_progress is None:
             return
-        store, place = ", ".join(self._specs), next(iter(ends))
-        done, wanted = sum(at.get(each, 0) for each in ends), sum(ends.values())
+        store, tp = ", ".join(self._specs), next(iter(ends))
+        done, total = sum(at.get(each, 0) for each in ends), sum(ends.values())
         seconds = time.perf_counter() - started
-        on_progress(RestoreProgress(store, place.topic, place.partition, 0, done, wanted, done, seconds))
+        on_progress(RestoreProgress(store, tp.topic, tp.partition, 0, done, total, done, seconds))
 
 
 def _position(noted: ReplicaPosition) -> tuple[dict[TopicPartition, int], dict[str, str]]:

@@ -184,7 +184,7 @@ class TaskReplica:
         for at in logged.values():
             end = ends.get(TopicPartition(at.topic, self._task.partition), -1)
             if ids.get(at.topic, "") == at.topic_id and at.following <= end:
-                return {place: KnownOffset(offset, noted.epoch) for place, offset in noted.inputs.items()}
+                return {tp: KnownOffset(offset, noted.epoch) for tp, offset in noted.inputs.items()}
         return {}
 
     def discard(self) -> None:
@@ -209,9 +209,9 @@ class TaskReplica:
             end = following.get(TopicPartition(topic, self._task.partition))
             if end is not None and store in stores:
                 stores[store] = replace(stores[store], following=end)
-        for place, store in self._sources.items():
-            if place in inputs and store in stores:
-                stores[store] = replace(stores[store], following=inputs[place])
+        for tp, store in self._sources.items():
+            if tp in inputs and store in stores:
+                stores[store] = replace(stores[store], following=inputs[tp])
         return TaskPosition(stores, {**(at.inputs or {}), **inputs}, meta, epoch=self._app.epoch)
 
     def _end(self) -> None:
@@ -245,8 +245,8 @@ def changelog_parts(
     """
     stores = app.subtopology(task).stores
     puts = records_of_puts(app.changelogs, ((store, state.puts(store)) for store in stores))
-    found = records_of_changes(app.topology.stores, app.changelogs, changes.items(), state.meta)
-    written = [(topic, task.partition, records) for topic, records in (*puts, *found)]
+    change_records = records_of_changes(app.topology.stores, app.changelogs, changes.items(), state.meta)
+    written = [(topic, task.partition, records) for topic, records in (*puts, *change_records)]
     if (topic := app.numbers_topic_of(task)) is not None:
         written.append((topic, task.partition, TaskNumbers(NO_BATCH, "", dict(state.meta)).record(str(task))))
     return written

@@ -107,14 +107,14 @@ class Restorer:
         """
         if not now.topic:
             return noted.meta, True
-        at, place = noted.stores.get(NUMBERS), TopicPartition(now.topic, self._task.partition)
-        beginning = self._log.beginning_offset(place.topic, place.partition)
+        at, tp = noted.stores.get(NUMBERS), TopicPartition(now.topic, self._task.partition)
+        beginning = self._log.beginning_offset(tp.topic, tp.partition)
         is_sound = at is not None and (at.topic, at.topic_id) == (now.topic, now.topic_id)
         is_sound = is_sound and at is not None and at.following <= now.following
         start = max(beginning, at.following) if is_sound and at is not None else beginning
-        found = newest_numbers(self._log, place, self._task, start, now.following)
-        if found is not None:
-            return found.meta, False
+        numbers = newest_numbers(self._log, tp, self._task, start, now.following)
+        if numbers is not None:
+            return numbers.meta, False
         return (noted.meta, True) if is_sound else (None, False)
 
     def _is_sound(self, source: StoreSource, noted: TaskPosition) -> bool:
@@ -215,17 +215,17 @@ def _moved(position: TaskPosition, source: StoreSource, following: int) -> TaskP
 
 def _pieces(batches: Iterator[pa.RecordBatch], end: int) -> Iterator[tuple[list[pa.RecordBatch], int]]:
     """Yield consecutive records of a bounded size, and the offset after each piece."""
-    found: list[pa.RecordBatch] = []
+    piece: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         for part in _parts(batch):
             if size >= _PIECE_BYTES:
-                yield found, part.column("offset")[0].as_py()
-                found, size = [], 0
-            found.append(part)
+                yield piece, part.column("offset")[0].as_py()
+                piece, size = [], 0
+            piece.append(part)
             size += part.nbytes
-    if found:
-        yield found, end
+    if piece:
+        yield piece, end
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
