@@ -7,7 +7,16 @@ import re
 from collections import defaultdict
 from typing import Any
 
-__all__ = ["LeftOut", "by_topic", "comparable", "first_difference", "is_of_the_driver", "newest", "sorted_store"]
+__all__ = [
+    "LeftOut",
+    "by_topic",
+    "comparable",
+    "first_difference",
+    "is_of_the_driver",
+    "newest",
+    "sorted_store",
+    "timeless",
+]
 
 Row = dict[str, Any]
 
@@ -73,6 +82,11 @@ def comparable(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return re.sub(r"(\|app-[^|:]*:\d+):\d+", r"\1", re.sub(r"\|wt=\d+", "|wt=0", value))
+
+
+def timeless(value: Any) -> Any:
+    """Without the stream time that a processor has noted: the Java driver runs all sub-topologies as one task."""
+    return re.sub(r"\|st=\d+", "|st", value) if isinstance(value, str) else value
 
 
 def newest(rows: list[Row], *, timed: bool) -> list[Row]:

@@ -27,8 +27,9 @@ Arrows = Mapping[Run, Collection[Run]]
 class PlannedSubTopology:
     """One sub-topology and its tasks.
 
-    ``levels`` are the stages in which it runs, one for all but the cycles of foreign-key joins. ``keeps_state``: it has
-    stores or numbers (stream time) that outlive a batch. ``ticks``: wall-clock time may make it do something.
+    ``levels`` are the stages in which it runs: one, unless it feeds itself over an internal topic, as in the cycle of a
+    foreign-key join. ``keeps_state``: it has stores or numbers (stream time) that outlive a batch.
+    ``ticks``: wall-clock time may make it do something.
     ``held``: the phases in which punctuations wait for a later batch, as no stage is left for their output.
     ``reads_numbers``: numbers of earlier commits may matter to it, see `_reads_numbers`.
     """
