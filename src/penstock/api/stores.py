@@ -275,7 +275,7 @@ def _shown(name: str, supplier: str) -> Literal["headers", "timestamps", "values
         "timestamped": "timestamps",
         "plain": "values",
     }
-    if supplier not in shown:
+    if not isinstance(supplier, str) or supplier not in shown:
         hint = f"Give one of {', '.join(shown)}."
         raise TopologyError(f"store {name!r} has no supplier {supplier!r}", hint=hint, store=name)
     return shown[supplier]

@@ -231,7 +231,7 @@ class TopologyTestDriver:
 
     def position_of(self, store: str) -> dict[str, dict[int, int]]:
         """Return the offset of the last record that wrote to a store, by topic and partition."""
-        self.flush()
+        self.get_state_store(store)
         return self._task.position_of(store)
 
     def committed_store(self, name: str) -> Any:

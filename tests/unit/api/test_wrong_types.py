@@ -192,6 +192,9 @@ def right(owner: str, function: str, parameter: str, builder: StreamsBuilder) ->
         "TopologyTestDriver.output_topic.name": lambda: "out",
         "TopologyTestDriver.store.name": lambda: "counts",
         "TopologyTestDriver.get_state_store.name": lambda: "counts",
+        "TopologyTestDriver.committed_store.name": lambda: "counts",
+        "TopologyTestDriver.position_of.store": lambda: "counts",
+        "StateQueryRequest.with_isolation_level.level": lambda: "READ_COMMITTED",
         "TestInputTopic.pipe_many.records": lambda: [("k", "v")],
         "StreamsBuilder.sql.text": lambda: (
             "CREATE STREAM a (b INT) WITH (kafka_topic='a', value_format='JSON'); SELECT b FROM a;"
