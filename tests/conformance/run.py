@@ -21,6 +21,7 @@ import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,33 @@ def run_case(case: Case, args: argparse.Namespace) -> tuple[str | None, bool]:
         return f"{type(error).__name__}: {error}", False
 
 
+def outcome_of(case: Case, args: argparse.Namespace) -> tuple[str | None, bool] | LeftOut | None:
+    """The first difference and whether inputs were split; why the case is left out; None if it has no cached form."""
+    if args.cached:
+        from derived import derived
+
+        changed = derived(case)
+        if changed is None:
+            return None
+        case = changed
+    try:
+        return run_case(case, args)
+    except LeftOut as reason:
+        return reason
+
+
+def _outcomes(cases: list[Case], args: argparse.Namespace) -> Iterator[tuple[str | None, bool] | LeftOut | None]:
+    """The outcomes in order: on Spark a few cases at a time, as they wait for its planning more than they compute."""
+    if args.engine != "spark":
+        yield from (outcome_of(case, args) for case in cases)
+        return
+    from spark_engine import AT_ONCE, session
+
+    session()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from pool.map(lambda case: outcome_of(case, args), cases)
+
+
 def report(results: dict[str, Counter[str]]) -> None:
     """A line a family, then the closing line."""
     width = max((len(f) for f in results), default=0)
@@ -250,21 +278,18 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
     details: dict[str, dict[str, Any]] = {}
     left_out: list[str] = []
     splits = 0
-    for case in load(args.source):
-        if (args.family and case["family"] != args.family) or (args.k and args.k not in case["file"]):
+    cases = [
+        case
+        for case in load(args.source)
+        if (not args.family or case["family"] == args.family) and (not args.k or args.k in case["file"])
+    ]
+    for case, outcome in zip(cases, _outcomes(cases, args), strict=True):
+        if outcome is None:
             continue
-        if args.cached:
-            from derived import derived
-
-            if (changed := derived(case)) is None:
-                continue
-        else:
-            changed = case
-        try:
-            difference, split = run_case(changed, args)
-        except LeftOut as reason:
-            left_out.append(f"{case['file']}: {reason}")
+        if isinstance(outcome, LeftOut):
+            left_out.append(f"{case['file']}: {outcome}")
             continue
+        difference, split = outcome
         splits += split
         results[case["family"]]["failed" if difference else "passed"] += 1
         details[case["file"]] = {"family": case["family"], "passed": difference is None, "difference": difference}
