@@ -32,7 +32,8 @@ def test_an_application_goes_on_where_an_earlier_version_stopped(
     old_application.write(tmp_path, "cities", [("2", "Delft")])
 
     with caplog.at_level("INFO", "penstock"):
-        KafkaStreams(old_application.topology(), settings, session=spark).run(until="latest")
+        of_batches = {**settings, "penstock.max.records.per.batch": 1000}  # has an effect in the mode that is kept
+        KafkaStreams(old_application.topology(), of_batches, session=spark).run(until="latest")
     (said,) = [record.getMessage() for record in caplog.records if "processing.mode" in record.getMessage()]
     assert said.startswith("old goes on in micro-batches, as it has run in them and processing.mode is not set; ")
 

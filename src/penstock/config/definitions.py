@@ -239,7 +239,10 @@ _STATE = (
         "state.cleanup.delay.ms",
         DURATION,
         600_000,
-        "Time before a machine deletes the replica of a task that runs elsewhere, if there is a newer snapshot.",
+        (
+            "Time before a machine deletes the replica of a task that runs elsewhere, if there is a newer snapshot. "
+            "Only with `processing.mode=micro_batch`."
+        ),
     ),
     ("replication.factor", integer(-1), -1, "Replicas of topics that the app creates; -1: the broker's default."),
     ("num.partitions", integer(1), 1, "Partitions of topics that the app creates, if no number is given."),

@@ -142,8 +142,6 @@ class KafkaStreams:
         """
         self._lifecycle.require_created("start")
         _require_pyspark()
-        for sentence in self.config.ineffective():
-            _log.warning("%s", sentence)
         from penstock.engines.running import Run
 
         self._extensions.load(self._handle())

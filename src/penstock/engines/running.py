@@ -140,6 +140,7 @@ class Run:
                 "processing.mode=continuous converts it to stream threads, which are the default",
                 self.config["application.id"],
             )
+        if not self._reads_nothing:
             for sentence in self.config.ineffective():
                 _log.warning("%s", sentence)
         self._meter.has_batches = self.engine.has_batches

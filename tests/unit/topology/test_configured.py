@@ -139,14 +139,14 @@ def test_settings_without_effect_are_named_once(caplog: pytest.LogCaptureFixture
     settings = {
         **SETTINGS,
         "application.id": "app",
-        "bootstrap.servers": "memory://settings-without-effect",
+        "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
         "state.dir": str(tmp_path),
         "task.assignor.class": "Own",
         "rocksdb.config.setter": "Tuned",
     }
     app = KafkaStreams(builder.build(), settings)
     with caplog.at_level(logging.WARNING, "penstock"), pytest.raises(PenstockError):
-        app.start()  # an embedded log in memory cannot be shared with Spark's workers
+        app.start()  # there is no topic
     (warning,) = [r.getMessage() for r in caplog.records if "without effect" in r.getMessage()]
     assert warning.endswith("Kafka Streams: rocksdb.config.setter, task.assignor.class")
 

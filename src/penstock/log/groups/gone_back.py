@@ -20,6 +20,7 @@ __all__ = ["RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_er
 
 RESET_NOTE = "set by a reset"
 _NOTE = re.compile(r"stream-(?:thread .*|driver) epoch (\d+)")
+_OF_BATCHES = "penstock"  # micro-batches', before a conversion
 _MOST_NAMED = 5
 
 
@@ -75,14 +76,18 @@ def gone_back(
 def set_by_others(
     partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, int]:
-    """Return the committed offsets of partitions that the application has not committed itself.
+    """Return the committed offsets of partitions that the application has not committed itself, in either mode.
 
     >>> tp = TopicPartition("in", 0)
     >>> set_by_others([tp], {tp: OffsetAndMetadata(149, RESET_NOTE)})[tp]
     149
     """
     there = {tp: committed[tp] for tp in partitions if tp in committed}
-    return {tp: at.offset for tp, at in there.items() if _NOTE.fullmatch(at.metadata) is None}
+    return {
+        tp: at.offset
+        for tp, at in there.items()
+        if _NOTE.fullmatch(at.metadata) is None and not at.metadata.startswith(_OF_BATCHES)
+    }
 
 
 def gone_back_text(application: str, who: str, regressions: Mapping[TopicPartition, tuple[int, int]]) -> str:

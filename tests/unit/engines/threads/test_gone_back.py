@@ -232,11 +232,23 @@ def test_the_driver_refuses_offsets_that_are_behind_its_note(log: EmbeddedLog, t
     assert read_document(str(tmp_path / "checkpoint"), "positions.json") is not None
 
 
+@pytest.mark.parametrize(("noted", "moved_to"), [(5, 2), (1, 4)])
 def test_the_driver_says_that_it_continues_where_another_client_has_set_the_offsets(
-    log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture, noted: int, moved_to: int
 ) -> None:
     append(log, "lines", [("k", "x", n) for n in range(5)])
-    log.commit_offsets("app", {LINES: 2})
-    restore_positions(planned(log, tmp_path), note_of(tmp_path, 5).offsets, (), 4)
-    assert log.group_offsets("app")[LINES] == OffsetAndMetadata(2, "")
-    assert "app continues where its group's offsets were set: lines-0 at 2; its state is as it was" in caplog.text
+    log.commit_offsets("app", {LINES: moved_to})
+    restore_positions(planned(log, tmp_path), note_of(tmp_path, noted).offsets, (), 4)
+    assert log.group_offsets("app")[LINES] == OffsetAndMetadata(moved_to, "")
+    said = f"app continues where its group's offsets were set: lines-0 at {moved_to}; its state is as it was"
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("note", [epoch_note("stream-thread thread-0", 3), "penstock batch 7"])
+def test_the_driver_says_nothing_of_offsets_that_the_application_has_committed(
+    log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture, note: str
+) -> None:
+    append(log, "lines", [("k", "x", n) for n in range(5)])
+    log.commit_offsets("app", {LINES: 4}, note)
+    restore_positions(planned(log, tmp_path), note_of(tmp_path, 1).offsets, (), 4)
+    assert not caplog.records

@@ -39,18 +39,16 @@ def restore_positions(
     partitions = {topic: plan.partitions[topic] for topic in plan.external_topics if topic not in recreated}
     partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
     group = log.group_offsets(app.application)
-    behind = {
-        tp: at
-        for tp, at in known.items()
-        if tp.partition < partitions.get(tp.topic, 0) and (tp not in group or group[tp].offset < at.offset)
-    }
-    if not behind:
-        return
-    if moved := set_by_others(behind, group):
+    of_plan = {tp: at for tp, at in known.items() if tp.partition < partitions.get(tp.topic, 0)}
+    set_offsets = set_by_others(of_plan, group)
+    if moved := {tp: offset for tp, offset in set_offsets.items() if offset != of_plan[tp].offset}:
         places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(moved.items()))
         _log.warning(
             "%s continues where its group's offsets were set: %s; its state is as it was", app.application, places
         )
+    behind = {tp: at for tp, at in of_plan.items() if tp not in group or group[tp].offset < at.offset}
+    if not behind:
+        return
     topics = sorted({tp.topic for tp in behind})
     back = gone_back(behind, group, log.beginning_offsets(topics), log.end_offsets(topics))
     if not back:
