@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import cloudpickle
 import pytest
 
 from eventually import eventually
-from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder
-from penstock.errors import SerializationError, TopologyError
+from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
+from penstock.engines.application_reset import ApplicationReset
+from penstock.errors import CheckpointMismatchError, SerializationError, TopologyError
+from penstock.log.groups.resets import Target
 
 from .conftest import START, Bench, long
 from .test_continuous import kill_a_worker, wait_for_epoch_after
@@ -53,6 +56,27 @@ def test_each_row_once_over_restarts_and_a_repeated_batch(bench: Bench, mode: st
     bench.run(totals(orders(bench)), **settings)
     assert sorted(bench.read("counts", long)) == [("ink", 1), ("ink", 2), ("pen", 2), ("pen", 3)]
     assert bench.log.ledger("app")["dataframe-orders"] == 1
+
+
+@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
+def test_rows_are_not_taken_for_written_ones_when_their_progress_is_lost(bench: Bench, mode: str) -> None:
+    folder, settings = bench.root / "orders", {"processing.mode": mode}
+    add(folder, "1.json", [("pen", 2, 5)])
+    bench.run(totals(orders(bench)), **settings)
+    lost = "checkpoint" if mode == "continuous" else "checkpoint/dataframes"
+    shutil.rmtree(bench.root / "state/app" / lost)
+    add(folder, "2.json", [("pen", 7, 9), ("ink", 1, 10)])
+    for _ in range(2):
+        with pytest.raises(CheckpointMismatchError, match="progress of DataFrame 'orders' is lost") as caught:
+            bench.run(totals(orders(bench)), **settings)
+    assert "penstock app reset app.py:topology --without-checkpoint" in caught.value.hint
+    assert bench.read("counts", long) == [("pen", 1)]
+    reset = ApplicationReset(
+        bench.log, StreamsConfig(bench.config(**settings)), totals(orders(bench)), without_checkpoint=True
+    )
+    reset.run(reset.plan(Target.earliest()))
+    bench.run(totals(orders(bench)), **settings)
+    assert sorted(bench.read("counts", long)[1:]) == [("ink", 1), ("pen", 2)]
 
 
 def test_rows_are_read_once_over_conversions(bench: Bench) -> None:

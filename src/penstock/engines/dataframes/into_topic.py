@@ -20,10 +20,11 @@ from penstock.engines.spark.own_session import active_session, clone_session, ke
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_files import spark_location
 from penstock.engines.spark.spark_log import drop_damaged, noted_inputs, sync_offsets
-from penstock.errors import AppFailedError, PenstockError, TopologyError
+from penstock.errors import AppFailedError, CheckpointMismatchError, PenstockError, TopologyError
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.state.checkpoint import own_part
+from penstock.state.documents import list_documents
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -77,6 +78,31 @@ class DataFrameQuery:
         self._query: StreamingQuery | None = None
         self._error: PenstockError | None = None
 
+    def require_progress(self, ledger: Mapping[str, int]) -> None:
+        """Check that Spark's notes reach the last written batch; else Spark would number other rows as written ones.
+
+        Args:
+            ledger: The last batch that each task of the application has written.
+
+        Raises:
+            CheckpointMismatchError: They do not.
+        """
+        written = ledger.get(self._source.task)
+        if written is None:
+            return
+        planned = [int(name) for name in list_documents(self._checkpoint, "offsets") if name.isdecimal()]
+        if max(planned, default=-1) < written:
+            name = self._source.name
+            raise CheckpointMismatchError(
+                f"the progress of DataFrame {name!r} is lost: its batch {written} is in the log, but "
+                f"{self._checkpoint} does not say which rows were read for it",
+                hint="Set state.dir or penstock.checkpoint.location to where the application ran, or bring the "
+                "checkpoint back from a backup. To start from nothing: penstock app reset app.py:topology "
+                "--without-checkpoint.",
+                checkpoint=self._location,
+                dataframe=name,
+            )
+
     def start(self, interval_ms: int, *, until_latest: bool) -> None:
         """Start the query; with ``until_latest`` return when all present rows of the DataFrame are in the topic."""
         own_part(self._location, "dataframes")
@@ -114,11 +140,13 @@ class DataFrameQuery:
             return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
         except Exception as error:
             text = str(error).strip() or type(error).__name__
-            raise self._error or AppFailedError(
+            failure = self._error or AppFailedError(
                 f"the query of DataFrame {self._source.name!r} failed: {text.splitlines()[0][:500]}",
                 hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
                 details=text,
-            ) from error
+            )
+            failure.facts["dataframe"] = self._source.name
+            raise failure from error
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         try:
@@ -220,8 +248,13 @@ def dataframe_queries(
 
     Raises:
         TopologyError: A DataFrame is missing, as the topology was pickled.
+        CheckpointMismatchError: The checkpoint does not hold the progress of a DataFrame.
     """
-    return [DataFrameQuery(source, log, lease, checkpoint, settings) for source in topology.dataframes.values()]
+    queries = [DataFrameQuery(source, log, lease, checkpoint, settings) for source in topology.dataframes.values()]
+    ledger = log.ledger(lease.application) if queries else {}
+    for query in queries:
+        query.require_progress(ledger)
+    return queries
 
 
 def dataframe_topic_partitions(topology: Topology, config: StreamsConfig) -> dict[str, int]:

@@ -21,11 +21,13 @@ _OTHER_JARS = {"gs": "Google's gcs-connector", "az": _AZURE, "azure": _AZURE}
 def spark_location(session: SparkSession, location: str) -> str:
     """Convert a checkpoint location to the names of Spark's file systems: ``s3`` is Hadoop's ``s3a``.
 
+    A directory is one of this machine's files, whatever file system Spark takes by default; Hadoop decodes no ``%20``.
+
     Raises:
         EnvironmentProblemError: This Spark has no file system for it.
     """
-    if local_directory(location) is not None:
-        return location
+    if (directory := local_directory(location)) is not None:
+        return f"file://{directory.absolute()}"
     scheme, _, rest = location.partition("://")
     scheme = _HADOOPS_NAMES.get(scheme, scheme)
     spark_url = f"{scheme}://{rest}"

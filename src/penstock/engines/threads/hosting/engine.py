@@ -80,7 +80,12 @@ _PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopi
 
 
 def is_passing(error: PenstockError) -> bool:
-    """Return whether a new epoch may succeed where this error has ended one, or its preparation says more."""
+    """Return whether a new epoch may succeed where this error has ended one, or its preparation says more.
+
+    The query of a DataFrame is no thread of an epoch: what has ended it would end it again, unless the log was away.
+    """
+    if "dataframe" in error.facts:
+        return isinstance(error, LogUnavailableError)
     return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
