@@ -145,6 +145,7 @@ def test_every_setting_is_read_or_refused_or_named_in_the_warning():
     [
         ("max.task.idle.ms", 100),
         ("max.task.idle.ms", 60_000),
+        ("dsl.store.format", "HEADERS"),
         ("windowed.inner.class.serde", "string"),
         ("window.size.ms", 1000),
     ],
@@ -152,6 +153,12 @@ def test_every_setting_is_read_or_refused_or_named_in_the_warning():
 def test_what_cannot_be_had_is_refused(name, value):
     with pytest.raises(ConfigError, match=f"{name}={value} is not supported"):
         StreamsConfig({name: value, "processing.mode": "micro_batch"})
+
+
+def test_plain_is_another_word_for_the_default_format_of_stores():
+    for mode in ("micro_batch", "continuous"):
+        config = StreamsConfig({"dsl.store.format": "Plain", "processing.mode": mode})
+        assert config["dsl.store.format"] == "DEFAULT"
 
 
 def test_stream_threads_are_the_default_and_wait_for_topics_that_are_empty():

@@ -56,14 +56,14 @@ class AppOptions:
         from penstock.cli.loader import load_topology
 
         topology, own = load_topology(self.target)
-        settings = {
-            **own,
-            **read_command_config(self.command_config),
-            **read_config(self.config, self.config_file),
-        }
+        settings = {**own, **self.given()}
         if self.bootstrap:
             settings["bootstrap.servers"] = self.bootstrap
         return topology, settings
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that the command was given, without those of the topology's module."""
+        return {**read_command_config(self.command_config), **read_config(self.config, self.config_file)}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -195,9 +195,9 @@ _ERRORS = (
 _STATE = (
     (
         "dsl.store.format",
-        choice("DEFAULT", "HEADERS"),
+        choice("DEFAULT", "HEADERS", synonyms={"plain": "DEFAULT"}),
         "DEFAULT",
-        "`HEADERS`: entries of tables and windows on disk can keep headers, which are in their changelogs, too.",
+        "`HEADERS`: tables and windows on disk can keep headers, in their changelogs, too; not in micro-batches.",
     ),
     (
         "default.dsl.store",

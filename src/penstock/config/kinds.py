@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from penstock.base.durations import duration_ms, timestamp_ms
@@ -197,9 +198,18 @@ def _mode(value: Any) -> str:
     return mode
 
 
-def choice(*options: str, several: bool = False) -> SettingKind:
-    """Return the type of one of these texts in any case, or with ``several`` of some of them with commas between."""
-    by_lower_case = {option.lower(): option for option in options}
+_NO_SYNONYMS: Mapping[str, str] = MappingProxyType({})
+
+
+def choice(*options: str, several: bool = False, synonyms: Mapping[str, str] = _NO_SYNONYMS) -> SettingKind:
+    """Return the type of one of these texts in any case, or with ``several`` of some of them with commas between.
+
+    Args:
+        options: The texts.
+        several: Whether more than one may be given.
+        synonyms: Other text in lower case -> the option that it means.
+    """
+    by_lower_case = {option.lower(): option for option in options} | dict(synonyms)
 
     def read(value: Any) -> str:
         text = str(getattr(value, "value", value)).strip()

@@ -49,6 +49,12 @@ IN_MICRO_BATCHES: Mapping[str, Refusal] = MappingProxyType(
             " penstock.max.wait.ms let a batch wait for more records.",
             _is_number_up_to_0,
         ),
+        "dsl.store.format": Refusal(
+            "in micro-batches the stores of tables and windows keep no headers",
+            "Set processing.mode to continuous, or leave this setting out. A processor may keep headers in a store of"
+            " its own, as Stores.timestamped_with_headers.",
+            lambda value: value == "DEFAULT",
+        ),
     }
 )
 

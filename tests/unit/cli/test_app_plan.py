@@ -46,6 +46,19 @@ def test_two_topologies(run: Call, tmp_path: Path) -> None:
     assert run("app", "plan", old, old)[1].startswith("same: ")
 
 
+def test_the_format_of_stores_is_part_of_a_plan(run: Call, tmp_path: Path) -> None:
+    was = version(tmp_path, "version_1", "b")
+    (tmp_path / "version_2.py").write_text(
+        was.read_text().replace('"shop"', '"shop", "dsl.store.format": "headers"'), encoding="utf-8"
+    )
+    now = tmp_path / "version_2.py"
+    for old, new, kept in ((was, now, "no headers"), (now, was, "headers")):
+        code, out, _ = run("app", "plan", old, new)
+        assert code == 1
+        assert f"store 'b' was kept with {kept}" in out
+    assert run("app", "plan", now, now)[1].startswith("same: ")
+
+
 def test_a_checkpoint_and_the_topics_as_they_are(run: Call, tmp_path: Path) -> None:
     file = version(tmp_path, "version_1", "b")
     topology = load_topology(str(file))[0]

@@ -11,7 +11,7 @@ import pytest
 from upgrade_support import commit, lose_segments, stop
 from worker_support import ROWS, append, loaded, prepared, run, written
 
-from penstock import Materialized, StreamsBuilder
+from penstock import Materialized, Processor, Stores, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.batches.recovery.lost_checkpoint import lost_checkpoint_of
 from penstock.engines.batches.recovery.rebuild import TaskReport, rebuilder_for
@@ -20,7 +20,20 @@ from penstock.errors import CheckpointMismatchError, MissingSegmentError
 from penstock.log.open import open_log
 
 TOPICS = ["words", "counts", "more"]
+HEADED = "headed"
 DROP = {"penstock.state.drop": "more"}
+
+
+class Counts(Processor):
+    """Counts in a store that keeps headers."""
+
+    def process(self, record: Any) -> None:
+        store = self.context.get_state_store(HEADED)
+        before = store.get(record.key)
+        assert before is None or before.headers == (("h", b"1"),)
+        count = 1 if before is None else int(before.value) + 1
+        store.put(record.key, str(count), record.timestamp, (("h", b"1"),))
+        self.context.forward(record.with_value(str(count)))
 
 
 def topology(*stores: str) -> Any:
@@ -29,6 +42,10 @@ def topology(*stores: str) -> Any:
     words = builder.stream("words")
     words.to("copies")
     for store in stores:
+        if store == HEADED:
+            builder.add_state_store(Stores.timestamped_with_headers(HEADED, key_serde="string", value_serde="string"))
+            words.process(Counts, [HEADED]).to("more")
+            continue
         words.group_by_key().count(Materialized(store)).to_stream().to(store)
     return builder.build()
 
@@ -108,3 +125,13 @@ def test_it_is_restored_when_the_checkpoint_is_lost_as_a_whole(tmp_path: Path) -
     assert report.rows == {"counts": 1, "more": 1}
     data, _ = start(tmp_path, range(3, 4), "counts", "more")
     assert (last(data, "counts"), last(data, "more")) == (4 * ROWS, 3 * ROWS)
+
+
+def test_a_store_that_keeps_headers_is_restored_with_them(tmp_path: Path) -> None:
+    start(tmp_path, range(2), "counts", HEADED)
+    data, config = start(tmp_path, range(2, 3), "counts", **{"penstock.state.drop": HEADED})
+    lose_segments(data, tmp_path)
+    (report,) = rebuild(config, "counts")
+    assert report.rows == {"counts": 1, HEADED: 1}
+    data, _ = start(tmp_path, range(3, 4), "counts", HEADED)
+    assert written(data, "more")[-1] == ("k", str(3 * ROWS).encode())

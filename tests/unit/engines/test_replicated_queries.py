@@ -71,6 +71,7 @@ def note_mode(config: StreamsConfig, mode: str) -> str:
 
 def test_the_mode_noted_in_the_checkpoint_counts(app: Mapping[str, Any]) -> None:
     config = StreamsConfig(app["config"])
+    note_mode(config, "micro_batch")
     state = open_committed(app["topology"], config)
     assert isinstance(state, CommittedState)
     state.close()
@@ -96,6 +97,14 @@ def test_global_tables_are_read_to_the_present_end(app: Mapping[str, Any]) -> No
     with state.reading("names-store") as reading:
         assert reading.position.to_json() == {"names": {"0": 1}}
     state.close()
+
+
+def test_a_copy_of_global_tables_in_another_format_is_made_again(app: Mapping[str, Any]) -> None:
+    note_mode(StreamsConfig(app["config"]), "continuous")
+    for format_ in ("DEFAULT", "HEADERS", "DEFAULT"):
+        state = open_committed(app["topology"], StreamsConfig({**app["config"], "dsl.store.format": format_}))
+        assert open_store(state, StoreQueryParameters("names-store")).get("k") == "Kate"
+        state.close()
 
 
 def test_the_service_knows_the_lag(app: Mapping[str, Any]) -> None:

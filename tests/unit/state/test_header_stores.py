@@ -8,10 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock import Materialized, Processor, StreamsBuilder, TopologyTestDriver
+from penstock import Materialized, Processor, StreamsBuilder, TimeWindows, TopologyTestDriver
 from penstock.api.stores import Stores
 from penstock.config import StreamsConfig
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.threads.replicas.positions import layout_of
 from penstock.errors import ConfigError, StateError, TopologyError
+from penstock.log.open import open_log
 from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.changelog import changelog_format
@@ -26,7 +29,7 @@ from penstock.state.views.header_format import (
     without_headers,
 )
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.document import document_of
+from penstock.topology.plan.document import document_of, fingerprint_of
 from penstock.topology.plan.evolution import compare
 from penstock.topology.plan.plan import plan_of
 from penstock.topology.plan.stored import StoredPlan
@@ -198,14 +201,47 @@ def test_headers_are_for_stores_on_disk_and_the_settings_say_which_those_are():
 def test_a_store_with_rows_does_not_change_its_format():
     def document(config):
         topology, config = counts(config)
-        topology = with_settings(topology, config)
-        return document_of(plan_of(topology, "app", {"in": 1}), topology)
+        with open_log("memory://formats") as log:
+            return PlannedApp(topology, config, plan_of(topology, "app", {"in": 1, "out": 1}), log).document
 
     was, now = document({}), document({"dsl.store.format": "HEADERS"})
-    verdict = compare(StoredPlan(was), now)
-    assert verdict.verdict == "refuse"
-    assert "was kept with no headers" in verdict.reasons[0]
+    for before, after, kept in ((was, now, "no headers"), (now, was, "headers")):
+        verdict = compare(StoredPlan(before), after)
+        assert verdict.verdict == "refuse"
+        assert f"was kept with {kept}" in verdict.reasons[0]
     assert compare(StoredPlan(now), now).verdict == "same"
+    in_memory = {"dsl.store.format": "HEADERS", "default.dsl.store": "in_memory"}
+    assert document(in_memory) == was, "their rows have no headers"
+
+
+def test_plans_and_layouts_of_stores_without_headers_are_those_of_earlier_versions():
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.group_by_key().count(Materialized("counts"))
+    stream.group_by_key().windowed_by(TimeWindows.of("1 minute")).count(Materialized("windows"))
+    builder.global_table("names", materialized=Materialized("names-store"))
+    topology = builder.build()
+    plan = plan_of(topology, "app", {"in": 1, "names": 1})
+    assert fingerprint_of(document_of(plan, topology, StreamsConfig(CONFIG))) == "6d9f7245b78c65bf888c7d24"
+    layouts = {name: layout_of(spec) for name, spec in with_settings(topology, StreamsConfig(CONFIG)).stores.items()}
+    assert layouts == {
+        "counts": "timestamped True 0 0 False 0 0 True False",
+        "windows": "window True 60000 60000 False 0 0 True False",
+        "names-store": "timestamped True 0 0 False 0 0 True False",
+    }
+
+
+def test_a_global_table_may_change_its_format_as_its_topic_is_read_again():
+    builder = StreamsBuilder()
+    builder.global_table("in", materialized=Materialized("table"))
+    builder.stream("lines").to("out")
+    topology = builder.build()
+    plan = plan_of(topology, "app", {"in": 1, "lines": 1})
+    plain, kept = (
+        document_of(plan, topology, StreamsConfig(CONFIG | {"dsl.store.format": each}))
+        for each in ("DEFAULT", "HEADERS")
+    )
+    assert plain == kept
 
 
 def test_sessions_have_headers_of_their_own():

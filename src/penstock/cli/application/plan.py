@@ -58,7 +58,7 @@ def plan(
     if options.bootstrap:
         with open_log_at(options.bootstrap) as log:
             partition_counts = {topic.name: topic.partitions for topic in log.topics()}
-    stored = _stored(old, settings, partition_counts, partitions)
+    stored = _stored(old, settings, options.given(), partition_counts, partitions)
     application = stored.plan["application"]
     noted = {f"default.{fact.replace('_', '.')}": name for fact, name in stored.plan.get("defaults", {}).items()}
     config = StreamsConfig({**noted, **settings, "application.id": settings.get("application.id", application)})
@@ -83,9 +83,16 @@ def plan(
         raise typer.Exit(1)
 
 
-def _stored(old: str, settings: Mapping[str, Any], partition_counts: Mapping[str, int], partitions: int) -> StoredPlan:
+def _stored(
+    old: str,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    partition_counts: Mapping[str, int],
+    partitions: int,
+) -> StoredPlan:
     """Load the plan of a checkpoint, or make that of a topology."""
     from penstock.cli.loader import load_topology
+    from penstock.config import StreamsConfig
     from penstock.state.checkpoint import read_plan
     from penstock.topology.plan.document import document_of
     from penstock.topology.plan.plan import plan_of
@@ -100,10 +107,9 @@ def _stored(old: str, settings: Mapping[str, Any], partition_counts: Mapping[str
             )
         return StoredPlan.of(facts)
     topology, own = load_topology(old)
-    config = {**own, **settings}
-    plan = plan_of(
-        topology, config.get("application.id", "app"), {**_assumed(topology, partitions), **partition_counts}
-    )
+    stored_as = {"dsl.store.format": {**own, **given}.get("dsl.store.format"), "processing.mode": None}
+    config = StreamsConfig({**own, "processing.mode": None}).with_settings({**settings, **stored_as})
+    plan = plan_of(topology, config["application.id"] or "app", {**_assumed(topology, partitions), **partition_counts})
     document = document_of(plan, topology, config)
     return StoredPlan.first(json.loads(json.dumps(document)), "")
 

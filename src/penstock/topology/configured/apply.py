@@ -17,7 +17,7 @@ from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["extractor_of", "require_explicit_names", "with_settings"]
+__all__ = ["extractor_of", "require_explicit_names", "with_settings", "with_stores"]
 
 _GENERATED = re.compile(r"(?:.*-)?(?:STATE-STORE|(?:KSTREAM|KTABLE|COGROUPKSTREAM)(?:-[A-Z]+)+)-\d{10}(?:-.+)?")
 _OF_FOREIGN_KEYS = "KTABLE-FK-JOIN-"  # topics and stores inside a join, which Kafka lets have such names

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from penstock.topology.configured.apply import with_stores
 from penstock.topology.configured.default_serdes import UntypedDefault
 from penstock.topology.plan.plan import PhysicalPlan
 from penstock.topology.stores import StoreSpec
@@ -29,9 +30,12 @@ def document_of(plan: PhysicalPlan, topology: Topology, settings: Mapping[str, A
     Args:
         plan: The plan.
         topology: The topology, as built.
-        settings: The application's: they decide about stores that name no serde.
+        settings: The application's: they decide about stores that name no serde, and about the format of stores.
     """
     stores = {name: _store(spec, settings) for name, spec in sorted(topology.stores.items())}
+    for name, spec in with_stores(topology, settings).stores.items():
+        if spec.keeps_headers and name not in topology.global_stores:  # those are read again into their other format
+            stores[name]["keeps_headers"] = True
     defaults = {
         fact: _serde_name(_of(settings[f"default.{fact.replace('_', '.')}"]))
         for fact in ("key_serde", "value_serde")
@@ -76,7 +80,6 @@ def _store(spec: StoreSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
         "time_ordered": spec.time_ordered,
         **({"hash_serde": hashed} if spec.holds_hashes else {}),
         **({"untyped": True} if untyped else {}),
-        **({"keeps_headers": True} if spec.keeps_headers else {}),
     }
 
 

@@ -11,7 +11,9 @@ from threads import thread_app
 TEXT: dict[str, Any] = {"key_serde": "string", "value_serde": "string"}
 
 
-def globals_app(log: Any, root: str | None, store_type: Literal["rocksdb", "in_memory"] = "rocksdb") -> ThreadApp:
+def globals_app(
+    log: Any, root: str | None, store_type: Literal["rocksdb", "in_memory"] = "rocksdb", **settings: Any
+) -> ThreadApp:
     """Orders joined with a global table; its topics are created."""
     there = {topic.name for topic in log.topics()}
     for name, partitions in (("names", 2), ("orders", 1), ("out", 1)):
@@ -23,4 +25,4 @@ def globals_app(log: Any, root: str | None, store_type: Literal["rocksdb", "in_m
     orders = builder.stream("orders", Consumed(**TEXT))
     joined = orders.join(names, lambda order, name: f"{order}@{name}", key=lambda value: value)
     joined.to("out", Produced(**TEXT))
-    return thread_app(builder.build(), {}, log, root)
+    return thread_app(builder.build(), settings, log, root)

@@ -217,6 +217,19 @@ def test_another_layout_of_the_table_empties_the_copy(log: EmbeddedLog, tmp_path
     assert sensor.records == 1
 
 
+def test_another_format_of_the_table_empties_the_copy(log: EmbeddedLog, tmp_path: Path) -> None:
+    globals_app(log, None)
+    append(log, "names", [("a", "x", 1), ("b", "y", 2), ("c", "z", 3)])
+    append(log, "orders", [("o", "a", 4)])
+    for format_ in ("DEFAULT", "HEADERS", "DEFAULT"):
+        thread = new_thread(globals_app(log, str(tmp_path / "replicas"), **{"dsl.store.format": format_}), log)
+        thread.start()
+        append(log, "orders", [("o", key, 5) for key in "bc"])
+        settle(thread)
+        thread.close(commit=True)
+    assert joined(log) == [b"a@x", *[b"b@y", b"c@z"] * 3]
+
+
 def test_a_second_thread_of_a_process_keeps_its_own(log: EmbeddedLog, tmp_path: Path) -> None:
     globals_app(log, None)
     append(log, "names", [("a", "1", 1)])

@@ -178,6 +178,18 @@ def test_rows_of_another_layout_or_topic_are_not_used(tmp_path: Path) -> None:
         assert task.rows() == {"s": {}}
 
 
+def test_rows_without_headers_are_not_used_for_a_store_that_keeps_them(tmp_path: Path) -> None:
+    with running([TABLE], tmp_path) as task:
+        for number, key in enumerate("abc"):
+            task.view().put(key, str(number), 5)
+            task.commit()
+        with_headers = replace(TABLE, keeps_headers=True)
+        task.app = app_of([with_headers], task.root)
+        task.specs = [with_headers]
+        task.crash()
+        assert [tuple(entry) for _, entry in task.view().all()] == [("0", 5, ()), ("1", 5, ()), ("2", 5, ())]
+
+
 def test_a_replica_that_may_have_missed_deletions_is_not_used(tmp_path: Path) -> None:
     with running([TABLE], tmp_path) as task:
         task.log.alter_config("app-s-changelog", {"delete.retention.ms": "0"})

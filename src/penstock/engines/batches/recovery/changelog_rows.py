@@ -162,4 +162,6 @@ def spec_of_dropped(name: str, facts: Mapping[str, Any]) -> StoreSpec | None:
     if not facts.keys() >= _DESCRIBES:
         return None
     fact_names = {each.name for each in fields(StoreSpec)} & _DESCRIBES
-    return StoreSpec(name, key_serde=None, value_serde=None, **{fact: facts[fact] for fact in fact_names})
+    described = {fact: facts[fact] for fact in fact_names}
+    keeps_headers = facts.get("keeps_headers", False)
+    return StoreSpec(name, key_serde=None, value_serde=None, keeps_headers=keeps_headers, **described)

@@ -65,7 +65,8 @@ class GlobalStores:
         self.topics = sorted({t for name in self._nodes if name in topics for t in topics[name]})
         self._names = sorted(topology.global_stores)
         self._directory = global_place(root, identity)
-        self._identity = identity
+        with_headers = [name for name in self._names if topology.stores[name].keeps_headers]
+        self._identity = f"{identity} keeps_headers {' '.join(with_headers)}" if with_headers else identity
         self._replica: Replica | None = None
         self._reader: ReplicaReader | None = None
         self._ends: Mapping[TopicPartition, int] | None = None

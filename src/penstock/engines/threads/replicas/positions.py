@@ -103,4 +103,5 @@ def layout_of(spec: StoreSpec) -> str:
     >>> layout_of(StoreSpec("s", "lru", None, None)) == layout_of(StoreSpec("s", "timestamped", None, None))
     False
     """
-    return " ".join(str(getattr(spec, name)) for name in _LAYOUT)
+    layout = " ".join(str(getattr(spec, name)) for name in _LAYOUT)
+    return f"{layout} keeps_headers" if spec.keeps_headers else layout
