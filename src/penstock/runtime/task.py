@@ -17,7 +17,6 @@ from penstock.runtime.aggregate import cogroup
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.context import Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
-from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.functions import async_calls, stateless
 from penstock.runtime.graph import Graph, has_expressions, stores_of
 from penstock.runtime.inputs import TaskInput
@@ -179,7 +178,8 @@ class StreamTask:
             ordered: The entries are in processing order already, as the test driver's are: do not merge by time.
             depth_first: Process record by record, each through all operators before the next, as Kafka Streams does.
                 That changes nothing but the order in which the user's functions are called. Topologies that have a
-                ``sliced_reason`` always run so.
+                ``sliced_reason`` always run so, and so does a single record that the processing handler may leave out:
+                what its operators did before the error stays, as in Kafka.
             hold_punctuation: Leave punctuations that are due to a later batch.
         """
         started = time.perf_counter()
@@ -196,7 +196,8 @@ class StreamTask:
         unread = records_in - context.input.length
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
-        if depth_first or self.sliced_reason is not None:
+        alone = context.input.length == 1 and context.goes_on
+        if depth_first or alone or self.sliced_reason is not None:
             self._depth_first.run(rows)
         else:
             self._run(rows)
@@ -268,15 +269,9 @@ class StreamTask:
                 self._missing.look(name, rows)
             self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
-            try:
-                with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
-                    result = operator.process(rows, arrived[0][0])
-                    out = [(None, result)] if isinstance(result, Rows) else list(result)
-            except Exception as error:
-                if not (len(rows) == 1 and is_of_record(error)):
-                    raise
-                self._context.ask(name, None, rows, 0, error)
-                continue
+            with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
+                result = operator.process(rows, arrived[0][0])
+                out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
             if not self._graph.children[name]:

@@ -223,9 +223,6 @@ class _StreamStreamJoin(Operator):
         self._join = context.shared(
             f"stream-join/{operation.left}/{operation.right}", lambda: _SharedJoin(operation, context)
         )
-        self.sliced_reason: str | None = None
-        if operation.outer_store is not None and context.goes_on:
-            self.sliced_reason = "a record that waits and whose joiner fails holds up those behind it"
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null_values = rows.values.null_mask()

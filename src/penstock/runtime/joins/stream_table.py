@@ -75,12 +75,9 @@ class _StreamTableJoin(_LookUpJoin):
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._operation = operation = cast("StreamTableJoin", node.operation)
-        self.sliced_reason: str | None = None
         self._buffer: GraceBuffer | None = None
         if operation.buffer_store is not None and operation.grace_ms is not None:
             self._buffer = GraceBuffer(node.name, operation.buffer_store, operation.grace_ms, context)
-            if context.goes_on:
-                self.sliced_reason = "a record that waits and whose joiner fails holds up those behind it"
 
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         null_keys = rows.keys.null_mask()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = ["FACTORIES", "SuppressedView"]
 _NO_TIME = -1
 _NOT_HELD = -2  # in place of a timestamp: the key does not wait, the table above has its value
 _HELD = -1  # Kafka does not know the timestamp of the value before
+_Place = tuple[str | None, int, int]  # topic, partition, offset
 
 
 class SuppressedView(StoreTableView):
@@ -73,27 +75,67 @@ class RawBytes:
 
     def __init__(self) -> None:
         self._by_key: dict[bytes | None, RecordContext] = {}
-        self._batch: dict[tuple[str | None, int, int], RecordContext] = {}
+        self._batch: _BatchSources | None = None
 
-    def note(self, keys: Sequence[bytes | None], sources: Sequence[RecordContext]) -> None:
-        """Note the source record of each of the batch's changes, under the change's key."""
-        self._batch = {(one.topic, one.partition, one.offset): one for one in sources}
-        self._by_key.update(zip(keys, sources, strict=True))
+    def begin(self, keys: Sequence[bytes | None], puts: ChangeColumns, source: Callable[[int], RecordContext]) -> None:
+        """Note the source record of each key's last change of a batch.
 
-    def take(self, keys: Sequence[bytes | None], origins: list[RecordContext | None]) -> list[RecordContext | None]:
-        """Return the origins of changes that leave, with their bytes where these are known."""
-        return [None if one is None else self._with_bytes(key, one) for key, one in zip(keys, origins, strict=True)]
+        Args:
+            keys: The key of each row.
+            puts: The change of each row.
+            source: Returns the source record of a row.
+        """
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        waited = {key: self._by_key[key] for key in last if key in self._by_key}
+        self._batch = _BatchSources(puts, source, waited)
+        self._by_key.update((key, source(row)) for key, row in last.items())
 
-    def _with_bytes(self, key: bytes | None, origin: RecordContext) -> RecordContext:
-        place = origin.topic, origin.partition, origin.offset
-        waited = self._by_key.get(key)
-        if waited is not None and (waited.topic, waited.partition, waited.offset) == place:
-            del self._by_key[key]
-        else:
-            waited = self._batch.get(place)
-        if waited is None:
-            return origin
-        return origin._replace(raw_key=waited.raw_key, raw_value=waited.raw_value)
+    def end(self) -> None:
+        """Forget the batch: what waits is noted under its key."""
+        self._batch = None
+
+    def take(self, keys: Sequence[bytes | None], origins: list[RecordContext]) -> list[RecordContext | None]:
+        """Return the origins of changes that leave, with their bytes where these are known, and forget the changes."""
+        found: list[RecordContext | None] = []
+        for key, origin in zip(keys, origins, strict=True):
+            waited = self._by_key.get(key)
+            if waited is not None and _place(waited) == _place(origin):
+                del self._by_key[key]
+            else:
+                waited = None if self._batch is None else self._batch.source_of(key, origin)
+            found.append(
+                origin if waited is None else origin._replace(raw_key=waited.raw_key, raw_value=waited.raw_value)
+            )
+        return found
+
+
+class _BatchSources:
+    """The source records of changes that leave within the batch in which a later one of their key arrived."""
+
+    def __init__(
+        self,
+        puts: ChangeColumns,
+        source: Callable[[int], RecordContext],
+        waited: Mapping[bytes | None, RecordContext],
+    ) -> None:
+        self._puts = puts
+        self._source = source
+        self._waited = waited
+
+    def source_of(self, key: bytes | None, origin: RecordContext) -> RecordContext | None:
+        waited, place = self._waited.get(key), _place(origin)
+        if waited is not None and _place(waited) == place:
+            return waited
+        row = self._rows.get(place)
+        return None if row is None else self._source(row)
+
+    @cached_property
+    def _rows(self) -> dict[_Place, int]:
+        return {_place(one): row for row, one in enumerate(_origins(self._puts))}
+
+
+def _place(source: RecordContext) -> _Place:
+    return source.topic, source.partition, source.offset
 
 
 class _Suppress(Operator):
@@ -120,8 +162,7 @@ class _Suppress(Operator):
         expiries = self._observe(rows) - self._operation.wait_ms
         keys, puts = self._puts(rows)
         if self._raw is not None:
-            sources = [self._context.record_context(rows, row) for row in range(len(rows))]
-            self._raw.note(to_bytes_list(keys), sources)
+            self._raw.begin(to_bytes_list(keys), puts, partial(self._context.record_context, rows))
         if len(rows) == 1:
             return self._one_row(rows, keys, puts, expiries)
         if len(rows) > FEW:
@@ -201,10 +242,11 @@ class _Suppress(Operator):
         if noted and self._is_read:
             self._note(rows, outcome)
         left, spec = outcome.left, self._buffer.spec
+        origins = self._origins(outcome)
         index = np.arange(len(outcome.left_rows))
         if self._operation.until_window_closes:  # nothing was ever sent for the window: nothing needs deleting
             index = np.flatnonzero(left.news.is_valid().to_numpy(zero_copy_only=False))
-            left = left.take(index)
+            left, origins = left.take(index), [origins[i] for i in index.tolist()]
         left_keys = outcome.left_keys.take(pa.array(index))
         if len(index):
             self._context.sensor.on_emitted(self._context.task_id, self._name, len(index))
@@ -215,13 +257,17 @@ class _Suppress(Operator):
             spec.value_serde.decode(left.news),
             None if left.headers is None or not any(left.headers) else list(left.headers),
             spec.value_serde.decode(left.olds),
-            origins=self._origins(left, left_keys),
+            origins=origins,
         )
 
-    def _origins(self, left: ChangeColumns, keys: pa.Array) -> list[RecordContext | None]:
+    def _origins(self, outcome: Outcome) -> list[RecordContext | None]:
         """Return the records that the changes came with; those that follow see them as their own."""
-        origins = _origins(left)
-        return origins if self._raw is None else self._raw.take(to_bytes_list(keys), origins)
+        origins = _origins(outcome.left)
+        if self._raw is None:
+            return [*origins]
+        found = self._raw.take(to_bytes_list(outcome.left_keys), origins)
+        self._raw.end()
+        return found
 
     def _note(self, rows: Rows, outcome: Outcome) -> None:
         """Note the values that others see of the batch's keys, from place to place."""
@@ -246,8 +292,8 @@ class _Suppress(Operator):
         )
 
 
-def _origins(left: ChangeColumns) -> list[RecordContext | None]:
-    """Return the records that the changes came with; those that follow see them as their own."""
+def _origins(left: ChangeColumns) -> list[RecordContext]:
+    """Return the records that changes came with."""
     names = [None if topic is None else topic.decode() for topic in left.topics.to_pylist()]
     headers = left.headers or [()] * len(left)
     stamps = left.timestamps.tolist()

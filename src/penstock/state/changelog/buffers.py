@@ -90,7 +90,7 @@ class ChangeBufferFormat(KeyedFormat):
         there = own.column(1).is_valid()
         gone, held = keys.filter(own.column(1).is_null()), keys.filter(there)
         rows = own.column(1).filter(there)
-        values, headers = held, _record_headers([()] * len(held))
+        values, headers = held, None
         if len(held):
             sources = None
             if self._keeps_headers:
@@ -101,7 +101,7 @@ class ChangeBufferFormat(KeyedFormat):
                 headers = _record_headers(_value_headers(columns, sources))
         pieces = [
             records_of(now_of(meta), gone, pa.nulls(len(gone), pa.large_binary())),
-            records_of(now_of(meta), held, values, headers),
+            records_of(now_of(meta), held, values, _version_headers(len(held)) if headers is None else headers),
         ]
         return pa.concat_batches(pieces)
 
@@ -157,6 +157,15 @@ def _sources_of(records: pa.RecordBatch) -> list[bytes]:
         next((header["value"] for header in each or () if header["key"] == _OLD), unknown)
         for each in records.column("headers").to_pylist()
     ]
+
+
+def _version_headers(count: int) -> pa.Array:
+    """Return the headers of records that have nothing but the version of the format."""
+    kind = RECORDS_SCHEMA.field("headers").type
+    names = pa.repeat(pa.scalar("v"), count)
+    values = pa.repeat(pa.scalar(bytes([_VERSION]), pa.binary()), count)
+    both = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), both, type=kind)
 
 
 def _record_headers(more: Sequence[Headers]) -> pa.Array:
