@@ -107,8 +107,13 @@ def results(cases: Sequence[Case], mode: str = "micro_batch") -> Iterator[tuple[
 
 
 def is_comparable(case: Case) -> bool:
-    """Whether the record does not depend on a clock that stands still, or on the driver's own interleaving."""
-    return not any("advance_wall_clock_ms" in record for record in case["inputs"]) and not is_of_the_driver(case)
+    """Whether the record does not depend on a clock that stands still, or on the driver's own interleaving.
+
+    Nor on headers in stores, which micro-batches refuse to keep.
+    """
+    keeps_headers = str(case["config"].get("dsl.store.format")).upper() == "HEADERS"
+    has_clock = any("advance_wall_clock_ms" in record for record in case["inputs"])
+    return not keeps_headers and not has_clock and not is_of_the_driver(case)
 
 
 def has_one_input(case: Case) -> bool:
