@@ -128,7 +128,7 @@ class Operators:
     @property
     def has_odd_bytes(self) -> bool:
         """Whether inputs may be no UTF-8, which Java's deserializer of strings replaces."""
-        return any("key_hex" in record or "value_hex" in record for record in self.case["inputs"])
+        return any("key_hex" in record or "value_hex" in record for record in self.case.get("inputs", ()))
 
 
 def value_only(fn: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

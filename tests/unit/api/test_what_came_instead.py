@@ -152,9 +152,8 @@ ARITY: dict[str, Call] = {
     "to() calls its function with 2 or 3 arguments, (key, value) or (key, value, record context); one takes 1": (
         lambda b: b.stream("in").to(one)
     ),
-    "Produced: partitioner calls its function with 4 arguments, (topic, key, value, partitions); three takes 3": (
-        lambda b: Produced(partitioner=three)
-    ),
+    "Produced: partitioner calls its function with 4 or 5 arguments, (topic, key, value, partitions) or "
+    "(topic, key, value, headers, partitions); three takes 3": (lambda b: Produced(partitioner=three)),
     "Repartitioned: partitioner calls its function with 4": lambda b: Repartitioned(partitioner=three),
     "TableJoined: other_partitioner calls its function with 4": lambda b: TableJoined(other_partitioner=three),
     "Branched: to calls its function with 1 argument, (stream); three takes 3": lambda b: Branched("x", three),

@@ -16,7 +16,7 @@ WIDTH = 100
 def refusal(at: TextPosition, reason: str, hint: str = "") -> SqlError:
     """The error for a place of a statement, not yet with the text of its line.
 
-    >>> print(refusal(Position(1, 8, 7), "SELECT names the column 'A', which no source has"))
+    >>> print(refusal(TextPosition(1, 8, 7), "SELECT names the column 'A', which no source has"))
     line 1:8: SELECT names the column 'A', which no source has
     """
     return refused(reason, at, hint)
