@@ -28,13 +28,13 @@ from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.stored_plans import read_stored_plan, write_stored_plan
 from penstock.engines.batches.takeovers import note_changelog_ends
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import prepare_epoch
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
+from penstock.log.groups.gone_back import MARK
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.serde import Serdes

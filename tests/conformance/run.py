@@ -21,7 +21,6 @@ import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -243,11 +242,9 @@ def _outcomes(cases: list[Case], args: argparse.Namespace) -> Iterator[tuple[str
     if args.engine != "spark":
         yield from (outcome_of(case, args) for case in cases)
         return
-    from spark_engine import AT_ONCE, session
+    from spark_engine import in_parallel
 
-    session()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(lambda case: outcome_of(case, args), cases)
+    yield from in_parallel(lambda case: outcome_of(case, args), cases)
 
 
 def report(results: dict[str, Counter[str]]) -> None:

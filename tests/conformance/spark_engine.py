@@ -18,12 +18,12 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -56,6 +56,7 @@ __all__ = ["has_one_input", "is_comparable", "results", "run_case"]
 
 Case = dict[str, Any]
 Row = dict[str, Any]
+Result = TypeVar("Result")
 LONGEST = 40
 DROPPED = "dropped records"
 PATIENCE_S = 180
@@ -101,9 +102,14 @@ def results(cases: Sequence[Case], mode: str = "micro_batch") -> Iterator[tuple[
         except Exception as error:  # noqa: BLE001 - it is this case's result
             return f"{type(error).__name__}: {error}"
 
+    yield from zip(cases, in_parallel(result, cases), strict=True)
+
+
+def in_parallel(call: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
+    """What a function gives for each case, in order; a few run at a time, in one Spark session."""
     session()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from zip(cases, pool.map(result, cases), strict=True)
+        yield from pool.map(call, cases)
 
 
 def is_comparable(case: Case) -> bool:

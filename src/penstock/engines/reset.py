@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.threads.replicas.backing import continuous_replicas
 from penstock.errors import CheckpointMismatchError, UnknownTopicError
 from penstock.log.formats import formats_topic
+from penstock.log.groups.gone_back import MARK
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application

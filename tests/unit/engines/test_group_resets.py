@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import logging
 
-from penstock.engines.offsets.group_resets import MARK, resets_since, take_up_group_resets
+from penstock.engines.offsets.group_resets import resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.groups.gone_back import MARK
 from penstock.log.open import open_log
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

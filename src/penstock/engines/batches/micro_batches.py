@@ -13,10 +13,10 @@ from penstock.engines.batches.engine import BatchQuery
 from penstock.engines.batches.launch import prepare_job
 from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.engines.dataframes.into_topic import dataframe_queries
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.spark import faults
 from penstock.engines.spark.session import dataframe_query_settings
 from penstock.errors import LogError, PenstockError, UnknownTopicError
+from penstock.log.groups.gone_back import MARK
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:

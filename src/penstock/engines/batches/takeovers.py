@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
+from penstock.log.groups.gone_back import MARK
 from penstock.state.changelog import changelog_format
 from penstock.state.documents import list_documents, read_document, write_document
 from penstock.state.segments.chain import follow_chain

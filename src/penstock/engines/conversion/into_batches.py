@@ -23,12 +23,12 @@ from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.batches.takeovers import marked_batches
 from penstock.engines.conversion.into_continuous import settle_repartition_topics
 from penstock.engines.conversion.report import refusal, require_unchanged
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.spark.spark_log import QUERY, forget_batches
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.engines.threads.replicas.backing import continuous_replicas
+from penstock.log.groups.gone_back import MARK
 from penstock.state.documents import list_documents
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic

@@ -25,12 +25,13 @@ from penstock.engines.batches.recovery.taken_over import is_takeover_unfinished
 from penstock.engines.batches.takeovers import ResetElsewhereError, TakenOverError, check_changelog_ends, check_group
 from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.conversion.segments import SegmentState
-from penstock.engines.offsets.group_resets import MARK, noted_resets, resets_since, take_up_group_resets
+from penstock.engines.offsets.group_resets import noted_resets, resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.log_notes import LogNotes, write_notes
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.errors import CheckpointMismatchError
+from penstock.log.groups.gone_back import MARK
 from penstock.state.checkpoint import read_plan, remove_checkpoint
 from penstock.state.documents import list_documents, read_document
 from penstock.state.replicas.folders import own_replicas, remove_replica

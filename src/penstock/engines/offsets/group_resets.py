@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import TopicPartition
+from penstock.log.groups.gone_back import MARK, moved_text
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["MARK", "GroupReset", "noted_resets", "resets_since", "take_up_group_resets"]
+__all__ = ["GroupReset", "noted_resets", "resets_since", "take_up_group_resets"]
 
-MARK = "penstock"  # the beginning of the metadata of offsets that an application commits
 _NAME = "moves.json"
 _log = own_logger(__name__)
 
@@ -56,8 +56,7 @@ def take_up_group_resets(
     resets.append(GroupReset(len(resets) + 1, offsets))
     write_document(checkpoint, _NAME, json.dumps([SourceOffset(each.offsets).to_json() for each in resets]))
     log.commit_offsets(application, offsets, f"{MARK} move {len(resets)}")
-    places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(offsets.items()))
-    _log.warning("%s continues where its group's offsets were set: %s; its state is as it was", application, places)
+    _log.warning("%s", moved_text(application, offsets))
     return tuple(resets)
 
 

@@ -16,11 +16,14 @@ from typing import NamedTuple
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 
-__all__ = ["RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text", "set_by_others"]
+__all__ = [
+    "MARK", "RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text",
+    "moved_text", "set_by_others",
+]  # fmt: skip
 
+MARK = "penstock"  # the beginning of the metadata of offsets that micro-batches commit
 RESET_NOTE = "set by a reset"
 _NOTE = re.compile(r"stream-(?:thread .*|driver) epoch (\d+)")
-_OF_BATCHES = "penstock"  # micro-batches', before a conversion
 _MOST_NAMED = 5
 
 
@@ -86,8 +89,18 @@ def set_by_others(
     return {
         tp: at.offset
         for tp, at in there.items()
-        if _NOTE.fullmatch(at.metadata) is None and not at.metadata.startswith(_OF_BATCHES)
+        if _NOTE.fullmatch(at.metadata) is None and not at.metadata.startswith(MARK)
     }
+
+
+def moved_text(application: str, offsets: Mapping[TopicPartition, int]) -> str:
+    """Say where an application continues, as another client has set the offsets of its group.
+
+    >>> moved_text("app", {TopicPartition("in", 0): 149})
+    "app continues where its group's offsets were set: in-0 at 149; its state is as it was"
+    """
+    places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(offsets.items()))
+    return f"{application} continues where its group's offsets were set: {places}; its state is as it was"
 
 
 def gone_back_text(application: str, who: str, regressions: Mapping[TopicPartition, tuple[int, int]]) -> str:

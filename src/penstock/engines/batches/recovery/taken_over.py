@@ -17,9 +17,9 @@ from penstock.engines.batches.planned_batch import LastBatch
 from penstock.engines.batches.recovery.lost_checkpoint import LostCheckpoint
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.batches.takeovers import TakenOverError, marked_batches
-from penstock.engines.offsets.group_resets import MARK
 from penstock.engines.spark.spark_log import QUERY, forget_batches
 from penstock.errors import CheckpointMismatchError
+from penstock.log.groups.gone_back import MARK
 from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
 from penstock.state.documents import delete_document, list_documents, read_document, write_document
 from penstock.state.replicas.folders import own_replicas, remove_replica

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.identities import recreated_error
 from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
-from penstock.log.groups.gone_back import epoch_note, gone_back, gone_back_error, gone_back_text, set_by_others
+from penstock.log.groups.gone_back import (
+    epoch_note,
+    gone_back,
+    gone_back_error,
+    gone_back_text,
+    moved_text,
+    set_by_others,
+)
 
 if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
@@ -42,10 +49,7 @@ def restore_positions(
     of_plan = {tp: at for tp, at in known.items() if tp.partition < partitions.get(tp.topic, 0)}
     set_offsets = set_by_others(of_plan, group)
     if moved := {tp: offset for tp, offset in set_offsets.items() if offset != of_plan[tp].offset}:
-        places = ", ".join(f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in sorted(moved.items()))
-        _log.warning(
-            "%s continues where its group's offsets were set: %s; its state is as it was", app.application, places
-        )
+        _log.warning("%s", moved_text(app.application, moved))
     behind = {tp: at for tp, at in of_plan.items() if tp not in group or group[tp].offset < at.offset}
     if not behind:
         return
