@@ -103,6 +103,15 @@ CREATE TRIGGER lease_renewed INSTEAD OF UPDATE ON leases BEGIN
 # After the payload, as both are read together; null in rows of earlier versions.
 _CHECKSUMS = "ALTER TABLE batches ADD COLUMN checksum INTEGER"
 
+# Streams groups: each group and member is a document; the columns are what commits and heartbeats look at.
+_STREAMS_GROUPS = """
+CREATE TABLE streams_groups (name TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE streams_members (
+  name TEXT NOT NULL, member TEXT NOT NULL, epoch INTEGER NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,
+  process_start TEXT NOT NULL, heard_ms INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (name, member)
+  ) WITHOUT ROWID;
+"""
+
 # The last table, or column, of each addition -> the addition.
 _LATER = {
     "group_owners": _GROUPS,
@@ -111,6 +120,7 @@ _LATER = {
     "planned": _PLANNED,
     "fenced_records": _FENCED_RECORDS,
     "batches.checksum": _CHECKSUMS,
+    "streams_members": _STREAMS_GROUPS,
 }
 
 

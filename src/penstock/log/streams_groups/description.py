@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Assignment",
+    "CopartitionGroup",
     "DescribedMember",
     "Endpoint",
     "GroupDescription",
@@ -51,10 +52,27 @@ class Assignment:
     standby: frozenset[GroupTask] = frozenset()
     warmup: frozenset[GroupTask] = frozenset()
 
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    def __sub__(self, other: Assignment) -> Assignment:
+        return Assignment(self.active - other.active, self.standby - other.standby, self.warmup - other.warmup)
+
+    def __or__(self, other: Assignment) -> Assignment:
+        return Assignment(self.active | other.active, self.standby | other.standby, self.warmup | other.warmup)
+
+    def __and__(self, other: Assignment) -> Assignment:
+        return Assignment(self.active & other.active, self.standby & other.standby, self.warmup & other.warmup)
+
     @property
     def roles(self) -> Iterator[tuple[str, frozenset[GroupTask]]]:
         """The tasks by role."""
         yield from (("active", self.active), ("standby", self.standby), ("warmup", self.warmup))
+
+    @property
+    def tasks(self) -> frozenset[GroupTask]:
+        """The tasks of all roles."""
+        return self.active | self.standby | self.warmup
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +89,25 @@ class InternalTopicSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CopartitionGroup:
+    """Topics that must have equal numbers of partitions, as positions in the lists of their sub-topology."""
+
+    source_topics: tuple[int, ...] = ()
+    source_patterns: tuple[int, ...] = ()
+    repartition_sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSubtopology:
     """A sub-topology: the topics that its tasks read, write, and keep their changes in."""
 
     id: str
     source_topics: tuple[str, ...] = ()
+    source_patterns: tuple[str, ...] = ()
     changelogs: tuple[InternalTopicSpec, ...] = ()
     repartition_sinks: tuple[str, ...] = ()
     repartition_sources: tuple[InternalTopicSpec, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +119,11 @@ class GroupTopology:
 
     subtopologies: tuple[GroupSubtopology, ...]
     epoch: int = 0
+
+    @property
+    def stateful(self) -> frozenset[str]:
+        """The ids of sub-topologies with changelogs."""
+        return frozenset(each.id for each in self.subtopologies if each.changelogs)
 
 
 class Endpoint(NamedTuple):

@@ -1,4 +1,4 @@
-"""The changelog topics of an application, and their settings: those of Kafka Streams."""
+"""The internal topics of an application, and their settings: those of Kafka Streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["NUMBERS_SETTINGS", "Changelog", "changelog_topic", "changelogs_of", "numbers_topic"]
+__all__ = [
+    "NUMBERS_SETTINGS",
+    "Changelog",
+    "changelog_settings",
+    "changelog_topic",
+    "changelogs_of",
+    "numbers_topic",
+    "repartition_settings",
+]
 
 # A record a commit, of few keys, and each start reads all of it. Only closed segments are compacted, and markers of
 # transactions are removed only after delete.retention.ms.
@@ -23,6 +31,8 @@ NUMBERS_SETTINGS = {
     "delete.retention.ms": "60000",
     "min.cleanable.dirty.ratio": "0.1",
 }
+_DEFAULTS = {"message.timestamp.type": "CreateTime"}
+_REPARTITION = _DEFAULTS | {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": str(50 << 20)}
 _DAY_MS = 86_400_000
 _MOST = (1 << 63) - 1
 
@@ -45,18 +55,31 @@ def changelogs_of(topology: Topology, plan: PhysicalPlan, config: StreamsConfig)
     """
     if not any(sub.keeps_state for sub in plan.subtopologies):
         return []
-    defaults = {"message.timestamp.type": "CreateTime"}
-    topic_settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
     changelogs = []
     for sub in plan.subtopologies:
         for name in sub.stores:
             spec = topology.stores[name]
             if spec.logging:
-                settings = defaults | _cleanup(spec) | topic_settings | _keeping(spec, config) | spec.log_config
-                changelogs.append(Changelog(changelog_topic(plan.application_id, name), name, sub.tasks, settings))
-    settings = defaults | topic_settings | NUMBERS_SETTINGS
+                topic = changelog_topic(plan.application_id, name)
+                changelogs.append(Changelog(topic, name, sub.tasks, changelog_settings(spec, config)))
+    settings = _DEFAULTS | _topic_settings(config) | NUMBERS_SETTINGS
     numbers = Changelog(numbers_topic(plan.application_id), "", max(sub.tasks for sub in plan.subtopologies), settings)
     return [*changelogs, numbers]
+
+
+def changelog_settings(spec: StoreSpec, config: StreamsConfig) -> dict[str, str]:
+    """Return the settings of a store's changelog topic."""
+    return _DEFAULTS | _cleanup(spec) | _topic_settings(config) | _keeping(spec, config) | spec.log_config
+
+
+def repartition_settings(config: StreamsConfig) -> dict[str, str]:
+    """Return the settings of repartition topics: nothing goes by time, as what is committed is deleted."""
+    return _REPARTITION | _topic_settings(config)
+
+
+def _topic_settings(config: StreamsConfig) -> dict[str, str]:
+    """Return the user's settings of all internal topics."""
+    return {name: str(value) for name, value in config.with_prefix("topic.").items()}
 
 
 def changelog_topic(application_id: str, store: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.wire.protocol_errors import check
+from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.members import JoinedMember
 
-__all__ = ["commit_offsets", "committed_offsets"]
+__all__ = ["commit_as_streams_member", "commit_offsets", "committed_offsets"]
 
-_NO_MEMBER = ""
 _NO_GENERATION = -1
 
 
@@ -65,27 +65,52 @@ def commit_offsets(
     Raises:
         KafkaException: Like librdkafka's admin client.
     """
+    noted = {place: OffsetAndMetadata(offset, metadata) for place, offset in offsets.items()}
+    if me is None:
+        _commit(cluster, group, noted, GroupMembership("", "", _NO_GENERATION), (2, 8))
+    else:
+        _commit(cluster, group, noted, GroupMembership(me.member, me.instance, me.generation), (7, 8))
+
+
+def commit_as_streams_member(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], me: GroupMembership
+) -> None:
+    """Commit next offsets as a member of a streams group; its generation is the member's epoch.
+
+    Raises:
+        KafkaException: Like librdkafka's admin client; STALE_MEMBER_EPOCH or UNKNOWN_MEMBER_ID if it is fenced.
+    """
+    _commit(cluster, group, offsets, me, (9, 9))
+
+
+def _commit(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    me: GroupMembership,
+    versions: tuple[int, int],
+) -> None:
     from kafka.protocol.consumer import OffsetCommitRequest
 
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[object]] = {}
-    for tp, offset in offsets.items():
+    for tp, next_offset in offsets.items():
         partition = topic.OffsetCommitRequestPartition(
             partition_index=tp.partition,
-            committed_offset=offset,
+            committed_offset=next_offset.offset,
             committed_leader_epoch=-1,
-            committed_metadata=metadata,
+            committed_metadata=next_offset.metadata,
         )
         by_topic.setdefault(tp.topic, []).append(partition)
     request = OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=_NO_GENERATION if me is None else me.generation,
-        member_id=_NO_MEMBER if me is None else me.member,
-        group_instance_id=None if me is None else me.instance,
+        generation_id_or_member_epoch=me.generation,
+        member_id=me.member,
+        group_instance_id=me.instance or None,
         retention_time_ms=-1,
-        topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
-        min_version=2 if me is None else 7,
-        max_version=8,
+        topics=[topic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        min_version=versions[0],
+        max_version=versions[1],
     )
     with cluster.coordinating(group, "group") as coordinator:
         for topic_answer in coordinator.ask(request).topics:

@@ -7,7 +7,17 @@ from kafka.protocol.api_message import ApiMessage
 __all__ = [
     "StreamsGroupDescribeRequest",
     "StreamsGroupDescribeResponse",
+    "StreamsGroupHeartbeatRequest",
+    "StreamsGroupHeartbeatResponse",
 ]
+
+
+class StreamsGroupHeartbeatRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg, misc] # untyped
+    """A member's heartbeat (KIP-1071): it joins, stays, says what it owns, or leaves."""
+
+
+class StreamsGroupHeartbeatResponse(ApiMessage, load_json=__name__):  # type: ignore[call-arg, misc] # untyped
+    """The member's epoch and its tasks."""
 
 
 class StreamsGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg, misc] # untyped

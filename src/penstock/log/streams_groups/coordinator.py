@@ -1,0 +1,56 @@
+"""The coordinator of streams groups: a broker, or the embedded log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock.log.base import OffsetAndMetadata, TopicPartition
+    from penstock.log.streams_groups.description import GroupDescription
+    from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+
+__all__ = ["StreamsCoordinator"]
+
+
+class StreamsCoordinator(Protocol):
+    """What keeps streams groups; safe to use from several threads."""
+
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Send a member's heartbeat. What the coordinator refuses is an answer with an error.
+
+        Raises:
+            LogError: The heartbeat may have been lost, or its answer.
+        """
+        ...
+
+    def describe(self, group: str) -> GroupDescription | None:
+        """Return a group with its members and their tasks; None if there is no streams group of that name.
+
+        Raises:
+            LogError: The coordinator does not answer.
+        """
+        ...
+
+    def commit(
+        self,
+        group: str,
+        member: str,
+        epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        instance: str | None = None,
+    ) -> None:
+        """Commit offsets as a member, outside of a transaction.
+
+        Args:
+            group: The group.
+            member: The member's id.
+            epoch: Its epoch.
+            offsets: The next offsets, with metadata.
+            instance: Its ``group.instance.id``.
+
+        Raises:
+            FencedError: The group goes on without this member, or it has another epoch by now.
+            LogError: The coordinator does not answer.
+        """
+        ...

@@ -1,0 +1,513 @@
+"""The coordinator's side of a streams group: a broker's rules for heartbeats, as far as the embedded log needs them.
+
+It keeps no clock and no tables: the embedded log reads a group, hands in a heartbeat, and stores what has changed. Each
+member has an epoch. It becomes the group's once the member has given up what it shall not have any more; a task goes to
+its new owner only when nobody else has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock.log.streams_groups.assignor import AssignedMember, AssignmentRules, assign
+from penstock.log.streams_groups.configured import ConfiguredTopology, configured
+from penstock.log.streams_groups.description import (
+    Assignment,
+    DescribedMember,
+    Endpoint,
+    GroupDescription,
+    GroupTask,
+    GroupTopology,
+    InternalTopicSpec,
+    Tags,
+    TaskSums,
+)
+from penstock.log.streams_groups.messages import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    EndpointPartitions,
+    GroupStatus,
+    Heartbeat,
+    HeartbeatAnswer,
+    HeartbeatError,
+    StatusCode,
+)
+from penstock.log.streams_groups.topology_difference import topology_difference
+
+__all__ = ["GroupRecord", "GroupSettings", "MemberRecord", "StreamsGroup"]
+
+MemberPhase = Literal["stable", "unrevoked", "unreleased"]
+_NOTHING = Assignment()
+_DELAYED = GroupStatus(
+    StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The settings of a group's coordinator: Kafka's ``group.streams.*``, and the rules of its assignment."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    initial_rebalance_delay_ms: int = 0
+    task_offset_interval_ms: int = 60_000
+    rules: AssignmentRules = field(default_factory=AssignmentRules)
+
+
+@dataclass(slots=True)
+class MemberRecord:
+    """What the group knows of a member.
+
+    Attributes:
+        member: Its id.
+        process: Its instance.
+        phase: stable; or it has tasks to give up (unrevoked); or it waits for tasks of others (unreleased).
+        epoch: Its epoch.
+        previous_epoch: The epoch before: the answer with the newer one may have been lost.
+        assigned: The tasks that it has, or may have.
+        pending: The tasks that it has to give up.
+        target: The tasks that it shall have.
+        heard_ms: The time of its last heartbeat.
+        revoking_ms: Since when it has tasks to give up.
+        has_left: A static member that will come back within its session.
+        endpoint_epoch: The newest version of the endpoints that it may know.
+    """
+
+    member: str
+    process: str
+    client: str = ""
+    host: str = ""
+    instance: str | None = None
+    rack: str | None = None
+    tags: Tags = ()
+    endpoint: Endpoint | None = None
+    topology_epoch: int = 0
+    rebalance_timeout_ms: int = 300_000
+    phase: MemberPhase = "stable"
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: Assignment = _NOTHING
+    pending: Assignment = _NOTHING
+    target: Assignment = _NOTHING
+    heard_ms: int = 0
+    revoking_ms: int = 0
+    has_left: bool = False
+    task_offsets: TaskSums = field(default_factory=dict)
+    task_end_offsets: TaskSums = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GroupRecord:
+    """What is known of a group beside its members.
+
+    Attributes:
+        group: Its name.
+        epoch: It grows when members, their facts, the topology or topics change.
+        assignment_epoch: The epoch for which the members' targets were planned.
+        topology: The topology of all its members.
+        facts: What the targets follow from beside the members: planned again when it changes.
+        endpoint_epoch: The version of the endpoints.
+        first_join_ms: When the first member joined an empty group.
+        shutdown_by: The member that has asked all to shut down.
+    """
+
+    group: str
+    epoch: int = 0
+    assignment_epoch: int = 0
+    topology: GroupTopology | None = None
+    facts: str = ""
+    endpoint_epoch: int = 0
+    first_join_ms: int = 0
+    shutdown_by: str = ""
+
+
+class StreamsGroup:
+    """A group with its members, for one call.
+
+    Args:
+        record: The group; changed in place.
+        members: Its members by id; changed in place.
+        settings: The settings.
+        counts: Returns the numbers of partitions of all topics.
+        create: Creates an internal topic.
+
+    Attributes:
+        changed: The members that were changed, or are gone, beside the time of their last heartbeats.
+    """
+
+    def __init__(
+        self,
+        record: GroupRecord,
+        members: dict[str, MemberRecord],
+        settings: GroupSettings,
+        counts: Callable[[], Mapping[str, int]],
+        create: Callable[[InternalTopicSpec], None],
+    ) -> None:
+        self.record, self.members, self._settings = record, members, settings
+        self._read_counts, self._create = counts, create
+        self._counts: Mapping[str, int] = {}
+        self.changed: set[str] = set()
+
+    # Heartbeats
+
+    def heartbeat(self, heartbeat: Heartbeat, now_ms: int, *, client: str = "", host: str = "") -> HeartbeatAnswer:
+        """Take a heartbeat, and return its answer."""
+        self.expire(now_ms)
+        refusal = _invalid(heartbeat)
+        if refusal:
+            return HeartbeatAnswer(error=HeartbeatError.INVALID_REQUEST, message=refusal)
+        if heartbeat.epoch < JOIN_EPOCH:
+            return self._leave(heartbeat, now_ms)
+        found = self._admitted(heartbeat, now_ms)
+        if isinstance(found, HeartbeatAnswer):
+            return found
+        member = found
+        before = member.assigned
+        self._take_facts(member, heartbeat, client, host)
+        member.heard_ms = now_ms
+        if heartbeat.shutdown:
+            self.record.shutdown_by = member.member
+        topology = self._configured()
+        self._plan(topology, now_ms)
+        self._reconcile(member, heartbeat.owned, now_ms)
+        member.epoch = max(member.epoch, 1)  # nothing is planned yet
+        self._count_endpoints(member, before)
+        is_full = heartbeat.rebalance_timeout_ms > 0  # it joins, or does not know what has arrived
+        is_told = is_full or before != member.assigned
+        return self._answer(member, heartbeat, topology, now_ms, is_told=is_told)
+
+    def _admitted(self, heartbeat: Heartbeat, now_ms: int) -> MemberRecord | HeartbeatAnswer:
+        """Return the member that sends this, or a refusal."""
+        member = self.members.get(heartbeat.member)
+        if heartbeat.epoch == JOIN_EPOCH:
+            refusal = self._refused_topology(heartbeat)
+            return refusal or self._joined(heartbeat, member, now_ms)
+        if member is None or member.has_left:
+            return HeartbeatAnswer(
+                error=HeartbeatError.UNKNOWN_MEMBER_ID,
+                message=f"Member {heartbeat.member} is not a member of group {heartbeat.group}.",
+            )
+        if heartbeat.instance is not None and heartbeat.instance != member.instance:
+            return HeartbeatAnswer(
+                error=HeartbeatError.FENCED_INSTANCE_ID,
+                message=f"Member {heartbeat.member} does not have the instance id {heartbeat.instance}.",
+            )
+        lost_answer = heartbeat.epoch == member.previous_epoch and not (
+            heartbeat.owned is None or heartbeat.owned - member.assigned
+        )
+        if heartbeat.epoch != member.epoch and not lost_answer:
+            return HeartbeatAnswer(
+                error=HeartbeatError.FENCED_MEMBER_EPOCH,
+                message=f"The member epoch {heartbeat.epoch} of member {heartbeat.member} is not {member.epoch}; "
+                "the member must abandon all its tasks and rejoin.",
+            )
+        return member
+
+    def _refused_topology(self, heartbeat: Heartbeat) -> HeartbeatAnswer | None:
+        ours, theirs = heartbeat.topology, self.record.topology
+        assert ours is not None, "checked before"  # noqa: S101
+        if theirs is None or not self.members or ours == theirs:
+            return None
+        if ours.epoch < theirs.epoch:
+            return None  # it joins, and hears that it is stale
+        difference = topology_difference(theirs, ours) or f"topology epoch {ours.epoch}, not {theirs.epoch}"
+        return HeartbeatAnswer(
+            error=HeartbeatError.STREAMS_INVALID_TOPOLOGY,
+            message=f"The topology differs from that of the other members of group {heartbeat.group}: {difference}",
+        )
+
+    def _joined(self, heartbeat: Heartbeat, member: MemberRecord | None, now_ms: int) -> MemberRecord | HeartbeatAnswer:
+        if not self.members:  # an empty group takes any topology
+            self.record.topology, self.record.shutdown_by = None, ""
+            self.record.first_join_ms = now_ms
+        if heartbeat.instance is not None:
+            former = next((each for each in self.members.values() if each.instance == heartbeat.instance), None)
+            if former is not None and former.member != heartbeat.member:
+                if not former.has_left:
+                    return HeartbeatAnswer(
+                        error=HeartbeatError.UNRELEASED_INSTANCE_ID,
+                        message=f"Another member, {former.member}, has the instance id {heartbeat.instance}; it must "
+                        "leave first, or its session must end.",
+                    )
+                return self._replaced(former, heartbeat)
+        if member is None or member.has_left:
+            process = heartbeat.process or ""
+            member = self.members[heartbeat.member] = MemberRecord(heartbeat.member, process)
+            self.record.epoch += 1
+        else:  # it has lost its epoch, or an answer
+            member.assigned = member.pending = _NOTHING
+            member.phase = "stable"
+        member.epoch = member.previous_epoch = JOIN_EPOCH
+        self.changed.add(member.member)
+        return member
+
+    def _replaced(self, former: MemberRecord, heartbeat: Heartbeat) -> MemberRecord:
+        """Give the place of a static member that has left to its next start, with all its tasks."""
+        del self.members[former.member]
+        self.changed |= {former.member, heartbeat.member}
+        member = replace(
+            former, member=heartbeat.member, process=heartbeat.process or "", has_left=False, epoch=JOIN_EPOCH,
+            previous_epoch=JOIN_EPOCH, assigned=_NOTHING, pending=_NOTHING, phase="stable",
+        )  # fmt: skip
+        self.members[member.member] = member
+        return member
+
+    def _take_facts(self, member: MemberRecord, heartbeat: Heartbeat, client: str, host: str) -> None:
+        """Note what a member says of itself."""
+        if heartbeat.topology is not None:
+            if self.record.topology is None:
+                self.record.topology = heartbeat.topology
+                self.record.epoch += 1
+            member.topology_epoch = heartbeat.topology.epoch
+        if heartbeat.process is not None:
+            facts = (heartbeat.process, heartbeat.instance, heartbeat.rack, heartbeat.tags or ())
+            if facts != (member.process, member.instance, member.rack, member.tags):
+                member.process, member.instance, member.rack, member.tags = facts
+                self.record.epoch += member.epoch != JOIN_EPOCH
+            if heartbeat.endpoint != member.endpoint:
+                member.endpoint = heartbeat.endpoint
+                self.record.endpoint_epoch += 1
+            member.client, member.host = client, host
+            self.changed.add(member.member)
+        if heartbeat.rebalance_timeout_ms > 0:
+            member.rebalance_timeout_ms = heartbeat.rebalance_timeout_ms
+        if heartbeat.task_offsets is not None:
+            ready = self._caught_up(member)
+            member.task_offsets, member.task_end_offsets = heartbeat.task_offsets, heartbeat.task_end_offsets or {}
+            self.record.epoch += bool(self._caught_up(member) - ready)
+            self.changed.add(member.member)
+
+    def _caught_up(self, member: MemberRecord) -> frozenset[GroupTask]:
+        lags = _lags(member)
+        most = self._settings.rules.acceptable_recovery_lag
+        return frozenset(each for each in member.target.warmup if each in lags and lags[each] <= most)
+
+    # The end of a membership
+
+    def expire(self, now_ms: int) -> None:
+        """Remove members whose session has ended, or that do not give up tasks in time."""
+        for member in list(self.members.values()):
+            silent = now_ms - member.heard_ms > self._settings.session_timeout_ms
+            clings = member.phase == "unrevoked" and now_ms - member.revoking_ms > member.rebalance_timeout_ms
+            if silent or clings:
+                self._remove(member)
+
+    def remove(self, member: str) -> None:
+        """Remove a member of which it is known that it is gone."""
+        if member in self.members:
+            self._remove(self.members[member])
+
+    def _leave(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatAnswer:
+        member = self.members.get(heartbeat.member)
+        if member is None:
+            return HeartbeatAnswer(
+                error=HeartbeatError.UNKNOWN_MEMBER_ID,
+                message=f"Member {heartbeat.member} is not a member of group {heartbeat.group}.",
+            )
+        if heartbeat.epoch == LEAVE_STATIC_EPOCH and member.instance is not None:
+            member.has_left, member.heard_ms = True, now_ms
+            self.changed.add(member.member)
+        else:
+            self._remove(member)
+        return HeartbeatAnswer(epoch=heartbeat.epoch)
+
+    def _remove(self, member: MemberRecord) -> None:
+        del self.members[member.member]
+        self.changed.add(member.member)
+        self.record.epoch += 1
+        self.record.endpoint_epoch += member.endpoint is not None
+
+    # The assignment
+
+    def _configured(self) -> ConfiguredTopology:
+        assert self.record.topology is not None, "members bring one"  # noqa: S101
+        self._counts = self._read_counts()
+        found = configured(self.record.topology, self._counts)
+        if found.missing:
+            for each in found.missing:
+                self._create(each)
+            self._counts = self._read_counts()
+            found = configured(self.record.topology, self._counts)
+        return found
+
+    def _plan(self, topology: ConfiguredTopology, now_ms: int) -> None:
+        """Plan the members' targets again if the group has changed."""
+        sizes = Counter(task.subtopology for task in topology.tasks)
+        facts = repr((sorted(sizes.items()), sorted(topology.topology.stateful), self._settings.rules))
+        if facts != self.record.facts:
+            self.record.facts = facts
+            self.record.epoch += 1
+        if self.record.assignment_epoch == self.record.epoch or self._is_delayed(now_ms):
+            return
+        stateful = topology.topology.stateful
+        known = {
+            name: AssignedMember(each.process, dict(each.tags), each.target, _lags(each))
+            for name, each in self.members.items()
+        }
+        targets = assign(topology.tasks, stateful, known, self._settings.rules)
+        for name, target in targets.items():
+            if self.members[name].target != target:
+                self.members[name].target = target
+                self.changed.add(name)
+        self.record.assignment_epoch = self.record.epoch
+
+    def _is_delayed(self, now_ms: int) -> bool:
+        is_first = not any(each.target for each in self.members.values())
+        return is_first and now_ms - self.record.first_join_ms < self._settings.initial_rebalance_delay_ms
+
+    def _reconcile(self, member: MemberRecord, owned: Assignment | None, now_ms: int) -> None:
+        """Bring a member as near to its target as the others permit."""
+        if member.phase == "unrevoked":
+            if owned is None or owned & member.pending:
+                return
+            member.pending = _NOTHING
+        elif member.phase == "stable" and member.epoch == self.record.assignment_epoch:
+            return
+        revoked = member.assigned - member.target
+        if revoked:
+            member.assigned, member.pending = member.assigned - revoked, revoked
+            member.phase, member.revoking_ms = "unrevoked", now_ms
+        else:
+            new = member.target - member.assigned
+            free = self._free(new, member)
+            member.assigned |= free
+            if member.epoch != self.record.assignment_epoch:
+                member.previous_epoch, member.epoch = member.epoch, self.record.assignment_epoch
+            member.phase = "unreleased" if new - free else "stable"
+        self.changed.add(member.member)
+
+    def _free(self, wanted: Assignment, member: MemberRecord) -> Assignment:
+        """Return what nobody else has: no other member an active task, nor one of the same instance a copy of it."""
+        active: set[GroupTask] = set()
+        here: set[GroupTask] = set()
+        for each in self.members.values():
+            if each.member != member.member:
+                held = each.assigned | each.pending
+                active |= held.active
+                if each.process == member.process:
+                    here |= held.tasks
+        taken = active | here
+        return Assignment(wanted.active - taken, wanted.standby - here, wanted.warmup - here)
+
+    def _count_endpoints(self, member: MemberRecord, before: Assignment) -> None:
+        if member.endpoint is not None and member.assigned != before:
+            self.record.endpoint_epoch += 1
+
+    # Answers
+
+    def _answer(
+        self, member: MemberRecord, heartbeat: Heartbeat, topology: ConfiguredTopology, now_ms: int, *, is_told: bool
+    ) -> HeartbeatAnswer:
+        settings = self._settings
+        status = list(topology.status)
+        if self.record.assignment_epoch != self.record.epoch and self._is_delayed(now_ms):
+            status.append(_DELAYED)
+        if self.record.topology is not None and member.topology_epoch < self.record.topology.epoch:
+            text = f"The member's topology epoch is {member.topology_epoch}, the group's {self.record.topology.epoch}."
+            status.append(GroupStatus(StatusCode.STALE_TOPOLOGY, text))
+        if self.record.shutdown_by:
+            text = f"Streams group member {self.record.shutdown_by} encountered a fatal error and requested a shutdown."
+            status.append(GroupStatus(StatusCode.SHUTDOWN_APPLICATION, text))
+        knows = heartbeat.endpoint_epoch == self.record.endpoint_epoch
+        return HeartbeatAnswer(
+            epoch=member.epoch,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            acceptable_recovery_lag=settings.rules.acceptable_recovery_lag,
+            task_offset_interval_ms=settings.task_offset_interval_ms,
+            status=tuple(status),
+            active=member.assigned.active if is_told else None,
+            standby=member.assigned.standby if is_told else None,
+            warmup=member.assigned.warmup if is_told else None,
+            endpoint_epoch=self.record.endpoint_epoch,
+            endpoints=None if knows else self._endpoints(topology),
+        )
+
+    def _endpoints(self, topology: ConfiguredTopology) -> tuple[EndpointPartitions, ...]:
+        return tuple(
+            EndpointPartitions(
+                each.endpoint,
+                topology.read_by(each.assigned.active, self._counts),
+                topology.read_by(each.assigned.standby, self._counts),
+            )
+            for each in self.members.values()
+            if each.endpoint is not None
+        )
+
+    def describe(self) -> GroupDescription:
+        """Return the group as tools show it."""
+        record = self.record
+        topology = None if record.topology is None else configured(record.topology, self._read_counts())
+        is_whole = topology is not None and not topology.status
+        return GroupDescription(
+            group=record.group,
+            state=self._state(is_whole=is_whole),
+            epoch=record.epoch,
+            assignment_epoch=record.assignment_epoch,
+            topology=topology.topology if topology is not None and is_whole else None,
+            members=tuple(map(_described, self.members.values())),
+        )
+
+    def _state(self, *, is_whole: bool) -> str:
+        if not self.members:
+            return "Empty"
+        if not is_whole:
+            return "NotReady"
+        if self.record.assignment_epoch != self.record.epoch:
+            return "Assigning"
+        settled = all(
+            each.phase == "stable" and each.epoch == self.record.assignment_epoch for each in self.members.values()
+        )
+        return "Stable" if settled else "Reconciling"
+
+
+def _lags(member: MemberRecord) -> dict[GroupTask, int]:
+    ends = member.task_end_offsets
+    return {task: max(0, ends.get(task, at) - at) for task, at in member.task_offsets.items()}
+
+
+def _invalid(heartbeat: Heartbeat) -> str:
+    """Return what is wrong with a heartbeat; empty if nothing is."""
+    if not heartbeat.group:
+        return "GroupId can't be empty."
+    if not heartbeat.member:
+        return "MemberId can't be empty."
+    if heartbeat.epoch < LEAVE_STATIC_EPOCH:
+        return f"MemberEpoch is {heartbeat.epoch}, but must be greater than or equal to -2."
+    if heartbeat.epoch == LEAVE_STATIC_EPOCH and heartbeat.instance is None:
+        return "InstanceId must be given to leave as a static member."
+    if heartbeat.epoch == JOIN_EPOCH:
+        if heartbeat.topology is None:
+            return "Topology must be non-null when (re-)joining."
+        if not heartbeat.topology.subtopologies:
+            return "Topology must be non-empty when (re-)joining."
+        if heartbeat.rebalance_timeout_ms <= 0:
+            return "RebalanceTimeoutMs must be provided in first request."
+        if heartbeat.owned is None or heartbeat.owned:
+            return "ActiveTasks, StandbyTasks and WarmupTasks must be empty when (re-)joining."
+        if heartbeat.process is None:
+            return "ProcessId must be provided in first request."
+    elif heartbeat.epoch > JOIN_EPOCH and heartbeat.topology is not None:
+        return "Topology can only be provided when (re-)joining."
+    return ""
+
+
+def _described(member: MemberRecord) -> DescribedMember:
+    return DescribedMember(
+        member=member.member,
+        epoch=LEAVE_STATIC_EPOCH if member.has_left else member.epoch,
+        instance=member.instance,
+        rack=member.rack,
+        client=member.client,
+        host=member.host,
+        topology_epoch=member.topology_epoch,
+        process=member.process,
+        endpoint=member.endpoint,
+        tags=member.tags,
+        task_offsets=member.task_offsets,
+        task_end_offsets=member.task_end_offsets,
+        assignment=member.assigned | member.pending,
+        target=member.target,
+    )
