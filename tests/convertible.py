@@ -31,7 +31,7 @@ from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.log_notes import read_notes
-from penstock.engines.threads.hosting.start import prepare_epoch
+from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.groups.gone_back import MARK
@@ -95,7 +95,7 @@ def start_thread(
     lease = log.acquire_lease("app", "test")
     notes = read_notes(log, "app")
     plan = plan_for(topology, config, log, None if notes is None else notes.stored)
-    job = prepare_epoch(PlannedApp(topology, config, plan, log), lease, 1, None, None).job
+    job = prepare_epoch(PlannedApp(topology, config, plan, log), NewEpoch(lease.epoch, 1, lease), None).job
     # Not the pickled topology: functions of tests note what they see.
     own = with_settings(topology, config)
     app = ThreadApp(own, config, plan, job.changelogs, job.numbers_topic, job.replica_root, job.identity)

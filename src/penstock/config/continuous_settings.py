@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.config.kinds import DURATION, IDLE_TIME, SIZE, SettingKind, integer
+from penstock.config.kinds import DURATION, IDLE_TIME, SIZE, SettingKind, choice, integer
 
 __all__ = ["CONTINUOUS", "MICRO_BATCH_ONLY"]
 
@@ -25,6 +25,26 @@ MICRO_BATCH_ONLY = frozenset(
 """Settings that have no effect on stream threads, whose memory and pace the settings below limit."""
 
 CONTINUOUS: tuple[tuple[str, SettingKind, Any, str], ...] = (
+    (
+        "group.protocol",
+        choice("classic", "streams"),
+        "classic",
+        (
+            "`streams`: each stream thread is a member of the application's group (KIP-1071; Kafka 4.2 and later), and "
+            "all instances of the application share its tasks. `classic`: one instance runs, and a second one is "
+            "refused. Only with `processing.mode=continuous`."
+        ),
+    ),
+    (
+        "penstock.heartbeat.interval.ms",
+        DURATION,
+        None,
+        (
+            "Time between two heartbeats of a member with `group.protocol=streams`, after which it notices that "
+            "another instance has come. By default 200 ms over the embedded log and 500 ms over brokers, whose own "
+            "interval (5 s) is the longest."
+        ),
+    ),
     (
         "num.stream.threads",
         integer(1),

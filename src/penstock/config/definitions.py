@@ -408,7 +408,7 @@ _WITHOUT_EFFECT = (
     "allow.os.group.write.access", "built.in.metrics.version", "config.providers",
     "default.client.supplier", "default.list.key.serde.inner", "default.list.key.serde.type",
     "default.list.value.serde.inner", "default.list.value.serde.type",
-    "enable.metrics.push", "group.protocol", "log.summary.interval.ms",
+    "enable.metrics.push", "log.summary.interval.ms",
     "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
     "poll.ms",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",

@@ -35,7 +35,7 @@ class Start:
     Attributes:
         session: The Spark session to run in.
         app: The application with its plan.
-        lease: Its lease.
+        lease: Its lease; None: its instances share its tasks.
         slots: The number of Spark tasks that can run at once.
         until_latest: Whether the run ends at the present ends of the topics.
         restore_listener: The user's listener of restores.
@@ -46,13 +46,19 @@ class Start:
 
     session: SparkSession
     app: PlannedApp
-    lease: Lease
+    lease: Lease | None
     slots: int
     until_latest: bool
     restore_listener: StateRestoreListener | None
     attend: Callable[[], None]
     join: Callable[[], None]
     doing: Callable[[str], None]
+
+    @property
+    def own_lease(self) -> Lease:
+        """The lease, of an engine that does not share its tasks."""
+        assert self.lease is not None  # noqa: S101 - see `Engine.shares_tasks`
+        return self.lease
 
 
 class Engine(Protocol):
@@ -63,16 +69,18 @@ class Engine(Protocol):
         plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
         has_batches: Whether progress is reported by batch.
         spare_slots: The number of tasks that a local Spark of its own runs at once beyond its cores.
+        shares_tasks: Whether several instances of the application may run, and share its tasks.
     """
 
     mode: str
     plans_at_resume: bool
     has_batches: bool
     spare_slots: int
+    shares_tasks: bool
 
     # Before the start
 
-    def check(self, topology: Topology) -> None:
+    def check(self, topology: Topology, *, until_latest: bool) -> None:
         """Raise ConfigError if it cannot run a topology with these settings."""
         ...
 
@@ -80,8 +88,8 @@ class Engine(Protocol):
         """Read what the log notes of the last run."""
         ...
 
-    def take_notes(self, log: TopicLog, lease: Lease) -> bool:
-        """Read the notes again, as the holder of the lease; return whether they have changed since."""
+    def take_notes(self, log: TopicLog, lease: Lease | None) -> bool:
+        """Read the notes again, as the holder of the lease if there is one; return whether they have changed since."""
         ...
 
     @property
@@ -130,6 +138,10 @@ class Engine(Protocol):
 
     def extend(self, start: Start) -> bool:
         """Go on with a plan that has more tasks or topics, without a stop; return whether that is possible."""
+        ...
+
+    def wants_plan(self) -> bool:
+        """Return whether it has tasks that its plan does not know."""
         ...
 
     def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
@@ -17,6 +14,7 @@ from penstock.engines.application.modes import in_own_mode, require_mode, with_m
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sink_formats import note_sinks
+from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.conversion.convert import convert_at_start
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
@@ -29,13 +27,13 @@ from penstock.engines.spark.machine_limits import check_open_files
 from penstock.engines.spark.session import running_session, session_for, spare_slots
 from penstock.errors import FencedError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
-from penstock.log.lease_keeper import LeaseKeeper
 from penstock.topology.plan.plan import changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.config import StreamsConfig
+    from penstock.engines.application.tenure import Tenure
     from penstock.engines.app_metrics import AppMetrics
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog
@@ -44,10 +42,9 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["LEASE_TTL_MS", "Run"]
+__all__ = ["Run"]
 
 _log = own_logger(__name__)
-LEASE_TTL_MS = 30_000
 _LAG_EVERY_S = 1.0
 _LOOK_S = 0.1
 _JOIN_S = 10.0
@@ -85,7 +82,6 @@ class Run:
         self.metrics: AppMetrics | None = None
         self._own: SparkSession | None = None
         self.log: TopicLog | None = None
-        self.lease: Lease | None = None
         self.plan: PhysicalPlan | None = None
         self.places: Locations | None = None
         self._reads_nothing = reads_nothing
@@ -95,7 +91,7 @@ class Run:
         self._positions: dict[str, int] = {}
         self._until_latest = False
         self._cores: CoreWatch | None = None
-        self._keeper: LeaseKeeper | None = None
+        self._tenure: Tenure | None = None
         self._looked = time.monotonic()
 
     def launch(self, *, until_latest: bool) -> None:
@@ -104,15 +100,16 @@ class Run:
         log = self.log = open_app_log(self.config)
         self._settle_mode(log)
         create_sources(self.topology, self.config, log)
-        self.engine.check(self.topology)
+        self.engine.check(self.topology, until_latest=until_latest)
         convert_at_start(self.topology, self.config, log, self.finish_in)
         self.engine.read_notes(log)
         self.plan = self._plan(log)
         places = self.places = Locations.of(self.config, log)
         places.prepare()
         application = self.config["application.id"]
-        lease = self._take_lease(log)
-        has_changed = self.engine.take_notes(log, lease)
+        tenure = self._tenure = (SharedTenure if self.engine.shares_tasks else LeaseTenure)(log, self.config)
+        tenure.take()
+        has_changed = self.engine.take_notes(log, tenure.lease)
         if create_missing(self.topology, self.config, log) or has_changed:
             self.plan = self._plan(log)
         check_open_files(self.plan)
@@ -156,21 +153,15 @@ class Run:
         finally:
             run.release(commit=is_clean)
 
-    def _take_lease(self, log: TopicLog) -> Lease:
-        """Acquire the lease; replacing that of this start fences its own tasks, but no newer instance."""
-        owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
-        acquire = partial(log.acquire_lease, self.config["application.id"], owner, LEASE_TTL_MS)
-        if self._keeper is None:
-            self.lease = acquire()
-            self._keeper = LeaseKeeper(log, self.lease)  # a start of the JVM and rebuilds of stores may take long
-        else:
-            self.lease = self._keeper.replace(lambda before: acquire(replacing=before))
-        return self.lease
+    @property
+    def lease(self) -> Lease | None:
+        """The lease; None before the start, and where instances share the tasks."""
+        return None if self._tenure is None else self._tenure.lease
 
     def _attend(self) -> None:
         """Join the application's group, so that other tools see that it runs."""
-        assert self.log is not None and self.lease is not None and self.plan is not None  # noqa: S101, PT018
-        self.log.show_as_member(self.lease, self.engine.topics_of_group(self.plan), self.engine.known_offsets)
+        assert self._tenure is not None and self.plan is not None  # noqa: S101, PT018 - launch() comes first
+        self._tenure.attend(self.engine.topics_of_group(self.plan), self.engine.known_offsets)
 
     def _join(self) -> None:
         """Join the group with the topics that are there now, and wait: threads commit in the name of the member."""
@@ -183,9 +174,9 @@ class Run:
         Raises:
             FencedError: Another program has removed the application from its group, or a newer instance is the member.
         """
-        assert self.log is not None  # noqa: S101 - launch() comes first
+        assert self._tenure is not None  # noqa: S101 - launch() comes first
         try:
-            membership = self.log.membership(timeout_s)
+            membership = self._tenure.membership(timeout_s)
         except FencedError:
             self.engine.show_membership(())
             raise
@@ -204,7 +195,7 @@ class Run:
 
     def _start(self) -> Start:
         """Return what the engine starts, or goes on, with, over the present cores."""
-        assert self._own is not None and self.lease is not None and self._cores is not None  # noqa: S101, PT018
+        assert self._own is not None and self._cores is not None  # noqa: S101, PT018 - launch() comes first
         return Start(
             session=self._own,
             app=self._planned(),
@@ -231,8 +222,8 @@ class Run:
         self._look_at_membership()
         self.engine.commit()
         self._measure(_LAG_EVERY_S)
-        assert self._keeper is not None  # noqa: S101 - launch() comes first
-        self._keeper.check()
+        assert self._tenure is not None  # noqa: S101 - launch() comes first
+        self._tenure.check()
         return False
 
     def warn_of_taken_cores(self) -> None:
@@ -266,7 +257,8 @@ class Run:
         """Return the plan to go on with if topics appeared or grew, or executors came; checked at intervals."""
         if self._have_cores_come():
             return self.plan
-        if time.monotonic() - self._looked < int(self.config["metadata.max.age.ms"]) / 1000:
+        age_s = time.monotonic() - self._looked
+        if age_s < int(self.config["metadata.max.age.ms"]) / 1000 and not (self.engine.wants_plan() and age_s > _LOOK_S):
             return None
         self._looked = time.monotonic()
         assert self.log is not None and self.plan is not None  # noqa: S101, PT018 - launch() comes first
@@ -323,9 +315,9 @@ class Run:
         self._begin_again()
 
     def _begin_again(self) -> None:
-        assert self.log is not None  # noqa: S101 - launch() comes first
+        assert self._tenure is not None  # noqa: S101 - launch() comes first
         self.engine.suspend()
-        self._take_lease(self.log)
+        self._tenure.take()
         self.engine.resume(self._start())
 
     def stop(self) -> None:
@@ -341,8 +333,8 @@ class Run:
         self.stop()
         steps: list[Callable[[], object]] = [self.engine.commit, self.engine.note_end, self._measure] if commit else []
         if self.log is not None:
-            if self._keeper is not None:
-                steps.append(self._release_lease)
+            if self._tenure is not None:
+                steps.append(self._tenure.give_back)
             steps.append(self.log.close)
         if self._owns_session and self.session is not None:
             steps.append(self.session.stop)
@@ -351,13 +343,6 @@ class Run:
                 step()
             except Exception as error:  # noqa: BLE001 - the broker, or Spark's JVM, may be the reason for ending
                 _log.warning("while the application ended: %s", error)
-
-    def _release_lease(self) -> None:
-        assert self.log is not None and self._keeper is not None  # noqa: S101, PT018 - release() has checked
-        if self._keeper.end():
-            self.log.release_lease(self._keeper.lease)
-        else:
-            _log.warning("the lease of %s could not be given back: no broker answers", self._keeper.lease.application)
 
     def _batch_done(self, progress: BatchProgress) -> None:
         for task in progress.tasks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engines.threads.assignment.sharing import PlacedTasks
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.epoch import Epoch
@@ -28,7 +29,7 @@ class Driver:
         self.launched = 0
         self.sent: dict[str, list[dict[str, Any]]] = {}
         job = ContinuousJob(plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, threads, "", **settings)
-        self.epoch = Epoch(job, self._send, before or StateHolders(), lambda: self.now)
+        self.epoch = Epoch(job, self._send, PlacedTasks(job, before), lambda: self.now)
 
     def _send(self, member: Member, message: Any) -> bool:
         self.sent.setdefault(member.thread, []).append(message)

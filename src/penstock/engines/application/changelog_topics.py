@@ -15,7 +15,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
+from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
 from penstock.log.leases import refuse_newer
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.state.changelog.numbers import APPLICATION
@@ -38,6 +38,7 @@ __all__ = [
     "note_application",
     "prepare_changelogs",
     "read_application",
+    "share_application",
     "take_application",
     "write_application",
     "write_complete",
@@ -143,6 +144,30 @@ def write_application(log: TopicLog, lease: Lease, facts: Mapping[str, Any]) -> 
     record.replace(json.dumps(facts).encode(), record.held().version)
 
 
+def share_application(
+    log: TopicLog, application: str, may_follow: Callable[[Mapping[str, Any] | None], bool], facts: Mapping[str, Any]
+) -> bool:
+    """Write the note of an application whose instances share its tasks, none of which has a lease.
+
+    Args:
+        log: The log; the topic of numbers exists.
+        application: The ``application.id``.
+        may_follow: Returns whether the new note follows from this one.
+        facts: The new note.
+
+    Returns:
+        Whether the log has it now; False if another instance has written another one since.
+    """
+    text = json.dumps(facts)
+    note = json.loads(text)
+
+    def following(stored: StoredRecord) -> bytes | None:
+        before = _facts(stored)
+        return text.encode() if before != note and may_follow(before) else None
+
+    return _facts(change_record(log.fenced_record(_name(application)), following)) == note
+
+
 def read_application(log: TopicLog, application: str) -> dict[str, Any] | None:
     """Read the last note of `write_application`; None if there is none."""
     topic = numbers_topic(application)
@@ -152,8 +177,11 @@ def read_application(log: TopicLog, application: str) -> dict[str, Any] | None:
 
 
 def _record(log: TopicLog, lease: Lease) -> FencedRecord:
-    name = RecordName(lease.application, "note", numbers_topic(lease.application), APPLICATION)
-    return log.fenced_record(name, (lease.application, lease.epoch))
+    return log.fenced_record(_name(lease.application), (lease.application, lease.epoch))
+
+
+def _name(application: str) -> RecordName:
+    return RecordName(application, "note", numbers_topic(application), APPLICATION)
 
 
 def _facts(stored: StoredRecord) -> dict[str, Any] | None:

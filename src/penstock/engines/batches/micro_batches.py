@@ -55,6 +55,7 @@ class MicroBatches:
     plans_at_resume = False
     has_batches = True
     spare_slots = 0
+    shares_tasks = False
     stored_plan: StoredPlan | None = None
 
     def __init__(
@@ -69,13 +70,13 @@ class MicroBatches:
         self._restarts = 0
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
 
-    def check(self, topology: Topology) -> None:
+    def check(self, topology: Topology, *, until_latest: bool) -> None:  # noqa: ARG002 - the engines' interface
         """Accept every topology."""
 
     def read_notes(self, log: TopicLog) -> None:
         """Do nothing: the checkpoint has the plan."""
 
-    def take_notes(self, log: TopicLog, lease: Lease) -> bool:  # noqa: ARG002 - the engines' interface
+    def take_notes(self, log: TopicLog, lease: Lease | None) -> bool:  # noqa: ARG002 - the engines' interface
         """Return that nothing has changed: the checkpoint has the plan."""
         return False
 
@@ -104,12 +105,12 @@ class MicroBatches:
         """Compare the checkpoint with the application, and start the query."""
         start.doing("planning the query")
         app, self._started = start.app, start
-        job = prepare_job(app, start.lease, parallelism=start.slots, until_latest=start.until_latest)
+        job = prepare_job(app, start.own_lease, parallelism=start.slots, until_latest=start.until_latest)
         job = replace(job, reads_nothing=self._reads_nothing)
         self._changelogs = [*job.changelogs.values(), *([job.numbers_topic] if job.numbers_topic else [])]
         settings = dataframe_query_settings(self.spark_settings, job.checkpoint)
         topology = with_serdes(app.topology, self._config)
-        queries = dataframe_queries(topology, app.log, start.lease, job.checkpoint, settings)
+        queries = dataframe_queries(topology, app.log, start.own_lease, job.checkpoint, settings)
         self._query = BatchQuery(start.session, job, self._batch_done, queries)
         self._query.start(int(self._config["commit.interval.ms"]))
         start.doing("starting the query and its Python workers")
@@ -135,6 +136,10 @@ class MicroBatches:
 
     def extend(self, start: Start) -> bool:  # noqa: ARG002 - the engines' interface
         """Return that a running query keeps its plan."""
+        return False
+
+    def wants_plan(self) -> bool:
+        """Return False: the plan says which tasks there are."""
         return False
 
     def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:  # noqa: ARG002 - as above

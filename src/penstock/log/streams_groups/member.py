@@ -150,6 +150,7 @@ class StreamsMember:
         now_ms: The present time.
         eager_ms: The time between two heartbeats of a member that waits for tasks.
         eager_for_ms: How long it waits so after it has joined, or given tasks up; nobody says whether more will come.
+        most_ms: The longest time between two heartbeats, if the coordinator's own interval is longer.
 
     Attributes:
         facts: What it says of itself.
@@ -164,7 +165,13 @@ class StreamsMember:
     """
 
     def __init__(
-        self, facts: MemberFacts, now_ms: int, *, eager_ms: int = _EAGER_MS, eager_for_ms: int = _EAGER_FOR_MS
+        self,
+        facts: MemberFacts,
+        now_ms: int,
+        *,
+        eager_ms: int = _EAGER_MS,
+        eager_for_ms: int = _EAGER_FOR_MS,
+        most_ms: int | None = None,
     ) -> None:
         self.facts = facts
         self.epoch = JOIN_EPOCH
@@ -175,7 +182,7 @@ class StreamsMember:
         self.failure: GroupFailure | None = None
         self.trouble: GroupFailure | None = None
         self.acceptable_recovery_lag = 0
-        self._eager_ms, self._eager_for_ms = eager_ms, eager_for_ms
+        self._eager_ms, self._eager_for_ms, self._most_ms = eager_ms, eager_for_ms, most_ms
         self._eager_until_ms = now_ms + eager_for_ms
         self._target: Assignment | None = None  # None: none has come since it joined
         self._to_drop = _NOTHING
@@ -291,7 +298,7 @@ class StreamsMember:
         if sent.task_offsets is not None:
             self._offsets_sent, self._offsets_ms = _Offsets(sent.task_offsets, sent.task_end_offsets or {}), now_ms
         self.epoch = answer.epoch
-        self._interval_ms = answer.heartbeat_interval_ms
+        self._interval_ms = min(answer.heartbeat_interval_ms, self._most_ms or answer.heartbeat_interval_ms)
         self.acceptable_recovery_lag = answer.acceptable_recovery_lag
         self._offsets_interval_ms = answer.task_offset_interval_ms
         self.status = answer.status
@@ -447,6 +454,13 @@ class StreamsMember:
         self._leave_epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
         if not self.owned:
             self._due_ms = min(self._due_ms, now_ms)
+
+    def abandon(self, now_ms: int) -> None:
+        """Leave at once, as whoever had its tasks is gone: there is nothing to give up, and nothing to drop."""
+        self._to_drop = self.owned = _NOTHING
+        self._target = self._reported = None
+        self._leave_epoch = LEAVE_EPOCH
+        self._due_ms = min(self._due_ms, now_ms)
 
     def ask_for_shutdown(self, now_ms: int) -> None:
         """Ask all members of the group to shut the application down, with the next heartbeat, which is due now."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology
     from penstock.log.streams_groups.member import GroupFailure, MemberFacts
 
-__all__ = ["refusal"]
+__all__ = ["refusal", "refuse_other_topology"]
 
 _TOPOLOGY_CODES = frozenset({
     HeartbeatError.STREAMS_INVALID_TOPOLOGY,
@@ -61,6 +61,18 @@ def refusal(failure: GroupFailure, facts: MemberFacts, coordinator: StreamsCoord
         )  # fmt: skip
     by_text = next((hint for part, hint in _TEXTS.items() if part in failure.message), _OTHERWISE)
     return LogError(text, hint=_HINTS.get(failure.code, by_text), group=group)
+
+
+def refuse_other_topology(facts: MemberFacts, described: GroupDescription | None) -> None:
+    """Compare a topology with that of the members that a group has, before another member joins.
+
+    Raises:
+        TopologyError: They differ.
+    """
+    if described is None or not described.members or described.topology is None:
+        return
+    if topology_difference(_as_sent(described.topology, facts.topology), facts.topology):
+        raise _other_topology(facts, described)
 
 
 def _other_topology(facts: MemberFacts, described: GroupDescription | None) -> TopologyError:

@@ -10,7 +10,7 @@ from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
-from penstock.engines.threads.hosting.start import prepare_epoch
+from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.errors import CheckpointMismatchError
 from penstock.log.open import open_log
 
@@ -28,7 +28,7 @@ def test_a_start_with_another_format_is_refused(tmp_path: Path) -> None:
             config = StreamsConfig({**settings, **serdes, "dsl.store.format": format_})
             lease = log.acquire_lease("app", "test", force=True)
             app = PlannedApp(topology, config, plan_for(topology, config, log), log)
-            prepare_epoch(app, lease, 1, None, None)
+            prepare_epoch(app, NewEpoch(lease.epoch, 1, lease), None)
 
         start("DEFAULT")
         with pytest.raises(CheckpointMismatchError, match="'counts' was kept with no headers"):

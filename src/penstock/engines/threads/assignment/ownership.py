@@ -28,11 +28,14 @@ class TaskList:
         revision: Its number; each list of a thread has a larger one.
         active: The tasks that it runs.
         standby: The tasks that it follows, warm-ups too.
+        member: The member of the group that has been given them; a thread with tasks of another one, or with a list of
+            none, closes these without a commit. Empty, too, where the driver has all tasks.
     """
 
     revision: int = 0
     active: frozenset[TaskId] = frozenset()
     standby: frozenset[TaskId] = frozenset()
+    member: str = field(default="", repr=False)
 
 
 @dataclass(slots=True)

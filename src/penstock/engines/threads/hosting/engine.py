@@ -27,8 +27,10 @@ from penstock.engines.spark.failures import (
     spark_error_text,
 )
 from penstock.engines.spark.gateway import silence_py4j
+from penstock.engines.spark.job import load_app
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.quiet import quiet_pyspark
+from penstock.engines.threads.assignment.sharing import PlacedTasks
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.engines.threads.hosting.control_client import ControlAddress
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engines.spark.progress import BatchProgress
+    from penstock.engines.threads.assignment.sharing import TaskSharing
+    from penstock.engines.threads.hosting.instance_group import InstanceGroup
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.log.base import TopicLog
     from penstock.log.membership import GroupMembership
@@ -99,6 +103,7 @@ class ThreadQuery:
         checkpoint: A folder for Spark's notes about the query, which is emptied at the start.
         session_s: The time after which a silent thread is given up: ``session.timeout.ms``.
         patience: The time for which a partition may stay unread.
+        group: The group with which instances share the tasks; None: this one has all.
 
     Attributes:
         restores: The restores of all threads.
@@ -114,6 +119,7 @@ class ThreadQuery:
         checkpoint: Path,
         session_s: float,
         patience: UnreadPatience,
+        group: InstanceGroup | None = None,
     ) -> None:
         self._session = session
         self._log = log
@@ -128,6 +134,7 @@ class ThreadQuery:
         self._epoch: Epoch | None = None
         self._is_in_epoch = False
         self._ending = False
+        self._group = group
         self._holders = StateHolders()
         self._counter = ProgressCounter()
         self._crashes = CrashWatch()
@@ -167,11 +174,18 @@ class ThreadQuery:
         job = replace(job, control=self._control)
         self._counter.note_lost(job.lost)
         with self._changed:
-            self._epoch = Epoch(job, self._server.send, self._holders)
+            self._epoch = Epoch(job, self._server.send, self._sharing(job))
             if self._membership is not None:
                 self._epoch.show_membership(self._membership)
             self._next = job
             self._changed.notify_all()
+
+    def _sharing(self, job: ContinuousJob) -> TaskSharing:
+        """Return what decides about the tasks of an epoch's threads."""
+        if self._group is None:
+            return PlacedTasks(job, self._holders)
+        topology, _ = load_app(job.pickled_app)
+        return self._group.members(job.plan, topology)
 
     def may_begin_again(self, error: PenstockError) -> bool:
         """Note the error that has ended the epoch; return whether a new one may succeed.
@@ -201,6 +215,7 @@ class ThreadQuery:
             if not epoch.has_ended or self._ending:  # else Spark notes the end while the next epoch is prepared
                 self._changed.wait_for(lambda: not self._is_in_epoch, _NOTE_S)
                 self._cancel(epoch)
+        epoch.end()
         self._report(epoch)
         self.known.write()
         self._holders = epoch.holders()
@@ -235,6 +250,10 @@ class ThreadQuery:
         assert self._epoch is not None  # noqa: S101 - it runs
         self._counter.note_lost(job.lost)
         self._epoch.extend(replace(job, control=self._control, error_key=self._epoch.job.error_key))
+
+    def wants_plan(self) -> bool:
+        """Return whether there are tasks that the plan does not know."""
+        return self._epoch is not None and self._epoch.wants_plan()
 
     def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
         """Tell the threads in whose name they commit; empty: the application was removed from its group."""

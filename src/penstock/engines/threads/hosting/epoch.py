@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.spark.signed_errors import unseal_error
-from penstock.engines.threads.assignment.ownership import Ownership, TaskList
-from penstock.engines.threads.assignment.task_assignor import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.engines.threads.hosting.control_server import Member
-from penstock.engines.threads.hosting.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
+from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.engines.threads.loop.pace import PaceBoard
 from penstock.errors import AppFailedError, PenstockError
 from penstock.query.placement import Standby, TaskPlaces
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
+    from penstock.engines.threads.assignment.ownership import TaskList
+    from penstock.engines.threads.assignment.sharing import TaskSharing
+    from penstock.engines.threads.assignment.task_assignor import StateHolders
     from penstock.engines.threads.hosting.job import ContinuousJob
 
 __all__ = ["Epoch"]
@@ -36,7 +37,7 @@ class Epoch:
     Args:
         job: The epoch's job.
         send: Sends a message to a thread.
-        before: Where tasks and their state were in the epoch before.
+        sharing: Decides which of its threads have which tasks.
         clock: Returns the time in seconds.
 
     Attributes:
@@ -46,25 +47,22 @@ class Epoch:
     """
 
     def __init__(
-        self, job: ContinuousJob, send: Send, before: StateHolders, clock: Callable[[], float] = time.monotonic
+        self, job: ContinuousJob, send: Send, sharing: TaskSharing, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.job = job
         self.threads: dict[str, ThreadState] = {}
         self.error: PenstockError | None = None
         self.is_assigned = False
         self._send = send
-        self._before = before
+        self._sharing = sharing
         self._clock = clock
         self._lock = threading.RLock()
         self._began = clock()
         self._is_stopping = False
         self._membership: list[Any] | None = None
-        self._owners = Ownership()
         self._pace = PaceBoard()
-        self._placed = Placement({}, {}, {})
         self._probed = clock()
         self._has_grown = False
-        self._warned = 0
         self._times_waited = 0
         self._asked_s, self._are_launched = 0.0, False
         self._starting: set[str] = set()  # that have come to a running epoch, and cannot take over tasks yet
@@ -72,6 +70,7 @@ class Epoch:
             str, Mapping[str, Any] | None
         ] = {}  # threads that are lost -> the hello of one that is back
         self._crashed: list[tuple[str, frozenset[TaskId]]] = []
+        sharing.begin(self._changed, self.fail)
 
     def on_message(self, member: Member, message: Mapping[str, Any]) -> None:
         """Take a message of one of its threads."""
@@ -89,7 +88,7 @@ class Epoch:
             state.heard = self._clock()
             if "report" in message:
                 state.report = message["report"]
-                self._deliver(self._owners.reported(member.thread, state.revision, state.held))
+                self._deliver(self._sharing.reported(member.thread, state))
                 if member.thread in self._starting and state.revision >= 0:
                     self._starting.discard(member.thread)
                     self._place()
@@ -150,8 +149,8 @@ class Epoch:
                 self._place()
             elif self.is_assigned and now - self._probed >= self.job.probing_s:
                 self._probed = now
-                if self._placed.has_warmups and not self._is_stopping:
-                    self._place()
+                if not self._is_stopping:
+                    self._deliver(self._sharing.probe(self.job, self.threads, self._starting))
             late = [name for name, each in self.threads.items() if now - each.heard > session_s]
             late = [name for name in late if self.threads[name].state != "ended"]
         if late and not self._is_stopping:
@@ -199,7 +198,7 @@ class Epoch:
             self._crashed.append((name, self._tasks_of(name, state)))
             self._starting.discard(name)
             self._pace.forget(name)
-            self._owners.fenced(name)
+            self._sharing.fenced(name)
             if back is not None and _attempt_of(back) != state.attempt:
                 self._hello(name, back)
             self._place()
@@ -219,7 +218,8 @@ class Epoch:
             return crashes
 
     def _tasks_of(self, name: str, state: ThreadState) -> frozenset[TaskId]:
-        return state.held | (self._owners.lists[name].active if name in self._owners.lists else frozenset())
+        lists = self._sharing.lists
+        return state.held | (lists[name].active if name in lists else frozenset())
 
     def show_membership(self, membership: Sequence[Any]) -> None:
         """Tell all threads in whose name they commit: a `GroupMembership`; empty: it was removed from the group."""
@@ -234,16 +234,23 @@ class Epoch:
             self.job, self._has_grown = job, True
             for name in self.threads:
                 self._send(Member(name, job.epoch), {"plan": job.plan_facts()})
-            self._owners.outdate()
+            self._sharing.outdate()
             if self.is_assigned:
                 self._place()
 
     def holders(self) -> StateHolders:
         """Return where the tasks and their state are, for the next epoch."""
         with self._lock:
-            caught_up = caught_up_places(self.threads, self._owners.owners, self.job.acceptable_lag)
-            threads = {**self._before.threads, **self._owners.owners}
-            return StateHolders(threads, {**self._before.caught_up, **caught_up}, followed_places(self.threads))
+            return self._sharing.holders(self.threads)
+
+    def wants_plan(self) -> bool:
+        """Return whether its threads are to have tasks that its plan does not know."""
+        with self._lock:
+            return self._sharing.wants_plan()
+
+    def end(self) -> None:
+        """Let others have its tasks: no thread runs any more."""
+        self._sharing.end()
 
     def standbys(self) -> dict[str, dict[str, int | None]]:
         """Return for each task the machines with its standbys, and how many records they lacked at the last look."""
@@ -258,7 +265,7 @@ class Epoch:
         """Return the machine of each task."""
         with self._lock:
             threads = self.threads
-            return {str(task): threads[name].host for task, name in self._owners.owners.items() if name in threads}
+            return {str(task): threads[name].host for task, name in self._sharing.owners.items() if name in threads}
 
     def places(self) -> dict[str, TaskPlaces]:
         """Return for each task the places with its state."""
@@ -268,7 +275,7 @@ class Epoch:
             for each in self.threads.values():
                 for task, lag in each.lags.items():
                     standbys.setdefault(task, []).append(Standby(*each.spot, lag))
-            owners = {task: name for task, name in self._owners.owners.items() if name in self.threads}
+            owners = {task: name for task, name in self._sharing.owners.items() if name in self.threads}
             for task in sorted({*owners, *standbys}):
                 host, place = self.threads[owners[task]].spot if task in owners else ("", "")
                 places_by_task[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
@@ -301,14 +308,14 @@ class Epoch:
         with self._lock:
             return (
                 self.is_assigned
-                and self._owners.is_settled
+                and self._sharing.is_settled
                 and all(self._has_done(name, each) for name, each in self.threads.items())
             )
 
     def _has_done(self, name: str, state: ThreadState) -> bool:
         """Return whether a thread runs all tasks of its newest list."""
         return state.state == "ended" or (
-            state.state == "running" and state.revision >= self._owners.lists[name].revision
+            state.state == "running" and state.revision >= self._sharing.lists[name].revision
         )
 
     def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
@@ -330,56 +337,43 @@ class Epoch:
         if self._has_grown:
             self._send(member, {"plan": self.job.plan_facts()})
         if self.is_assigned:
-            if name in self._owners.lists:
-                self._deliver({name: self._owners.lists[name]})
             if not is_same:
-                if name not in self._owners.owners.values():
+                self._sharing.restarted(name)
+            if name in self._sharing.lists:
+                self._deliver({name: self._sharing.lists[name]})
+            if not is_same:
+                if name not in self._sharing.owners.values():
                     self._starting.add(name)
                 self._place()
         if self._is_stopping:
             self._send(member, {"stop": True})
 
     def _place(self) -> None:
-        """Place all tasks on the threads that are there, and send the lists that change."""
-        if not self.threads:
-            return
-        job, owners = self.job, self._owners.owners
-        caught_up = caught_up_places(self.threads, owners, job.acceptable_lag)
-        here = {each.place for each in self.threads.values()}
-        for task, places in {**places_on_disk(self.threads), **self._before.caught_up}.items():
-            if task not in caught_up and task not in owners:
-                caught_up[task] = {place for place in places if place in here}
-        held = StateHolders({**self._before.threads, **owners}, caught_up, followed_places(self.threads))
-        limits = PlacementLimits(job.standbys, job.warmups)
-        spots = {name: each.spot for name, each in self.threads.items()}
-        able = {name: spot for name, spot in spots.items() if name not in self._starting} or spots
-        self._placed = place_tasks(job.tasks(), set(job.stateful_tasks()), able, held, limits)
-        self._placed = self._placed.with_idle(spots)
-        self._warn(self._placed.missing)
-        self._deliver(self._owners.aim(self._placed, spots))
+        """Have the tasks shared among the threads that are there, and send the lists that change."""
+        if self.threads:
+            self._deliver(self._sharing.place(self.job, self.threads, self._starting))
 
-    def _warn(self, missing: int) -> None:
-        if missing > self._warned:
-            hosts = len({each.place for each in self.threads.values()})
-            _log.warning(
-                "%d standby tasks have no place: num.standby.replicas is %d, and there %s %d with stream threads. "
-                "Threads of one machine share its replicas, so a standby needs another machine",
-                missing, self.job.standbys, "is 1 machine" if hosts == 1 else "are machines:", hosts,
-            )  # fmt: skip
-        self._warned = missing
+    def _changed(self, names: Collection[str]) -> None:
+        """Send threads their newest lists, which have changed meanwhile."""
+        with self._lock:
+            lists = self._sharing.lists
+            self._deliver({name: lists[name] for name in names if name in lists and name in self.threads})
 
     def _deliver(self, lists: Mapping[str, TaskList]) -> None:
-        if self._is_stopping:
-            return
         for name, each in lists.items():
-            active, standby = _names(each.active), _names(each.standby)
-            message = {"revision": each.revision, "active": active, "standby": standby}
-            self._send(Member(name, self.job.epoch), {"assign": message})
-        self._send_pace()
+            member, membership = Member(name, self.job.epoch), self._sharing.membership(name)
+            if membership is not None:  # first: the thread commits in its name
+                self._send(member, {"member": list(membership)})
+            if not self._is_stopping:
+                active, standby = _names(each.active), _names(each.standby)
+                message = {"revision": each.revision, "active": active, "standby": standby}
+                self._send(member, {"assign": {**message, "member": each.member} if each.member else message})
+        if not self._is_stopping:
+            self._send_pace()
 
     def _send_pace(self) -> None:
         """Send each thread the fronts of the others, where they have changed."""
-        running = [name for name, each in self._owners.lists.items() if each.active and name in self.threads]
+        running = [name for name, each in self._sharing.lists.items() if each.active and name in self.threads]
         for name, fronts in self._pace.news(running).items():
             self._send(Member(name, self.job.epoch), {"pace": fronts})
 

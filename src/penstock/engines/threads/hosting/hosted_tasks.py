@@ -32,6 +32,7 @@ class HostedTasks:
         restores: Where restores are noted.
         first: The first list of the driver, whose active tasks the thread begins with.
         plan: The newest plan, if that is not the job's.
+        fenced: The member without which the application's group has gone on: what it was given is not its own any more.
 
     Attributes:
         app: The application as it is planned now.
@@ -46,8 +47,10 @@ class HostedTasks:
         restores: RestoreNotes,
         first: Mapping[str, Any],
         plan: Mapping[str, Any] | None,
+        fenced: str | None = None,
     ) -> None:
         self._job = job
+        self._fenced = fenced
         self._log = log
         self._plan = plan
         self.app: ThreadApp = job.app if plan is None else job.app_with(plan)
@@ -74,7 +77,7 @@ class HostedTasks:
             PenstockError: The state of a task that is followed or restored beside the loop cannot be.
         """
         self._updater.check()
-        if wanted is not self._done:
+        if self._is_new(wanted):
             before = self.app
             if plan is not self._plan and plan is not None:
                 self._plan, self.app = plan, self._job.app_with(plan)
@@ -82,6 +85,23 @@ class HostedTasks:
             self._done = wanted
             return True
         return bool(self.pending) and self._take_restored(thread)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the list that has been carried out."""
+        return int(self._done["revision"])
+
+    @property
+    def member(self) -> str:
+        """The member of the group that has been given the tasks; empty: none was, or the driver has all."""
+        return str(self._done.get("member", ""))
+
+    def belong_to_another(self, wanted: Mapping[str, Any]) -> bool:
+        """Return whether the newest list is of another member: others may have had the tasks in between."""
+        return self._is_new(wanted) and bool(self.member) and wanted.get("member", "") != self.member
+
+    def _is_new(self, wanted: Mapping[str, Any]) -> bool:
+        return bool(wanted["revision"] > self.revision) and (not self._fenced or wanted.get("member") != self._fenced)
 
     def report(self) -> dict[str, Any]:
         """Return what the driver needs to know of the tasks, see `penstock.engines.threads.assignment.ownership`."""

@@ -38,7 +38,7 @@ class ContinuousJob:
         log_url: The URL of the log.
         log_settings: The settings of Kafka's clients.
         identity: The id of the log, which the replicas note.
-        epoch: The epoch of the lease.
+        epoch: The epoch of the lease; without one the number of the epoch in this run.
         threads: The number of threads.
         replica_root: The directory of replicas on each machine.
         changelogs: Store -> its changelog topic.
@@ -53,6 +53,8 @@ class ContinuousJob:
         acceptable_lag: ``acceptable.recovery.lag``.
         probing_s: ``probing.rebalance.interval.ms``, in seconds.
         lost: The numbers of records that were gone before it could read them, by ``topic-partition``.
+        instance: The id of the instance, if its threads are members of the application's group; empty: it has the
+            application's lease.
     """
 
     plan: PhysicalPlan
@@ -75,6 +77,16 @@ class ContinuousJob:
     acceptable_lag: int = 10_000
     probing_s: float = 10.0
     lost: Mapping[str, int] = field(default_factory=dict)
+    instance: str = ""
+
+    @property
+    def lease_epoch(self) -> int | None:
+        """The epoch of the lease; None if there is none."""
+        return None if self.instance else self.epoch
+
+    def producer_of(self, thread: str) -> str:
+        """Return the name of a thread's producer: with a lease that of the thread, else no other instance has it."""
+        return f"{self.instance}-{thread.rpartition('-')[2]}" if self.instance else thread
 
     @property
     def thread_names(self) -> tuple[str, ...]:

@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.application.changelog_topics import read_application, take_application, write_application
+from penstock.engines.application.changelog_topics import (
+    read_application,
+    share_application,
+    take_application,
+    write_application,
+)
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, has_run_in_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.topology.plan.stored import StoredPlan
@@ -18,7 +23,7 @@ from penstock.topology.plan.stored import StoredPlan
 if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog
 
-__all__ = ["LogNotes", "read_notes", "take_notes", "write_notes"]
+__all__ = ["LogNotes", "read_notes", "share_notes", "take_notes", "write_notes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,16 @@ class LogNotes:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     threads: tuple[str, ...] = ()
     batch: int = -1
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return {
+            **self.stored.facts(),
+            "mode": CONTINUOUS,
+            "topic_ids": dict(self.topic_ids),
+            "threads": list(self.threads),
+            "batch": self.batch,
+        }
 
 
 def read_notes(log: TopicLog, application: str) -> LogNotes | None:
@@ -81,11 +96,16 @@ def write_notes(log: TopicLog, lease: Lease, notes: LogNotes) -> None:
     Raises:
         FencedError: A newer instance has taken over, or has changed the note.
     """
-    facts: dict[str, Any] = {
-        **notes.stored.facts(),
-        "mode": CONTINUOUS,
-        "topic_ids": dict(notes.topic_ids),
-        "threads": list(notes.threads),
-        "batch": notes.batch,
-    }
-    write_application(log, lease, facts)
+    write_application(log, lease, notes.facts())
+
+
+def share_notes(log: TopicLog, application: str, before: LogNotes | None, notes: LogNotes) -> bool:
+    """Write the note of an application whose instances share its tasks; return whether the log has it now.
+
+    Args:
+        log: The log.
+        application: The ``application.id``.
+        before: The note that the new one follows from: nothing is written if another instance has changed it since.
+        notes: The new note.
+    """
+    return share_application(log, application, lambda facts: _notes(log, application, facts) == before, notes.facts())

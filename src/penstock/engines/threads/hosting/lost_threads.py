@@ -46,7 +46,8 @@ class LostThreads:
             return
         clients: ThreadClients = self._log  # type: ignore[assignment] # both logs are
         for name in epoch.lost(self._is_dead):
-            clients.fence_threads(epoch.job.plan.application_id, [name], epoch.job.epoch)
+            job = epoch.job
+            clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)
             epoch.fenced(name)
         for name, tasks in epoch.take_crashes():
             self._crashes.note_crash(epoch.job.plan, tasks, self._log, name)

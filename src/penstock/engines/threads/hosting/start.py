@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import log_settings
@@ -14,10 +14,10 @@ from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.job import ContinuousJob
-from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, write_notes
+from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, share_notes, write_notes
 from penstock.engines.threads.hosting.positions import commit_start_positions, restore_positions
 from penstock.engines.threads.noted_app import write_noted_app
-from penstock.errors import CheckpointMismatchError, ConfigError
+from penstock.errors import CheckpointMismatchError, ConfigError, FencedError
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.changelog_topics import numbers_topic
 from penstock.topology.plan.evolution import require_compatible
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = [
+    "NewEpoch",
     "PreparedEpoch",
     "check_own_changelogs",
     "ends_of",
@@ -73,21 +74,15 @@ def thread_count(plan: PhysicalPlan, slots: int, most: int | None) -> int:
 
 def prepare_epoch(
     app: PlannedApp,
-    lease: Lease,
-    threads: int,
+    epoch: NewEpoch,
     before: LogNotes | None,
-    bounds: dict[TopicPartition, int] | None,
-    known: KnownPositions | None = None,
 ) -> PreparedEpoch:
-    """Prepare an epoch; no thread of an earlier one runs any more, or its commits will fail.
+    """Prepare an epoch; no thread of an earlier one of this instance runs any more, or its commits will fail.
 
     Args:
         app: The application.
-        lease: Its lease, which is new.
-        threads: The number of threads.
+        epoch: The epoch.
         before: The note of the epoch before in this process; None: that in the log, if there is one.
-        bounds: The offsets to stop at; None: it runs until it is stopped.
-        known: The committed offsets that the driver knows of; None: nothing is compared with them.
 
     Raises:
         CheckpointMismatchError: The state is of an incompatible topology, changelogs are gone, or committed offsets
@@ -100,14 +95,12 @@ def prepare_epoch(
     pickled = pickle_app(app.topology, config)
     before = before or read_notes(log, app.application)
     clients: ThreadClients = log  # type: ignore[assignment] # both logs are
-    if before is not None:
-        clients.fence_threads(app.application, before.threads, lease.epoch)
-    return _prepared(app, _NewEpoch(lease, threads, bounds, known), before, pickled)
+    if before is not None and epoch.is_alone:
+        clients.fence_threads(app.application, before.threads, epoch.lease_epoch)
+    return _prepared(app, epoch, before, pickled)
 
 
-def extended_epoch(
-    app: PlannedApp, lease: Lease, threads: int, job: ContinuousJob, before: LogNotes
-) -> PreparedEpoch | None:
+def extended_epoch(app: PlannedApp, epoch: NewEpoch, job: ContinuousJob, before: LogNotes) -> PreparedEpoch | None:
     """Prepare more tasks or topics for an epoch that runs; None: they need a new one.
 
     A new epoch is needed if tasks or topics have gone, if internal topics have other numbers of partitions, if global
@@ -115,17 +108,16 @@ def extended_epoch(
 
     Args:
         app: The application with its new plan.
-        lease: Its lease, which is that of the epoch.
-        threads: The number of threads that a new epoch would have.
+        epoch: The epoch, with the number of threads that a new one would have.
         job: The epoch that runs.
         before: The note of it.
 
     Raises:
         CheckpointMismatchError, CoPartitionError, OffsetOutOfRangeError: As `prepare_epoch`.
     """
-    if job.bounds is not None or threads > job.threads or not _is_extension(job.plan, app.plan):
+    if job.bounds is not None or epoch.threads > job.threads or not _is_extension(job.plan, app.plan):
         return None
-    return _prepared(app, _NewEpoch(lease, job.threads, None), before, job.pickled_app)
+    return _prepared(app, replace(epoch, threads=job.threads, bounds=None, known=None), before, job.pickled_app)
 
 
 def _is_extension(old: PhysicalPlan, new: PhysicalPlan) -> bool:
@@ -141,14 +133,50 @@ def _is_extension(old: PhysicalPlan, new: PhysicalPlan) -> bool:
     return True
 
 
-class _NewEpoch(NamedTuple):
-    lease: Lease
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """An epoch to prepare.
+
+    Attributes:
+        number: Its number: that of the lease, if there is one.
+        threads: The number of threads.
+        lease: The application's lease, which is new; None: its instances share its tasks.
+        instance: The id of the instance; empty with a lease.
+        bounds: The offsets to stop at; None: it runs until it is stopped.
+        known: The committed offsets that the driver knows of; None: nothing is compared with them.
+        is_alone: Whether no thread of another instance runs.
+    """
+
+    number: int
     threads: int
-    bounds: dict[TopicPartition, int] | None
+    lease: Lease | None = None
+    instance: str = ""
+    bounds: dict[TopicPartition, int] | None = None
     known: KnownPositions | None = None
+    is_alone: bool = True
+
+    @property
+    def lease_epoch(self) -> int | None:
+        """The epoch of the lease; None if there is none."""
+        return None if self.lease is None else self.lease.epoch
+
+    def write_notes(self, app: PlannedApp, before: LogNotes | None, notes: LogNotes) -> None:
+        """Write the note of the application.
+
+        Raises:
+            FencedError: Another instance has changed it since: the epoch is to be prepared anew.
+        """
+        if self.lease is not None:
+            write_notes(app.log, self.lease, notes)
+        elif not share_notes(app.log, app.application, before, notes):
+            raise FencedError(
+                f"another instance of {app.application!r} has started with another plan at the same time",
+                hint="Start this one again.",
+                plan_anew=True,
+            )
 
 
-def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
+def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
     """Create topics, commit start positions, and note the plan; return the job."""
     log, config, plan = app.log, app.config, app.plan
     stored = _stored_plan(app, before)
@@ -164,16 +192,19 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
     if epoch.known is not None:
         numbers = numbers_topic(app.application)
         epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
-        restore_positions(app, epoch.known.offsets, recreated, epoch.lease.epoch)
-    lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
+        restore_positions(app, epoch.known.offsets, recreated, epoch.number)
+    lost: dict[str, int] = {}
+    if epoch.is_alone:
+        lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.number)
     job = ContinuousJob(
         plan=plan,
         pickled_app=pickled,
         log_url=log.url,
         log_settings=log_settings(config),
         identity=log.identity(),
-        epoch=epoch.lease.epoch,
+        epoch=epoch.number,
         threads=epoch.threads,
+        instance=epoch.instance,
         replica_root=app.places.replicas,
         changelogs={each.store: each.topic for each in app.changelogs if each.store},
         numbers_topic=next((each.topic for each in app.changelogs if not each.store), None),
@@ -185,10 +216,11 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
     )
     typed = with_settings(app.topology, config)
     write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
-    notes = LogNotes(stored, ids, job.thread_names, -1 if before is None else before.batch)
+    thread_names = () if epoch.instance else job.thread_names
+    notes = LogNotes(stored, ids, thread_names, -1 if before is None else before.batch)
     if notes != before:
         write_stored_plan(app.checkpoint, stored, app.topology, config)
-        write_notes(log, epoch.lease, notes)
+        epoch.write_notes(app, before, notes)
     return PreparedEpoch(job, notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from penstock.engines.spark.session import dataframe_query_settings
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadQuery
 from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
+from penstock.engines.threads.hosting.instance_group import InstanceGroup, require_sharable
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.engines.threads.hosting.unread import UnreadPatience
@@ -63,19 +65,23 @@ class StreamThreads:
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
         self._feeds: list[DataFrameQuery] = []  # which write DataFrames into their topics, under the present lease
         self._query: ThreadQuery | None = None
+        self._group: InstanceGroup | None = None
+        self.shares_tasks = config["group.protocol"] == "streams" and not reads_nothing
         self._restores = RestoreWatch()
 
-    def check(self, topology: Topology) -> None:
-        """Raise ConfigError for state without changelogs."""
+    def check(self, topology: Topology, *, until_latest: bool) -> None:
+        """Raise ConfigError for state without changelogs, and for what instances cannot share."""
         require_continuous(topology, self._config)
+        if self.shares_tasks:
+            require_sharable(topology, until_latest=until_latest)
 
     def read_notes(self, log: TopicLog) -> None:
         """Read the note of the last run."""
         self._epochs.read(log, self._config["application.id"])
 
-    def take_notes(self, log: TopicLog, lease: Lease) -> bool:
+    def take_notes(self, log: TopicLog, lease: Lease | None) -> bool:
         """Read the note again, as the holder of the lease; return whether another instance has changed it since."""
-        return self._epochs.take(log, lease)
+        return self._epochs.take(log, self._config["application.id"], lease)
 
     @property
     def stored_plan(self) -> StoredPlan | None:
@@ -115,10 +121,15 @@ class StreamThreads:
         config, app = self._config, start.app
         session_s = int(config.get("session.timeout.ms") or _SESSION_MS) / 1000
         folder = Path(app.places.replicas).with_name("query")
+        if self.shares_tasks:  # with other processes of this machine, too
+            folder = folder.with_name(f"query-{os.getpid()}")
         patience = UnreadPatience.of(int(config["max.task.idle.ms"]), int(config["task.timeout.ms"]))
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
-        query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience)
+        if self.shares_tasks:
+            self._group = InstanceGroup(app)
+            self._group.check()
+        query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience, self._group)
         query.restores, query.known = self._restores, self._epochs.known
         query.note = PlacementNote(app.places.checkpoint)
         if start.until_latest:  # which ends at what is in their topics then
@@ -133,12 +144,12 @@ class StreamThreads:
 
     def _start_feeds(self, start: Start) -> None:
         """Start the queries of DataFrames; in a run until "latest" return when all present rows are written."""
-        if self._reads_nothing:
+        if self._reads_nothing or not start.app.topology.dataframes:
             return
         app, checkpoint = start.app, start.app.checkpoint
         settings = dataframe_query_settings(self.spark_settings, checkpoint)
         topology = with_serdes(app.topology, self._config)
-        self._feeds = dataframe_queries(topology, app.log, start.lease, checkpoint, settings)
+        self._feeds = dataframe_queries(topology, app.log, start.own_lease, checkpoint, settings)
         for feed in self._feeds:
             feed.start(int(self._config["commit.interval.ms"]), until_latest=start.until_latest)
 
@@ -149,7 +160,7 @@ class StreamThreads:
         self._feeds = []
 
     def _next_epoch(self, start: Start) -> ContinuousJob:
-        return self._epochs.next(start.app, start.lease, start.slots)
+        return self._epochs.next(start.app, start.lease, start.slots, self._group)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
@@ -177,6 +188,10 @@ class StreamThreads:
             start.join()
             query.extend(job)
         return job is not None
+
+    def wants_plan(self) -> bool:
+        """Return whether the group has given this instance tasks that its plan does not know yet."""
+        return self._query is not None and self._query.wants_plan()
 
     def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:
         """Return whether a new epoch may succeed."""
@@ -213,6 +228,8 @@ class StreamThreads:
         self._stop_feeds()
         if self._query is not None:
             self._query.stop()
+        if self._group is not None:
+            self._group.close()
 
     @property
     def parallelism(self) -> int:

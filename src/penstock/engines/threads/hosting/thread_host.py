@@ -12,12 +12,13 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.base.log_lines import Work
+from penstock.base.log_lines import Work, own_logger
 from penstock.engines.spark.failures import to_worker_error
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.restore_notes import RestoreNotes
+from penstock.errors import FencedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from penstock.engines.threads.loop.figures import ThreadCounts
     from penstock.engines.threads.loop.pace import Fronts
     from penstock.engines.threads.loop.thread import StreamThread, ThreadLog
-    from penstock.log.membership import GroupMembership
+    from penstock.log.membership import GroupMembership, StreamsMembership
     from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 
+_log = own_logger(__name__)
 _STEP_S = 0.1  # the longest wait for records, and so for a stop
 _HURRY_S = 0.01  # the same while a task is about to come
 _NOTE_S = 0.25  # the age of a report, but for long steps
@@ -119,7 +121,9 @@ class ThreadHost:
         self._control: ControlClient | None = None
         self._counts: ThreadCounts | None = None
         self._thread: StreamThread | None = None
+        self._tasks: HostedTasks | None = None
         self._notes = 0
+        self._fenced: str | None = None  # the member without which the group has gone on
 
     def report(self) -> dict[str, Any]:
         """Return the newest report; called by the control client's thread."""
@@ -138,20 +142,39 @@ class ThreadHost:
         """Run the thread; return "stopped" or "lost"."""
         import polars as pl  # noqa: F401 - while the driver waits for the other threads
 
+        job = self._job
+        self._control = control
+        load_app(job.pickled_app)
+        log = _log_of(job)
+        first = self._assigned()
+        while True:
+            how, revision = self._live(log, first)
+            if how != "dropped":
+                return how
+            first = {"revision": revision, "active": [], "standby": []}
+
+    def _live(self, log: ThreadLog, first: Mapping[str, Any]) -> tuple[str, int]:
+        """Run the thread until it is stopped or lost, or its tasks are dropped: they belong to others by now.
+
+        Args:
+            log: The log.
+            first: The list of the driver that it begins with.
+
+        Returns:
+            How it has ended, "stopped", "lost" or "dropped", and the revision of the last list that is carried out.
+        """
         from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
         from penstock.engines.threads.loop.figures import ThreadCounts
         from penstock.engines.threads.loop.thread import StreamThread
         from penstock.engines.threads.loop.thread_hooks import ThreadHooks
         from penstock.log.thread_clients import Writer
 
-        job = self._job
-        self._control = control
-        load_app(job.pickled_app)
-        log = _log_of(job)
-        first = self._assigned()
+        job, control = self._job, self._control
+        assert control is not None  # noqa: S101 - run() has set it
         self._report = {"state": "restoring"}
-        writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once, self._membership)
-        tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
+        producer = job.producer_of(self._name)
+        writer = Writer(job.plan.application_id, producer, job.lease_epoch, job.exactly_once, self._membership)
+        tasks = self._tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"), self._fenced)
         counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
         hooks = ThreadHooks(
             sensor=counts.sensor,
@@ -165,10 +188,15 @@ class ThreadHost:
             thread.start()
             how = self._loop(thread, tasks)
             is_clean = how == "stopped"
+        except FencedError as error:
+            if "membership" not in error.facts:
+                raise
+            _log.warning("%s: %s", self._name, error.message)
+            self._fenced, how = tasks.member, "dropped"
         finally:
             tasks.close()
             thread.close(commit=is_clean)
-        return how
+        return how, tasks.revision
 
     def _loop(self, thread: StreamThread, tasks: HostedTasks) -> str:
         control = self._control
@@ -180,7 +208,10 @@ class ThreadHost:
         while not control.has_to_stop:
             if control.is_lost:
                 return "lost"
-            has_changed = tasks.change(thread, control.newest("assign"), control.newest("plan"))
+            wanted = control.newest("assign")
+            if tasks.belong_to_another(wanted):
+                return "dropped"
+            has_changed = tasks.change(thread, wanted, control.newest("plan"))
             if tasks.active:
                 thread.step(_STEP_S if not tasks.pending else _HURRY_S)
             elif not has_changed:
@@ -201,15 +232,21 @@ class ThreadHost:
         soon_s = self._taken_s + self._job.control.every_s - _NOTE_S
         return now >= soon_s and (noted < soon_s or now - noted > _NOTE_S)
 
-    def _membership(self) -> GroupMembership | None:
+    def _membership(self) -> GroupMembership | StreamsMembership | None:
         """Return the membership in whose name the thread commits, see `Writer.membership`."""
         from penstock.log.kafka.failures import removed_from_group
-        from penstock.log.membership import GroupMembership
+        from penstock.log.membership import GroupMembership, StreamsMembership
 
         membership = None if self._control is None else self._control.newest("member")
         if membership == []:
             raise removed_from_group(self._job.plan.application_id)
-        return None if membership is None else GroupMembership(*membership)
+        if membership is None:
+            return None
+        if self._job.lease_epoch is not None:
+            return GroupMembership(*membership)
+        if self._tasks is None or membership[0] != self._tasks.member:
+            raise _no_member_any_more(self._job.plan.application_id)
+        return StreamsMembership(*membership)
 
     def _assigned(self) -> Mapping[str, Any]:
         assert self._control is not None  # noqa: S101 - run() has set it
@@ -249,6 +286,7 @@ class ThreadHost:
             "began_ms": figures.began_ms,
             "committed_ms": figures.committed_ms,
             "restores": self._restores.newest(),
+            **({} if self._fenced is None else {"fenced": self._fenced}),
             **tasks.report(),
         }
 
@@ -265,6 +303,15 @@ class _DriversPace:
 
     def tell(self, fronts: Fronts) -> None:
         self._control.send({"pace": fronts}, 0.0)
+
+
+def _no_member_any_more(application: str) -> FencedError:
+    """Return the error for a thread whose tasks were given to the member that it was before."""
+    return FencedError(
+        f"group {application!r} goes on without the member that had these tasks",
+        hint="Others have them: they are closed without a commit, and the thread joins again.",
+        membership="unknown",
+    )
 
 
 def _key(job: ContinuousJob) -> tuple[str, str]:

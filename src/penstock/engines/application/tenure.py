@@ -1,0 +1,153 @@
+"""The right of an instance to run an application: a lease, or none where instances share the work."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.base.log_lines import own_logger
+from penstock.log.lease_holders import holder_runs, runs_already
+from penstock.log.lease_keeper import LeaseKeeper
+from penstock.log.processes import process_start
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.log.membership import GroupMembership
+
+__all__ = ["LEASE_TTL_MS", "LeaseTenure", "SharedTenure", "Tenure"]
+
+_log = own_logger(__name__)
+LEASE_TTL_MS = 30_000
+
+
+class Tenure(Protocol):
+    """What entitles an instance to run an application, from `take` to `give_back`."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """The present lease; None if there is none."""
+        ...
+
+    def take(self) -> None:
+        """Take the right, or a new one in place of the present one.
+
+        Raises:
+            FencedError: Another instance runs.
+        """
+        ...
+
+    def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Join the application's group, so that other tools see that it runs.
+
+        Args:
+            topics: The topics that it reads.
+            offsets: Returns the offsets that it has committed, as far as they are known.
+        """
+        ...
+
+    def membership(self, timeout_s: float) -> GroupMembership | None:
+        """Return the membership of the group that `attend` has led to; None: it has none.
+
+        Raises:
+            FencedError: Another program has removed the application from its group.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise FencedError if another instance has taken over."""
+        ...
+
+    def give_back(self) -> None:
+        """Give the right back."""
+        ...
+
+
+class LeaseTenure:
+    """The lease of an application, which one instance has alone, and its membership of the application's group.
+
+    Args:
+        log: The application's log.
+        config: Its settings.
+    """
+
+    def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
+        self._log, self._application = log, str(config["application.id"])
+        self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
+        self._keeper: LeaseKeeper | None = None
+
+    @property
+    def lease(self) -> Lease | None:
+        """The present lease."""
+        return None if self._keeper is None else self._keeper.lease
+
+    def take(self) -> None:
+        """Acquire the lease; replacing that of this start fences its own tasks, but no newer instance."""
+        acquire = partial(self._log.acquire_lease, self._application, self._owner, LEASE_TTL_MS)
+        if self._keeper is None:
+            self._keeper = LeaseKeeper(self._log, acquire())  # a start of the JVM and rebuilds of stores may take long
+        else:
+            self._keeper.replace(lambda before: acquire(replacing=before))
+
+    def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Join the application's group."""
+        assert self.lease is not None  # noqa: S101 - take() comes first
+        self._log.show_as_member(self.lease, list(topics), offsets)
+
+    def membership(self, timeout_s: float) -> GroupMembership | None:
+        """Return the membership of the group."""
+        return self._log.membership(timeout_s)
+
+    def check(self) -> None:
+        """Raise FencedError if another instance has taken over."""
+        assert self._keeper is not None  # noqa: S101 - take() comes first
+        self._keeper.check()
+
+    def give_back(self) -> None:
+        """Release the lease."""
+        if self._keeper is None:
+            return
+        if self._keeper.end():
+            self._log.release_lease(self._keeper.lease)
+        else:
+            _log.warning("the lease of %s could not be given back: no broker answers", self._application)
+
+
+class SharedTenure:
+    """No lease: the instances of an application share its tasks, as members of its group.
+
+    Args:
+        log: The application's log.
+        config: Its settings.
+    """
+
+    lease = None
+
+    def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
+        self._log, self._application = log, str(config["application.id"])
+
+    def take(self) -> None:
+        """Check that no instance runs that has a lease.
+
+        Raises:
+            FencedError: One does.
+        """
+        held = self._log.lease(self._application)
+        if held is not None and holder_runs(held, process_start(held.pid)):
+            raise runs_already(held)
+
+    def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Do nothing: its threads are members."""
+
+    def membership(self, timeout_s: float) -> None:  # noqa: ARG002 - of the interface
+        """Return None: each thread has its own."""
+
+    def check(self) -> None:
+        """Do nothing: each thread hears by itself that the group goes on without it."""
+
+    def give_back(self) -> None:
+        """Do nothing: there is nothing to give back."""

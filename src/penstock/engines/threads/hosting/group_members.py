@@ -1,0 +1,393 @@
+"""The members of an application's group that the stream threads of an instance are, on its driver.
+
+Each thread is a member (KIP-1071). The driver sends the heartbeats of all its threads, and carries to each the tasks
+that the group gives it, as the lists that threads know from drivers that have all tasks (`TaskList`). A thread reports
+what it has let go of; only then does the group hear of it, and gives the task to another member, of whatever instance.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.log_lines import own_logger
+from penstock.engines.threads.assignment.ownership import TaskList
+from penstock.engines.threads.assignment.task_assignor import StateHolders
+from penstock.errors import AppFailedError, PenstockError
+from penstock.log.streams_groups.description import Assignment, GroupTask
+from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
+from penstock.log.streams_groups.messages import JOIN_EPOCH, Heartbeat
+from penstock.log.streams_groups.refusals import refusal
+from penstock.topology.plan.plan import TaskId
+
+if TYPE_CHECKING:
+    from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.thread_state import ThreadState
+    from penstock.log.streams_groups.coordinator import StreamsCoordinator
+
+__all__ = ["GroupMembers", "Identities"]
+
+_log = own_logger(__name__)
+_NOTHING = Assignment()
+_IDLE_S = 1.0
+_END_S = 10.0
+_LEAVE_MS = 5_000  # a coordinator that has not answered by then finds out by itself
+_MANY_FAILURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """What the members of an instance say of themselves, and the names that the group has for tasks.
+
+    Attributes:
+        facts: The facts of a member; ``member`` is a new one for each, ``process`` one for each folder of replicas.
+        instance: The id of the instance.
+        numbers: Sub-topology of the plan -> its number in the topology, by which the group knows it.
+    """
+
+    facts: MemberFacts
+    instance: uuid.UUID
+    numbers: Mapping[int, int] = field(default_factory=dict)
+
+    def member_at(self, place: str) -> MemberFacts:
+        """Return the facts of a new member, whose thread has its replicas in a place."""
+        return replace(self.facts, member=str(uuid.uuid4()), process=str(uuid.uuid5(self.instance, place)))
+
+    def task(self, task: GroupTask) -> TaskId | None:
+        """Return a task of the group as the plan names it; None if the plan does not know its sub-topology."""
+        ids = [id_ for id_, number in self.numbers.items() if str(number) == task.subtopology]
+        return TaskId(ids[0], task.partition) if ids else None
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A thread, and the member that it is.
+
+    Attributes:
+        place: The identity of its folder of replicas.
+        sent: Its newest list.
+        member: The member; None: the thread is not ready yet, or has ended.
+        releasing: What its newest list leaves out for others.
+        is_ready: Whether it can take tasks.
+        is_dropping: Whether its newest list has it close what belongs to others by now.
+        shown: The member and the epoch in whose name it was last told to commit.
+    """
+
+    place: str
+    sent: TaskList
+    member: StreamsMember | None = None
+    releasing: Assignment = _NOTHING
+    is_ready: bool = False
+    is_dropping: bool = False
+    has_ended: bool = False
+    is_outdated: bool = False
+    shown: tuple[str, int] = ("", JOIN_EPOCH)
+
+
+class GroupMembers:
+    """The `TaskSharing` of threads that are members of the application's group.
+
+    Args:
+        coordinator: The coordinator of the group.
+        identities: What the members say of themselves.
+        most_ms: The longest time between two heartbeats of a member.
+        clock_ms: Returns the time in milliseconds.
+    """
+
+    def __init__(
+        self,
+        coordinator: StreamsCoordinator,
+        identities: Identities,
+        most_ms: int | None = None,
+        clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    ) -> None:
+        self._coordinator, self._identities = coordinator, identities
+        self._most_ms, self._clock_ms = most_ms, clock_ms
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._seats: dict[str, _Seat] = {}
+        self._revisions: dict[str, int] = {}
+        self._leaving: dict[str, tuple[StreamsMember, int]] = {}
+        self._job: ContinuousJob | None = None
+        self._tell: Callable[[Collection[str]], None] = lambda _: None
+        self._fail: Callable[[PenstockError], None] = lambda _: None
+        self._has_joined = self._has_ended = False
+        self._unknown: set[GroupTask] = set()
+        self._failures = 0
+        self._thread: threading.Thread | None = None
+
+    # The epoch's side
+
+    @property
+    def lists(self) -> Mapping[str, TaskList]:
+        """The newest list of each thread."""
+        with self._lock:
+            return {name: seat.sent for name, seat in self._seats.items()}
+
+    @property
+    def owners(self) -> Mapping[TaskId, str]:
+        """The thread of each task that this instance has."""
+        with self._lock:
+            return {task: name for name, seat in self._seats.items() for task in seat.sent.active}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all threads are members, and have the tasks that the group has given them."""
+        with self._lock:
+            seats = [seat for seat in self._seats.values() if not seat.has_ended]
+            return all(seat.member is not None and seat.member.state is MemberState.STABLE for seat in seats)
+
+    def begin(self, changed: Callable[[Collection[str]], None], fail: Callable[[PenstockError], None]) -> None:
+        """Begin the epoch; the first heartbeat is sent when all threads of the first `place` are ready."""
+        self._tell, self._fail = changed, fail
+
+    def place(
+        self,
+        job: ContinuousJob,
+        threads: Mapping[str, ThreadState],
+        starting: Collection[str],  # noqa: ARG002 - a thread that is not ready is no member
+    ) -> Mapping[str, TaskList]:
+        """Have a new thread start with no tasks, and each thread follow a new plan."""
+        with self._lock:
+            self._job = job
+            before = self.lists
+            for name, thread in threads.items():
+                if name not in self._seats:
+                    self._seats[name] = _Seat(thread.spot.place, TaskList(self._next_revision(name)))
+            self._advance()
+            if self._thread is None and not self._has_ended:
+                self._thread = threading.Thread(target=self._run, name="penstock-group-members", daemon=True)
+                self._thread.start()
+            return self._newer_than(before)
+
+    def probe(
+        self, job: ContinuousJob, threads: Mapping[str, ThreadState], starting: Collection[str]
+    ) -> Mapping[str, TaskList]:
+        """Return nothing: warm-ups are the group's affair."""
+        del job, threads, starting
+        return {}
+
+    def reported(self, name: str, thread: ThreadState) -> Mapping[str, TaskList]:
+        """Tell the group what a thread has let go of, or that it has ended."""
+        with self._lock:
+            seat, before = self._seats.get(name), self.lists
+            if seat is None or thread.revision < 0:
+                return {}
+            if thread.state == "ended":
+                self._leave(seat)
+                seat.has_ended = True
+            elif seat.member is not None and thread.report.get("fenced") == seat.member.facts.member:
+                self._leave(seat)  # it knows first that the group goes on without it; its tasks are closed
+                seat.sent, seat.is_dropping = TaskList(self._next_revision(name)), False
+            elif seat.member is not None and thread.revision >= seat.sent.revision:
+                if seat.is_dropping:
+                    seat.member.dropped(self._clock_ms())
+                    seat.is_dropping = False
+                elif seat.releasing and not thread.held.difference(seat.sent.active):
+                    seat.member.released(seat.releasing, self._clock_ms())
+                    seat.releasing = _NOTHING
+            seat.is_ready = not seat.has_ended
+            self._advance()
+            self._changed.notify_all()
+            return self._newer_than(before)
+
+    def restarted(self, name: str) -> None:
+        """Have the group give the tasks of a thread's earlier attempt to others; the new one is another member."""
+        self.fenced(name)
+
+    def fenced(self, name: str) -> None:
+        """Leave the group in the name of a thread that is gone."""
+        with self._lock:
+            seat = self._seats.pop(name, None)
+            if seat is not None:
+                self._leave(seat)
+                self._changed.notify_all()
+
+    def outdate(self) -> None:
+        """Have `place` send each thread a new list."""
+        with self._lock:
+            for seat in self._seats.values():
+                seat.is_outdated = True
+
+    def membership(self, name: str) -> Sequence[Any] | None:
+        """Return the member, its epoch and its ``group.instance.id``; None before it has joined."""
+        with self._lock:
+            seat = self._seats.get(name)
+            if seat is None or seat.member is None or seat.member.epoch <= JOIN_EPOCH:
+                return None
+            return seat.member.facts.member, seat.member.epoch, seat.member.facts.instance or ""
+
+    def wants_plan(self) -> bool:
+        """Return whether the group has given it tasks that the plan does not know."""
+        with self._lock:
+            return bool(self._unknown)
+
+    def holders(self, threads: Mapping[str, ThreadState]) -> StateHolders:  # noqa: ARG002 - of the interface
+        """Return nothing: the group knows who had which tasks."""
+        return StateHolders()
+
+    def end(self) -> None:
+        """Leave the group in the name of all threads, none of which runs any more."""
+        with self._lock:
+            self._has_ended = True
+            for seat in self._seats.values():
+                self._leave(seat)
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_END_S)
+
+    # Heartbeats
+
+    def _run(self) -> None:
+        try:
+            while self._beat():
+                pass
+        except Exception as error:  # noqa: BLE001 - without this thread the group takes all tasks away
+            _log.exception("the heartbeats of stream threads have ended")
+            self._fail(AppFailedError(f"the heartbeats of stream threads have ended: {error}", plan_anew=True))
+
+    def _beat(self) -> bool:
+        """Send the heartbeats that are due, act on the answers, and wait for the next; return whether there is one."""
+        with self._lock:
+            now_ms = self._clock_ms()
+            members = [*self._present(), *(member for member, _ in self._leaving.values())]
+            due = [(each, sent) for each in members if (sent := each.next_heartbeat(now_ms)) is not None]
+        for member, heartbeat in due:
+            self._exchange(member, heartbeat)
+        with self._lock:
+            before = self.lists
+            self._forget_left()
+            self._advance()
+            names = {*self._newer_than(before), *self._shown_anew()}
+            error = self._failure()
+        if names:
+            self._tell(names)
+        if error is not None:
+            self._fail(error)
+        with self._lock:
+            if self._has_ended and not self._leaving:
+                return False
+            now_ms = self._clock_ms()
+            members = [*self._present(), *(member for member, _ in self._leaving.values())]
+            dues = [due_ms for each in members if (due_ms := each.due_ms()) is not None]
+            pause_s = min([_IDLE_S, *((due_ms - now_ms) / 1000 for due_ms in dues)])
+            if pause_s > 0:
+                self._changed.wait(pause_s)
+        return True
+
+    def _exchange(self, member: StreamsMember, heartbeat: Heartbeat) -> None:
+        try:
+            answer = self._coordinator.heartbeat(heartbeat)
+        except PenstockError as error:
+            with self._lock:
+                member.unanswered(self._clock_ms())
+                self._failures += 1
+                level = _log.warning if self._failures == _MANY_FAILURES else _log.debug
+            level("heartbeats to group %s are not answered: %s", heartbeat.group, error.message)
+            return
+        with self._lock:
+            self._failures = 0
+            member.answered(answer, self._clock_ms())
+
+    def _present(self) -> list[StreamsMember]:
+        return [seat.member for seat in self._seats.values() if seat.member is not None]
+
+    def _leave(self, seat: _Seat) -> None:
+        member, seat.member, seat.releasing = seat.member, None, _NOTHING
+        if member is not None:
+            member.abandon(self._clock_ms())
+            self._leaving[member.facts.member] = member, self._clock_ms() + _LEAVE_MS
+
+    def _forget_left(self) -> None:
+        now_ms = self._clock_ms()
+        for name, (member, until_ms) in [*self._leaving.items()]:
+            if member.state in (MemberState.LEFT, MemberState.FAILED) or now_ms >= until_ms:
+                del self._leaving[name]
+
+    def _failure(self) -> PenstockError | None:
+        """Return the error for which the group refuses a member, or has to stop."""
+        for member in self._present():
+            if member.failure is not None:
+                try:
+                    return refusal(member.failure, member.facts, self._coordinator)
+                except PenstockError as error:
+                    return error
+            if member.shutdown_wanted:
+                return AppFailedError(
+                    f"a member of group {member.facts.group!r} has asked all instances to shut down",
+                    hint="Its log says why. Start the instances again when the reason is gone.",
+                )
+        return None
+
+    # Tasks
+
+    def _advance(self) -> None:
+        """Do what members have to do with their tasks, as far as that is possible now; the lock is held."""
+        if self._has_ended:
+            return
+        seats = [seat for seat in self._seats.values() if not seat.has_ended]
+        if self._has_joined or (seats and all(seat.is_ready for seat in seats)):
+            for seat in seats:
+                if seat.is_ready and seat.member is None:
+                    facts = self._identities.member_at(seat.place)
+                    seat.member = StreamsMember(facts, self._clock_ms(), most_ms=self._most_ms)
+                    self._has_joined = True
+        self._unknown.clear()
+        for name, seat in self._seats.items():
+            if seat.member is not None:
+                self._advance_one(name, seat, seat.member)
+
+    def _advance_one(self, name: str, seat: _Seat, member: StreamsMember) -> None:
+        work = member.work()
+        if work.drop:
+            if not seat.is_dropping:
+                seat.sent, seat.releasing = TaskList(self._next_revision(name)), _NOTHING
+                seat.is_dropping = True
+            return
+        if work.acquire and self._is_up_to_date(member):
+            member.acquired(work, self._clock_ms())
+        wanted = member.owned - work.release
+        active, standby = self._known(wanted.active), self._known(wanted.standby | wanted.warmup)
+        if (active, standby) != (seat.sent.active, seat.sent.standby) or seat.is_outdated:
+            seat.sent = TaskList(self._next_revision(name), active, standby, member=member.facts.member)
+            seat.is_outdated = False
+        seat.releasing = work.release
+
+    def _is_up_to_date(self, member: StreamsMember) -> bool:
+        """Return whether the group had heard of all threads here when it answered this one.
+
+        Else the first of them would open all tasks, and close most of them again.
+        """
+        epochs = [each.epoch for each in self._present() if each.failure is None]
+        return JOIN_EPOCH not in epochs and member.epoch >= max(epochs)
+
+    def _known(self, tasks: Collection[GroupTask]) -> frozenset[TaskId]:
+        """Return tasks by the names of the plan, and note those that it does not know."""
+        assert self._job is not None  # noqa: S101 - `place` comes first
+        counts = {sub.id: sub.tasks for sub in self._job.plan.subtopologies}
+        by_name = {task: self._identities.task(task) for task in tasks}
+        known = {task: id_ for task, id_ in by_name.items() if id_ and id_.partition < counts.get(id_.subtopology, 0)}
+        self._unknown |= by_name.keys() - known.keys()
+        return frozenset(id_ for id_ in known.values() if id_ is not None)
+
+    def _shown_anew(self) -> list[str]:
+        """Return the threads that are to commit in another name, or at another epoch, than before."""
+        names = []
+        for name, seat in self._seats.items():
+            if seat.member is not None and seat.member.epoch > JOIN_EPOCH:
+                shown = seat.member.facts.member, seat.member.epoch
+                if shown != seat.shown:
+                    seat.shown = shown
+                    names.append(name)
+        return names
+
+    def _newer_than(self, before: Mapping[str, TaskList]) -> dict[str, TaskList]:
+        return {name: each for name, each in self.lists.items() if before.get(name) is not each}
+
+    def _next_revision(self, name: str) -> int:
+        self._revisions[name] = self._revisions.get(name, 0) + 1
+        return self._revisions[name]

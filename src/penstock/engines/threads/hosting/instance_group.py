@@ -1,0 +1,135 @@
+"""The group with which the instances of an application share its tasks (``group.protocol=streams``)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
+from penstock.errors import ConfigError
+from penstock.log.streams_groups.assignor import AssignmentRules
+from penstock.log.streams_groups.group import GroupSettings
+from penstock.log.streams_groups.member import MemberFacts
+from penstock.log.streams_groups.refusals import refuse_other_topology
+from penstock.log.url import kafka_servers
+from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.group_topology import group_topology
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.log.streams_groups.coordinator import StreamsCoordinator
+    from penstock.log.streams_groups.description import Endpoint, GroupDescription, GroupTopology
+    from penstock.log.thread_clients import ThreadClients
+    from penstock.topology.plan.plan import PhysicalPlan
+    from penstock.topology.topology import Topology
+
+__all__ = ["InstanceGroup", "require_sharable"]
+
+_EMBEDDED_MS, _BROKER_MS = 200, 500  # between two heartbeats
+_REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
+_SESSION_MS = 45_000
+
+
+def require_sharable(topology: Topology, *, until_latest: bool) -> None:
+    """Raise ConfigError for a run that instances cannot share.
+
+    Args:
+        topology: The topology.
+        until_latest: Whether the run ends at the present ends of its topics.
+    """
+    hint = "Leave group.protocol out, or set it to classic."
+    if until_latest:
+        raise ConfigError(
+            'group.protocol is streams, and the run is until "latest": of several instances none knows when all is done',
+            hint=hint,
+            setting="group.protocol",
+        )
+    if topology.dataframes:
+        names = ", ".join(sorted(topology.dataframes))
+        raise ConfigError(
+            f"group.protocol is streams, and the topology reads DataFrames ({names}): each instance would write all of "
+            "their rows",
+            hint=f"{hint} Or write them into a topic by an application of their own, and read that.",
+            setting="group.protocol",
+        )
+
+
+class InstanceGroup:
+    """An instance's side of the group, for a whole run.
+
+    Args:
+        app: The application.
+        endpoint: Where queries reach this instance.
+
+    Attributes:
+        instance: The id of this instance.
+        coordinator: The coordinator of the group.
+    """
+
+    def __init__(self, app: PlannedApp, endpoint: Endpoint | None = None) -> None:
+        config = app.config
+        self.instance = uuid.uuid4()
+        self._application = app.application
+        self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
+        self._most_ms = int(
+            config["penstock.heartbeat.interval.ms"] or (_EMBEDDED_MS if self._is_embedded else _BROKER_MS)
+        )
+        clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
+        self.coordinator: StreamsCoordinator = clients.streams_coordinator(_settings(config, self._most_ms))
+        self._facts = MemberFacts(
+            app.application, "", "", _topology(app), rack=str(config.get("client.rack") or "") or None,
+            tags=tuple((name, str(value)) for name, value in config.with_prefix("client.tag.").items()),
+            endpoint=endpoint, rebalance_timeout_ms=int(config.get("max.poll.interval.ms") or _REBALANCE_MS),
+        )  # fmt: skip
+
+    def described(self) -> GroupDescription | None:
+        """Return the group as it is now; None if there is none."""
+        return self.coordinator.describe(self._application)
+
+    def is_alone(self) -> bool:
+        """Return whether the group has no members."""
+        described = self.described()
+        return described is None or not described.members
+
+    def check(self) -> None:
+        """Raise TopologyError if other instances run with another topology."""
+        refuse_other_topology(self._facts, self.described())
+
+    def close(self) -> None:
+        """Close the connections to the coordinator."""
+        close = getattr(self.coordinator, "close", None)
+        if close is not None:
+            close()
+
+    def members(self, plan: PhysicalPlan, topology: Topology) -> GroupMembers:
+        """Return the members that the threads of an epoch are.
+
+        Args:
+            plan: The plan of the epoch.
+            topology: Its topology, whose sub-topologies the group knows by their numbers.
+        """
+        identities = Identities(self._facts, self.instance, _numbers(plan, topology))
+        return GroupMembers(self.coordinator, identities, self._most_ms)
+
+
+def _settings(config: StreamsConfig, heartbeat_ms: int) -> GroupSettings:
+    """Return the settings of the group in an embedded log."""
+    rules = AssignmentRules(
+        num_standby_replicas=int(config["num.standby.replicas"]),
+        acceptable_recovery_lag=int(config["acceptable.recovery.lag"]),
+        max_warmup_replicas=int(config["max.warmup.replicas"]),
+    )
+    session_ms = int(config.get("session.timeout.ms") or _SESSION_MS)
+    return GroupSettings(session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms, rules=rules)
+
+
+def _topology(app: PlannedApp) -> GroupTopology:
+    return group_topology(with_settings(app.topology, app.config), app.application, app.config)
+
+
+def _numbers(plan: PhysicalPlan, topology: Topology) -> Mapping[int, int]:
+    """Return sub-topology of the plan, which keeps the ids of earlier plans -> its number in the topology."""
+    by_node = {name: sub.id for sub in topology.subtopologies() for name in sub.nodes}
+    return {sub.id: by_node[sub.nodes[0]] for sub in plan.subtopologies}
