@@ -12,6 +12,7 @@ from penstock import KafkaStreams
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
+from streams_stage import Stage, broker_stage, embedded_stage
 
 START = 1_790_000_000_000
 BATCHES = {"processing.mode": "micro_batch"}
@@ -111,6 +112,15 @@ def place(log_url: str, tmp_path: Path, spark: Any) -> Iterator[Place]:
     made = Place(tmp_path, spark, log_url)
     yield made
     made.log.close()
+
+
+@pytest.fixture(params=["embedded", "broker"])
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A stage for streams groups over each coordinator, for each test its own."""
+    if request.param == "broker":
+        yield from broker_stage(request.getfixturevalue("kafka"))
+    else:
+        yield from embedded_stage()
 
 
 @pytest.fixture

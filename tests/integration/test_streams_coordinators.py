@@ -2,172 +2,25 @@
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from penstock.errors import FencedError, LogUnavailableError, TopologyError
-from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
-from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-from penstock.log.open import open_log
-from penstock.log.streams_groups.coordinator import StreamsCoordinator
+from penstock.errors import FencedError, TopologyError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.membership import StreamsMembership
 from penstock.log.streams_groups.description import (
-    Assignment,
     CopartitionGroup,
     Endpoint,
-    GroupDescription,
     GroupSubtopology,
     GroupTask,
     GroupTopology,
     InternalTopicSpec,
 )
-from penstock.log.streams_groups.group import GroupSettings
-from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
+from penstock.log.streams_groups.member import MemberState, StreamsMember
 from penstock.log.streams_groups.messages import StatusCode
 from penstock.log.streams_groups.refusals import refusal
-from penstock.tools.broker.process import Broker
-
-_PATIENCE_S = 60
-_STEP_MS = 100
-_FOR_EVER_MS = 10**9
-COMPACTED = (("cleanup.policy", "compact"),)
-
-
-def counting(app: str, source: str) -> GroupTopology:
-    """A topology with a repartition topic and a store."""
-    again = f"{app}-by-value-repartition"
-    return GroupTopology((
-        GroupSubtopology("0", (source,), repartition_sinks=(again,)),
-        GroupSubtopology(
-            "1",
-            changelogs=(InternalTopicSpec(f"{app}-counts-changelog", config=COMPACTED),),
-            repartition_sources=(InternalTopicSpec(again),),
-        ),
-    ))  # fmt: skip
-
-
-@dataclass
-class Stage:
-    """A log with its coordinator, and a group with its members."""
-
-    log: TopicLog
-    coordinator: StreamsCoordinator
-    pause: Callable[[], None]
-    now_ms: Callable[[], int]
-    is_broker: bool
-    app: str = field(default_factory=lambda: f"app-{uuid.uuid4().hex[:8]}")
-    members: list[StreamsMember] = field(default_factory=list)
-
-    def topic(self, name: str, partitions: int) -> str:
-        """Create a topic of this group's own."""
-        full = f"{self.app}-{name}"
-        self.log.create_topic(full, partitions)
-        return full
-
-    def member(self, topology: GroupTopology, **facts: Any) -> StreamsMember:
-        """A member that asks often, and so hears of everything soon."""
-        facts = {"process": str(uuid.uuid4()), **facts}
-        made = MemberFacts(self.app, f"m-{uuid.uuid4().hex}", topology=topology, **facts)
-        member = StreamsMember(made, self.now_ms(), eager_for_ms=_FOR_EVER_MS)
-        self.members.append(member)
-        return member
-
-    def beat(self, member: StreamsMember) -> None:
-        """Send a heartbeat if one is due."""
-        heartbeat = member.next_heartbeat(self.now_ms())
-        if heartbeat is None:
-            return
-        try:
-            answer = self.coordinator.heartbeat(heartbeat)
-        except LogUnavailableError:  # the first group of a broker: the topic of groups is being created
-            member.unanswered(self.now_ms())
-        else:
-            member.answered(answer, self.now_ms())
-
-    def step(self, member: StreamsMember) -> None:
-        """Send what is due, and do what is to do."""
-        self.beat(member)
-        work = member.work()
-        if work.drop:
-            member.dropped(self.now_ms())
-        elif work.release:
-            member.released(work.release, self.now_ms())
-        elif work.acquire:
-            self._check_alone(work.acquire)
-            member.acquired(work, self.now_ms())
-
-    def _check_alone(self, tasks: Assignment) -> None:
-        for other in self.members:
-            assert not other.owned.active & tasks.active, "a task has two owners"
-
-    def until(self, done: Callable[[], object]) -> None:
-        """Let the members go on until something is so."""
-        for _ in range(_PATIENCE_S * 1000 // _STEP_MS):
-            for member in self.members:
-                self.step(member)
-            if done():
-                return
-            self.pause()
-        told = [(each.state, each.owned, each.status, each.failure) for each in self.members]
-        raise AssertionError(f"not within {_PATIENCE_S} s: {told}, {self.described()}")
-
-    def described(self) -> GroupDescription:
-        found = self.coordinator.describe(self.app)
-        assert found is not None
-        return found
-
-    def all_tasks(self, count: int) -> Callable[[], bool]:
-        """Whether the members have so many tasks together, and all stand still."""
-        return lambda: (
-            sum(len(each.owned.active) for each in self.members) == count
-            and all(each.state in (MemberState.STABLE, MemberState.LEFT) for each in self.members)
-            and self.described().state == "Stable"
-        )
-
-
-@pytest.fixture(params=["embedded", "broker"])
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A stage of its own for each test."""
-    if request.param == "broker":
-        from penstock.log.kafka.log import KafkaLog
-        from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
-
-        broker: Broker = request.getfixturevalue("kafka")
-        log = KafkaLog(broker.settings.bootstrap_servers)
-        cluster = log.clients.own_cluster()
-        made = Stage(
-            log,
-            KafkaStreamsCoordinator(cluster, log.clients.access),
-            lambda: time.sleep(_STEP_MS / 1000),
-            lambda: round(1000 * time.monotonic()),
-            is_broker=True,
-        )
-        yield made
-        for member in made.members:  # no session is left open
-            member.leave(made.now_ms())
-        if made.members:
-            made.until(lambda: all(m.state in (MemberState.LEFT, MemberState.FAILED) for m in made.members))
-        cluster.close()
-        log.close()
-        return
-    name = f"memory://{uuid.uuid4()}"
-    log_of_its_own = open_log(name)
-    clock = [1_000_000]
-    coordinator = EmbeddedStreamsCoordinator(
-        log_of_its_own,  # type: ignore[arg-type] # the URL says which log it is
-        GroupSettings(),
-        lambda: clock[0],
-    )
-
-    def pass_time() -> None:
-        clock[0] += _STEP_MS
-
-    yield Stage(log_of_its_own, coordinator, pass_time, lambda: clock[0], is_broker=False)
-    log_of_its_own.close()
+from streams_stage import PATIENCE_S, STEP_MS, Stage, counting
 
 
 def test_a_member_alone_has_all_tasks_and_its_internal_topics_are_made(stage: Stage) -> None:
@@ -282,16 +135,20 @@ def test_only_a_member_at_its_epoch_commits(stage: Stage) -> None:
     member = stage.member(counting(stage.app, source))
     stage.until(stage.all_tasks(2))
     place, name = TopicPartition(source, 0), member.facts.member
-    stage.coordinator.commit(stage.app, name, member.epoch, {place: OffsetAndMetadata(7, "AgAA")})
+
+    def commit(who: str, epoch: int, offset: OffsetAndMetadata) -> None:
+        stage.coordinator.commit(stage.app, StreamsMembership(who, epoch), {place: offset})
+
+    commit(name, member.epoch, OffsetAndMetadata(7, "AgAA"))
     assert stage.log.group_offsets(stage.app)[place] == OffsetAndMetadata(7, "AgAA")
     with pytest.raises(FencedError):
-        stage.coordinator.commit(stage.app, name, member.epoch + 1, {place: OffsetAndMetadata(9)})
+        commit(name, member.epoch + 1, OffsetAndMetadata(9))
     with pytest.raises(FencedError):
-        stage.coordinator.commit(stage.app, "stranger", member.epoch, {place: OffsetAndMetadata(9)})
+        commit("stranger", member.epoch, OffsetAndMetadata(9))
     member.leave(stage.now_ms())
     stage.until(lambda: member.state is MemberState.LEFT)
     with pytest.raises(FencedError):
-        stage.coordinator.commit(stage.app, name, 1, {place: OffsetAndMetadata(9)})
+        commit(name, 1, OffsetAndMetadata(9))
     assert stage.log.group_offsets(stage.app)[place].offset == 7
 
 
@@ -386,7 +243,7 @@ def test_a_member_that_takes_its_time_keeps_its_tasks_from_others(stage: Stage) 
             stage.beat(member)
         stage.pause()
 
-    for _ in range(_PATIENCE_S * 1000 // _STEP_MS):
+    for _ in range(PATIENCE_S * 1000 // STEP_MS):
         beat()
         if slow.work().release:
             break

@@ -1,10 +1,13 @@
-"""The membership of a running application in its group."""
+"""The membership of a running application, or of one of its stream threads, in its group."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-__all__ = ["GroupMembership"]
+from penstock.errors import FencedError
+
+__all__ = ["GroupMembership", "StreamsMembership", "membership_refused"]
 
 
 class GroupMembership(NamedTuple):
@@ -19,3 +22,30 @@ class GroupMembership(NamedTuple):
     member: str
     instance: str
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMembership:
+    """A stream thread's membership of a streams group (KIP-1071): the group fences commits, and no lease is needed.
+
+    Attributes:
+        member: The member id, made by the member itself.
+        epoch: The newest epoch that the thread knows. An older one than the group's is accepted for the partitions of
+            tasks that the member has had since then (KIP-1251).
+        instance: The ``group.instance.id``; empty: it has none.
+    """
+
+    member: str
+    epoch: int
+    instance: str = ""
+
+
+def membership_refused(
+    group: str, membership: StreamsMembership, reason: Literal["stale", "unknown"], details: str
+) -> FencedError:
+    """Make the error of a commit by a member that has lost its tasks, or its place in the group."""
+    return FencedError(
+        f"member {membership.member} of group {group!r} may not commit as of epoch {membership.epoch}: {details}",
+        hint="Others have its tasks, or will have them soon: close them without a commit, and join again.",
+        group=group, member=membership.member, epoch=membership.epoch, membership=reason,
+    )  # fmt: skip

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
-from penstock.log.membership import GroupMembership
+from penstock.log.membership import GroupMembership, StreamsMembership
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.log.streams_groups.coordinator import StreamsCoordinator
 
 __all__ = ["CHANGELOG_WRITER", "Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
 
@@ -21,7 +23,7 @@ Part = tuple[str, int, "pa.RecordBatch"]
 CHANGELOG_WRITER = "changelogs"  # the `Writer.thread` of what conversions write into changelogs
 
 
-def _no_membership() -> GroupMembership | None:
+def _no_membership() -> GroupMembership | StreamsMembership | None:
     return None
 
 
@@ -35,15 +37,16 @@ class Writer:
         epoch: The epoch of the application's lease, under which the thread was started; None: it has no lease, and
             newer producers of the same id alone fence this one.
         exactly_once: Whether records and offsets are committed together (``exactly_once_v2``).
-        membership: Returns the application's present membership of its group, in whose name offsets are committed;
-            None: it has none, as it may not join. Raises FencedError if another program has removed it.
+        membership: Returns the present membership in whose name offsets are committed: the application's, of its
+            group, or the thread's, of its streams group. None: it has none, as it may not join. Raises FencedError if
+            another program has removed it.
     """
 
     application: str
     thread: str
     epoch: int | None
     exactly_once: bool = True
-    membership: Callable[[], GroupMembership | None] = _no_membership
+    membership: Callable[[], GroupMembership | StreamsMembership | None] = _no_membership
 
     @property
     def transactional_id(self) -> str:
@@ -153,10 +156,12 @@ class ThreadProducer(Protocol):
         Raises:
             ProductionError: The log refuses records for good; ``facts["refused"]`` maps the number of the part, in the
                 order of `send`, to its rows. Nothing is committed; `discard` or `replace` comes next.
-            FencedError: A newer producer or instance has taken over.
+            FencedError: A newer producer or instance has taken over. With ``facts["membership"]``, "stale" or
+                "unknown": its streams group has given tasks of the thread to others, or has removed it.
             LogUnavailableError: Kafka: it could not be written within ``task.timeout.ms``.
 
-        After any error but ProductionError the producer is of no more use; the thread must end.
+        After an error of the membership nothing is committed, and `replace` makes the producer ready for other tasks.
+        After any other error but ProductionError it is of no more use; the thread must end.
         """
         ...
 
@@ -190,6 +195,10 @@ class ThreadClients(Protocol):
         Raises:
             FencedError: A newer instance of the application has taken over.
         """
+        ...
+
+    def streams_coordinator(self) -> StreamsCoordinator:
+        """Return the coordinator of streams groups, with connections of its own, for the caller to close."""
         ...
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

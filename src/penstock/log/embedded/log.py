@@ -21,6 +21,7 @@ from penstock.log.embedded.coordination import Coordination
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.fetcher import EmbeddedFetcher
 from penstock.log.embedded.groups import ConsumerGroups
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.embedded.thread_producer import EmbeddedThreadProducer
 from penstock.log.embedded.transaction import EmbeddedTransaction
 from penstock.log.embedded.upkeep import Upkeep
@@ -255,6 +256,10 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
             FencedError: A newer instance of the application has taken over.
         """
         return EmbeddedThreadProducer(self, writer)
+
+    def streams_coordinator(self) -> EmbeddedStreamsCoordinator:
+        """Return the coordinator of streams groups, which is this log itself."""
+        return EmbeddedStreamsCoordinator(self)
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of these partitions; a commit shows in all of them at once."""

@@ -8,25 +8,38 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.clock import unix_ms
-from penstock.errors import FencedError
 from penstock.log.embedded import catalog
 from penstock.log.embedded.groups import write_offsets
+from penstock.log.membership import StreamsMembership, membership_refused
 from penstock.log.processes import may_run, process_start
-from penstock.log.streams_groups.group import GroupRecord, GroupSettings, MemberRecord, StreamsGroup
+from penstock.log.streams_groups.group import (
+    GroupRecord,
+    GroupSettings,
+    MemberRecord,
+    StreamsGroup,
+    commit_refusal,
+)
+from penstock.log.streams_groups.messages import LEAVE_STATIC_EPOCH
 from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
-    from penstock.log.embedded.log import EmbeddedLog
     from penstock.log.streams_groups.description import GroupDescription, InternalTopicSpec
     from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
 
 __all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
+
+
+class _GroupLog(Protocol):
+    """The operations of an embedded log that a coordinator needs."""
+
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
 
 class EmbeddedStreamsCoordinator:
@@ -39,7 +52,7 @@ class EmbeddedStreamsCoordinator:
     """
 
     def __init__(
-        self, log: EmbeddedLog, settings: GroupSettings | None = None, clock: Callable[[], int] = unix_ms
+        self, log: _GroupLog, settings: GroupSettings | None = None, clock: Callable[[], int] = unix_ms
     ) -> None:
         self._log, self._settings, self._clock = log, settings or GroupSettings(), clock
 
@@ -70,36 +83,41 @@ class EmbeddedStreamsCoordinator:
             return found.describe()
 
     def commit(
-        self,
-        group: str,
-        member: str,
-        epoch: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        instance: str | None = None,
+        self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         """Commit offsets as a member.
 
         Raises:
-            FencedError: The group goes on without this member, or it has another epoch by now.
+            FencedError: The group goes on without this member, or has given its tasks to others.
         """
-        del instance  # its member id says enough
         with self._log.writing() as connection:
-            check_streams_member(connection, group, member, epoch)
+            check_streams_member(connection, group, membership, offsets)
             write_offsets(connection, group, offsets, self._clock())
 
+    def close(self) -> None:
+        """Do nothing: the log is closed by its owner."""
 
-def check_streams_member(connection: sqlite3.Connection, group: str, member: str, epoch: int) -> None:
-    """Raise FencedError unless a group has this member at this epoch; within the transaction of its commit."""
+
+def check_streams_member(
+    connection: sqlite3.Connection, group: str, membership: StreamsMembership, places: Iterable[TopicPartition]
+) -> None:
+    """Raise FencedError unless a member may commit offsets of these partitions; within the transaction of its commit.
+
+    A member may be in another process than the stream thread that commits: its epoch may be newer than the thread's.
+    """
     row = connection.execute(
-        "SELECT epoch FROM streams_members WHERE name = ? AND member = ?", (group, member)
+        "SELECT epoch, document FROM streams_members WHERE name = ? AND member = ?", (group, membership.member)
     ).fetchone()
-    if row is None or row[0] != epoch:
-        known = "is not a member any more" if row is None else f"has the epoch {row[0]} by now, not {epoch}"
-        raise FencedError(
-            f"member {member} of group {group!r} {known}",
-            hint="Others have its tasks: close them, and join again.",
-            group=group, member=member,
-        )  # fmt: skip
+    if row is None:
+        raise membership_refused(group, membership, "unknown", "the group does not know it, or has removed it")
+    if row[0] == membership.epoch:
+        return
+    (text,) = connection.execute("SELECT document FROM streams_groups WHERE name = ?", (group,)).fetchone()
+    member = member_from(membership.member, 0, row[1])
+    asked = [(tp.topic, tp.partition) for tp in places]
+    refusal = commit_refusal(member, group_from(group, text).topology, membership.epoch, asked)
+    if refusal:
+        raise membership_refused(group, membership, "stale", refusal)
 
 
 @dataclass(slots=True)
@@ -162,10 +180,15 @@ class _StoredGroup:
             place = here if member == sender or member not in self.places else self.places[member]
             self.connection.execute(
                 "INSERT OR REPLACE INTO streams_members VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, member, record.epoch, *place, record.heard_ms, member_text(record)),
+                (name, member, _epoch_of(record), *place, record.heard_ms, member_text(record)),
             )
         if sender in self.members and sender not in group.changed:
             self.connection.execute(
                 "UPDATE streams_members SET heard_ms = ? WHERE name = ? AND member = ?",
                 (self.members[sender].heard_ms, name, sender),
             )
+
+
+def _epoch_of(member: MemberRecord) -> int:
+    """Return the epoch as of which a member may commit anything."""
+    return LEAVE_STATIC_EPOCH if member.has_left else member.epoch

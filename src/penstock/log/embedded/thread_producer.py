@@ -10,6 +10,7 @@ from penstock.errors import ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.transaction import EmbeddedTransaction
 from penstock.log.joining import joined
+from penstock.log.membership import StreamsMembership
 from penstock.log.record_bytes import record_bytes
 from penstock.log.thread_clients import Part, Writer
 
@@ -30,7 +31,7 @@ class EmbeddedThreadProducer:
     """The `ThreadProducer` of an embedded log: each write is one transaction of SQLite.
 
     Each write also checks that this is the newest producer of its id, and that the application's lease has no newer
-    epoch; at least once likewise, as that costs no more.
+    epoch, or that its streams group has this member; at least once likewise, as that costs no more.
 
     Args:
         log: The log.
@@ -110,6 +111,9 @@ class EmbeddedThreadProducer:
         with self._log.transaction(self._writer.transactional_id, self._epoch) as transaction:
             if self._writer.lease is not None:
                 transaction.require_lease(*self._writer.lease)
+            membership = self._writer.membership()
+            if isinstance(membership, StreamsMembership):
+                transaction.require_member(self._writer.application, membership)
             for number, part in enumerate(parts):
                 try:
                     transaction.append(*part)

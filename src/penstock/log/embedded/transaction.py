@@ -18,6 +18,8 @@ from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_p
 from penstock.log.embedded.groups import write_offsets
 from penstock.log.embedded.membership import ConsumerIdentity, check_owner
 from penstock.log.embedded.record_rows import RecordChange, replace_row
+from penstock.log.embedded.streams_groups import check_streams_member
+from penstock.log.membership import StreamsMembership
 
 __all__ = ["EmbeddedTransaction"]
 
@@ -49,6 +51,7 @@ class EmbeddedTransaction:
         self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
         self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._leases: list[tuple[str, int]] = []
+        self._members: dict[str, StreamsMembership] = {}
         self._changes: list[RecordChange] = []
         self._is_written: Callable[[], bool] = lambda: False
         self._owners: list[tuple[ConsumerIdentity, tuple[TopicPartition, ...]]] = []
@@ -80,6 +83,11 @@ class EmbeddedTransaction:
         self._check_open()
         self._leases.append((application, epoch))
 
+    def require_member(self, group: str, membership: StreamsMembership) -> None:
+        """Let the commit fail with FencedError unless this member may commit its offsets of the group."""
+        self._check_open()
+        self._members[group] = membership
+
     def change_record(self, change: RecordChange) -> None:
         """Change a record that only one writer at a time may change; the commit fails if it has another version."""
         self._check_open()
@@ -109,6 +117,8 @@ class EmbeddedTransaction:
             check_producer(connection, self._id, self._epoch)
             for lease in self._leases:
                 check_lease(connection, *lease)
+            for group, membership in self._members.items():
+                check_streams_member(connection, group, membership, self._offsets.get(group, ()))
             if self._is_written():
                 self.already_written = True
                 return

@@ -12,6 +12,7 @@ from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory, LocalCode
+from penstock.log.membership import StreamsMembership, membership_refused
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess
@@ -23,6 +24,7 @@ __all__ = [
     "is_fenced",
     "is_transient",
     "may_pass",
+    "membership_failure",
     "name_of",
     "not_in_time",
     "patience_for",
@@ -215,6 +217,13 @@ def too_large_here(doing: str, size_bytes: int, limit_bytes: int, **facts: objec
         "of the topic if that is smaller. production.exception.handler can leave such records out.",
         **{"code": "MSG_SIZE_TOO_LARGE", **facts, "size_bytes": size_bytes, "limit_bytes": limit_bytes},
     )
+
+
+def membership_failure(group: str, membership: StreamsMembership, error: KafkaException) -> FencedError:
+    """Make the error of a commit that a streams group refuses to a member."""
+    inner = error_of(error)
+    is_unknown = inner.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID)
+    return membership_refused(group, membership, "unknown" if is_unknown else "stale", inner.str())
 
 
 def removed_from_group(application: str) -> FencedError:

@@ -31,6 +31,7 @@ from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
+from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
@@ -192,6 +193,10 @@ class KafkaLog(KafkaCore):
         """
         lease = writer.lease
         return KafkaThreadProducer(self, writer, lambda: None if lease is None else self._leases.check(*lease))
+
+    def streams_coordinator(self) -> KafkaStreamsCoordinator:
+        """Return the coordinator of streams groups, with connections of its own."""
+        return KafkaStreamsCoordinator(self.clients.own_cluster(), self.clients.access)
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Wait until all that has been written to these partitions is committed or aborted; return their ends.

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaException
 
-from penstock.errors import FencedError
-from penstock.log.kafka.error_codes import CODES, ErrorCategory
-from penstock.log.kafka.failures import error_of, failure
+from penstock.log.kafka.error_codes import ErrorCategory
+from penstock.log.kafka.failures import category_of, failure, membership_failure
 from penstock.log.kafka.wire.groups import commit_as_streams_member
 from penstock.log.kafka.wire.streams_groups import describe_streams_group
 from penstock.log.kafka.wire.streams_heartbeats import send_heartbeat
-from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
     from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.membership import StreamsMembership
     from penstock.log.streams_groups.description import GroupDescription
     from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
 
@@ -31,7 +30,7 @@ class KafkaStreamsCoordinator:
     """The brokers that keep streams groups (Kafka 4.2 and later).
 
     Args:
-        cluster: Connections; a heartbeat waits behind requests in flight, so its own are best.
+        cluster: Connections of its own, as a heartbeat waits behind requests in flight.
         access: Explains refusals.
     """
 
@@ -58,28 +57,32 @@ class KafkaStreamsCoordinator:
     def commit(
         self,
         group: str,
-        member: str,
-        epoch: int,
+        membership: StreamsMembership,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        instance: str | None = None,
     ) -> None:
         """Commit offsets as a member.
 
         Raises:
-            FencedError: The group goes on without this member, or it has another epoch by now.
+            FencedError: The group goes on without this member, or has given its tasks to others.
             LogError: The coordinator does not answer.
         """
-        me = GroupMembership(member, instance or "", epoch)
-        doing = f"committing offsets of group {group!r}"
-        self._tried(lambda: commit_as_streams_member(self._cluster, group, offsets, me), doing)
+
+        def commit() -> None:
+            try:
+                commit_as_streams_member(self._cluster, group, offsets, membership)
+            except KafkaException as error:
+                if category_of(error) is ErrorCategory.REJOIN:
+                    raise membership_failure(group, membership, error) from error
+                raise
+
+        self._tried(commit, f"committing offsets of group {group!r}")
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._cluster.close()
 
     def _tried(self, action: Callable[[], _T], doing: str) -> _T:
         try:
             return action()
         except KafkaException as error:
-            inner = error_of(error)
-            if CODES.get(inner.code()) is ErrorCategory.REJOIN:
-                raise FencedError(
-                    f"{doing}: {inner.str()}", hint="Others have its tasks: close them, and join again."
-                ) from error
             raise failure(error, doing, self._access) from error

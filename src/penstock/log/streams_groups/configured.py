@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTask, GroupTopology, InternalTopicSpec
 from penstock.log.streams_groups.messages import GroupStatus, StatusCode
 
-__all__ = ["ConfiguredTopology", "configured"]
+__all__ = ["ConfiguredTopology", "configured", "reader_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,19 @@ def configured(topology: GroupTopology, counts: Mapping[str, int]) -> Configured
         GroupTask(each.id, number) for each in sized.subtopologies for number in range(_task_count(each, known))
     )
     return ConfiguredTopology(sized, tasks)
+
+
+def reader_of(topology: GroupTopology, topic: str) -> str | None:
+    """Return the id of the sub-topology that reads a topic; None if none does.
+
+    >>> topology = GroupTopology((GroupSubtopology("0", ("lines",), ("logs-.*",)), GroupSubtopology("1", ("words",))))
+    >>> [reader_of(topology, each) for each in ("words", "logs-eu", "other")]
+    ['1', '0', None]
+    """
+    for each in topology.subtopologies:
+        if topic in _read(each) or any(re.fullmatch(pattern, topic) for pattern in each.source_patterns):
+            return each.id
+    return None
 
 
 def _resolved(topology: GroupTopology, counts: Mapping[str, int]) -> tuple[GroupTopology, str]:

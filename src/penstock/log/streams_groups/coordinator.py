@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
+    from penstock.log.membership import StreamsMembership
     from penstock.log.streams_groups.description import GroupDescription
     from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
 
@@ -33,24 +34,16 @@ class StreamsCoordinator(Protocol):
         ...
 
     def commit(
-        self,
-        group: str,
-        member: str,
-        epoch: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        instance: str | None = None,
+        self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit offsets as a member, outside of a transaction.
-
-        Args:
-            group: The group.
-            member: The member's id.
-            epoch: Its epoch.
-            offsets: The next offsets, with metadata.
-            instance: Its ``group.instance.id``.
+        """Commit offsets, with metadata, as a member, outside of a transaction.
 
         Raises:
-            FencedError: The group goes on without this member, or it has another epoch by now.
+            FencedError: The group goes on without this member, or has given its tasks to others.
             LogError: The coordinator does not answer.
         """
+        ...
+
+    def close(self) -> None:
+        """Close its connections."""
         ...

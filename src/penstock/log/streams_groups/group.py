@@ -8,12 +8,12 @@ its new owner only when nobody else has it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.log.streams_groups.assignor import AssignedMember, AssignmentRules, assign
-from penstock.log.streams_groups.configured import ConfiguredTopology, configured
+from penstock.log.streams_groups.configured import ConfiguredTopology, configured, reader_of
 from penstock.log.streams_groups.description import (
     Assignment,
     DescribedMember,
@@ -37,7 +37,7 @@ from penstock.log.streams_groups.messages import (
 )
 from penstock.log.streams_groups.topology_difference import topology_difference
 
-__all__ = ["GroupRecord", "GroupSettings", "MemberRecord", "StreamsGroup"]
+__all__ = ["GroupRecord", "GroupSettings", "MemberRecord", "StreamsGroup", "commit_refusal"]
 
 MemberPhase = Literal["stable", "unrevoked", "unreleased"]
 _NOTHING = Assignment()
@@ -70,6 +70,7 @@ class MemberRecord:
         assigned: The tasks that it has, or may have.
         pending: The tasks that it has to give up.
         target: The tasks that it shall have.
+        since: The epoch in which it got each of the active tasks that it has, or may have.
         heard_ms: The time of its last heartbeat.
         revoking_ms: Since when it has tasks to give up.
         has_left: A static member that will come back within its session.
@@ -92,6 +93,7 @@ class MemberRecord:
     assigned: Assignment = _NOTHING
     pending: Assignment = _NOTHING
     target: Assignment = _NOTHING
+    since: dict[GroupTask, int] = field(default_factory=dict)
     heard_ms: int = 0
     revoking_ms: int = 0
     has_left: bool = False
@@ -239,6 +241,7 @@ class StreamsGroup:
             self.record.epoch += 1
         else:  # it has lost its epoch, or an answer
             member.assigned = member.pending = _NOTHING
+            member.since = {}
             member.phase = "stable"
         member.epoch = member.previous_epoch = JOIN_EPOCH
         self.changed.add(member.member)
@@ -250,7 +253,7 @@ class StreamsGroup:
         self.changed |= {former.member, heartbeat.member}
         member = replace(
             former, member=heartbeat.member, process=heartbeat.process or "", has_left=False, epoch=JOIN_EPOCH,
-            previous_epoch=JOIN_EPOCH, assigned=_NOTHING, pending=_NOTHING, phase="stable",
+            previous_epoch=JOIN_EPOCH, assigned=_NOTHING, pending=_NOTHING, since={}, phase="stable",
         )  # fmt: skip
         self.members[member.member] = member
         return member
@@ -377,6 +380,9 @@ class StreamsGroup:
             if member.epoch != self.record.assignment_epoch:
                 member.previous_epoch, member.epoch = member.epoch, self.record.assignment_epoch
             member.phase = "unreleased" if new - free else "stable"
+            member.since |= dict.fromkeys(free.active, member.epoch)
+        held = (member.assigned | member.pending).active
+        member.since = {task: epoch for task, epoch in member.since.items() if task in held}
         self.changed.add(member.member)
 
     def _free(self, wanted: Assignment, member: MemberRecord) -> Assignment:
@@ -461,6 +467,35 @@ class StreamsGroup:
             each.phase == "stable" and each.epoch == self.record.assignment_epoch for each in self.members.values()
         )
         return "Stable" if settled else "Reconciling"
+
+
+def commit_refusal(
+    member: MemberRecord, topology: GroupTopology | None, epoch: int, places: Iterable[tuple[str, int]]
+) -> str:
+    """Return why a member may not commit as of an epoch; empty if it may.
+
+    As with brokers: as of its present epoch it may for any partition, as of an older one (of an answer that the thread
+    does not know yet) for those of tasks that it has had since then.
+
+    Args:
+        member: The member.
+        topology: The topology of its group.
+        epoch: The epoch.
+        places: The partitions.
+    """
+    now = LEAVE_STATIC_EPOCH if member.has_left else member.epoch
+    if epoch == now:
+        return ""
+    if epoch > now or topology is None:
+        return f"its epoch is {now}"
+    for topic, partition in places:
+        subtopology = reader_of(topology, topic)
+        since = None if subtopology is None else member.since.get(GroupTask(subtopology, partition))
+        if since is None:
+            return f"its epoch is {now} by now, and the task of {topic}-{partition} is not its own"
+        if epoch < since:
+            return f"its epoch is {now} by now, and the task of {topic}-{partition} is its own since epoch {since}"
+    return ""
 
 
 def _lags(member: MemberRecord) -> dict[GroupTask, int]:

@@ -20,6 +20,8 @@ from penstock.log.streams_groups.group import GroupRecord, MemberRecord
 
 __all__ = ["group_from", "group_text", "member_from", "member_text"]
 
+_BY_TASK = ("since", "task_offsets", "task_end_offsets")
+
 
 def group_text(record: GroupRecord) -> str:
     """Return a group as JSON."""
@@ -39,7 +41,7 @@ def member_text(record: MemberRecord) -> str:
     plain = {name: getattr(record, name) for name in record.__slots__ if name not in ("member", "heard_ms")}
     for name in ("assigned", "pending", "target"):
         plain[name] = [sorted(tasks) for _, tasks in plain[name].roles]
-    for name in ("task_offsets", "task_end_offsets"):
+    for name in _BY_TASK:
         plain[name] = [[*task, offset] for task, offset in sorted(plain[name].items())]
     return json.dumps(plain)
 
@@ -49,7 +51,7 @@ def member_from(member: str, heard_ms: int, text: str) -> MemberRecord:
     plain: dict[str, Any] = json.loads(text)
     for name in ("assigned", "pending", "target"):
         plain[name] = Assignment(*(frozenset(GroupTask(*task) for task in tasks) for tasks in plain[name]))
-    for name in ("task_offsets", "task_end_offsets"):
+    for name in _BY_TASK:
         plain[name] = _sums(plain[name])
     plain["tags"] = tuple((key, value) for key, value in plain["tags"])
     plain["endpoint"] = None if plain["endpoint"] is None else Endpoint(*plain["endpoint"])
@@ -57,7 +59,7 @@ def member_from(member: str, heard_ms: int, text: str) -> MemberRecord:
 
 
 def _sums(rows: list[list[Any]]) -> TaskSums:
-    return {GroupTask(subtopology, partition): offset for subtopology, partition, offset in rows}
+    return {GroupTask(subtopology, partition): number for subtopology, partition, number in rows}
 
 
 def _topology(topology: GroupTopology) -> dict[str, Any]:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.log_lines import own_logger
-from penstock.errors import LogError, LogUnavailableError, ProductionError
+from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.joining import Placed, joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
-from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time, persist
+from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
 from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
 from penstock.log.kafka.writing import AnyPart, checked
+from penstock.log.membership import GroupMembership, StreamsMembership
 from penstock.log.record_bytes import record_bytes
 from penstock.log.stored import StoredRecords
 from penstock.log.thread_clients import Part, Writer
@@ -69,6 +70,7 @@ class KafkaThreadProducer:
         self._flying: Batches | None = None  # at least once: the parts as they were sent
         self._following: dict[TopicPartition, int] = {}
         self._error: BaseException | None = None
+        self._membership: GroupMembership | StreamsMembership | None = None  # of the last attempt
         self.pending_bytes = 0
         self.firsts: Mapping[TopicPartition, int] = {}
         try:
@@ -122,7 +124,8 @@ class KafkaThreadProducer:
 
         Raises:
             ProductionError: Kafka refuses records for good (``facts["refused"]``); nothing is committed.
-            FencedError: A newer producer or instance has taken over.
+            FencedError: A newer producer or instance has taken over, or its streams group has given tasks of the
+                thread to others (``facts["membership"]``); then the transaction is aborted, and others may follow.
             LogUnavailableError: It could not be written within ``task.timeout.ms``. If the end of the transaction has
                 failed, the next start may find it committed.
         """
@@ -138,8 +141,9 @@ class KafkaThreadProducer:
             following = {**self._following, **self._commit(parts, offsets)}
         except ProductionError:
             raise
-        except BaseException as error:  # the transaction may be open, or committed
-            self._error = error
+        except BaseException as error:
+            if not (isinstance(error, FencedError) and "membership" in error.facts):
+                self._error = error  # the transaction may be open, or committed
             raise
         self.replace(())
         self._following = {}
@@ -196,7 +200,8 @@ class KafkaThreadProducer:
         needed = self._timeouts.needed(self.pending_bytes + sum(record_bytes(part[2]) for part in self._changes))
         if needed > self._transactions.timeout_ms:
             self._persist(lambda: self._init(needed, again=True), "initialising")
-        self._transactions.membership = self._writer.membership()
+        self._membership = self._writer.membership()
+        self._transactions.membership = _generation_of(self._membership)
         following = self._transactions.write(parts, offsets)
         self.firsts = self._transactions.firsts
         try:
@@ -234,6 +239,8 @@ class KafkaThreadProducer:
             if refused is not None:
                 raise refused from error
             self._transactions.limits = self._log.clients.limits()
+        elif category is ErrorCategory.REJOIN and isinstance(self._membership, StreamsMembership):
+            self._look_for_newer_epoch(self._membership, error)
         elif category is ErrorCategory.REJOIN:
             self._await_membership(error)
         elif category not in _WORTH_ANOTHER:
@@ -249,7 +256,7 @@ class KafkaThreadProducer:
             FencedError: Another program has removed it.
             LogUnavailableError: It does not join in time.
         """
-        before, deadline = self._transactions.membership, time.monotonic() + _JOIN_S
+        before, deadline = self._membership, time.monotonic() + _JOIN_S
         while self._writer.membership() == before:
             if time.monotonic() > deadline:
                 raise LogUnavailableError(
@@ -259,6 +266,17 @@ class KafkaThreadProducer:
                     group=self._writer.application,
                 ) from error
             time.sleep(_JOIN_PAUSE_S)
+
+    def _look_for_newer_epoch(self, before: StreamsMembership, error: KafkaException) -> None:
+        """Allow another attempt if the thread knows a newer epoch of its member by now.
+
+        Raises:
+            FencedError: It does not: others have tasks of it, or the group does not know it.
+        """
+        now = self._writer.membership()
+        if isinstance(now, StreamsMembership) and now.member == before.member and now.epoch > before.epoch:
+            return
+        raise membership_failure(self._writer.application, before, error) from error
 
     def _extend_timeout(self, seconds: float, error: KafkaException) -> None:
         """Use a longer time-out for the next attempt, as the coordinator has aborted this one after its time-out.
@@ -319,6 +337,13 @@ class KafkaThreadProducer:
     def _failure(self, error: KafkaException) -> Exception:
         identity, access = self._writer.transactional_id, self._log.clients.access
         return failure(error, f"transaction {identity!r}", access, transactional_id=identity, operation="WRITE")
+
+
+def _generation_of(membership: GroupMembership | StreamsMembership | None) -> GroupMembership | None:
+    """Return a membership as requests have it: the epoch of a streams member is in place of a generation."""
+    if isinstance(membership, StreamsMembership):
+        return GroupMembership(membership.member, membership.instance, membership.epoch)
+    return membership
 
 
 def _size(records: pa.RecordBatch | StoredRecords) -> int:

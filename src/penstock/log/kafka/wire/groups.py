@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.wire.protocol_errors import check
-from penstock.log.membership import GroupMembership
+from penstock.log.membership import GroupMembership, StreamsMembership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,14 +73,14 @@ def commit_offsets(
 
 
 def commit_as_streams_member(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], me: GroupMembership
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], me: StreamsMembership
 ) -> None:
-    """Commit next offsets as a member of a streams group; its generation is the member's epoch.
+    """Commit next offsets as a member of a streams group.
 
     Raises:
         KafkaException: Like librdkafka's admin client; STALE_MEMBER_EPOCH or UNKNOWN_MEMBER_ID if it is fenced.
     """
-    _commit(cluster, group, offsets, me, (9, 9))
+    _commit(cluster, group, offsets, GroupMembership(me.member, me.instance, me.epoch), (9, 9))
 
 
 def _commit(

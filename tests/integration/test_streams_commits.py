@@ -1,0 +1,151 @@
+"""Commits by members of streams groups, over both logs: who has lost a task, or its membership, commits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from eventually import eventually
+from penstock.errors import FencedError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.membership import StreamsMembership
+from penstock.log.streams_groups.description import GroupTopology
+from penstock.log.streams_groups.member import MemberState, StreamsMember
+from penstock.log.thread_clients import ThreadProducer, Writer
+from streams_stage import Stage, counting
+
+BOTH = pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly once", "at least once"])
+
+
+class Scene:
+    """A stage with a topic of two partitions to read, one to write, and the topology of a group between them."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.source, self.changes = stage.topic("in", 2), stage.topic("changes", 1)
+        self.topology: GroupTopology = counting(stage.app, self.source)
+
+    def member(self) -> StreamsMember:
+        return self.stage.member(self.topology)
+
+    def settle(self) -> None:
+        """Wait until all four tasks are with members, and all members have some."""
+        done = self.stage.all_tasks(4)
+        self.stage.until(lambda: all(each.owned.active for each in self.stage.members) and done())
+
+    def leave(self, member: StreamsMember) -> None:
+        member.leave(self.stage.now_ms())
+        self.stage.until(lambda: member.state is MemberState.LEFT)
+
+    @contextmanager
+    def producer(self, membership: Callable[[], StreamsMembership], *, exactly_once: bool) -> Iterator[ThreadProducer]:
+        writer = Writer(self.stage.app, "thread-0", None, exactly_once, membership)
+        producer = self.stage.log.thread_producer(writer)
+        try:
+            yield producer
+        finally:
+            producer.close()
+
+    def place(self, partition: int) -> TopicPartition:
+        return TopicPartition(self.source, partition)
+
+    def written(self) -> list[bytes]:
+        self.stage.log.settled_ends([TopicPartition(self.changes, 0)])
+        values: list[bytes] = self.stage.log.read(self.changes, 0, 0).records.column("value").to_pylist()
+        return values
+
+    def changed(self, value: bytes) -> list[tuple[str, int, pa.RecordBatch]]:
+        return [(self.changes, 0, pa.RecordBatch.from_pydict({"timestamp": [1], "key": [b"k"], "value": [value]}))]
+
+    def committed(self) -> dict[TopicPartition, int]:
+        return dict(self.stage.log.committed_offsets(self.stage.app))
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return Scene(stage)
+
+
+def as_of_now(member: StreamsMember) -> StreamsMembership:
+    return StreamsMembership(member.facts.member, member.epoch)
+
+
+@BOTH
+def test_a_member_commits_its_changes_with_offsets_and_metadata(scene: Scene, *, exactly_once: bool) -> None:
+    member = scene.member()
+    scene.settle()
+    with scene.producer(lambda: as_of_now(member), exactly_once=exactly_once) as producer:
+        for number in range(3):
+            producer.collect(scene.changed(b"%d" % number))
+            producer.commit({scene.place(0): OffsetAndMetadata(number + 1, "AgAAAAAAAAPo")})
+    assert scene.written() == [b"0", b"1", b"2"]
+    offset = OffsetAndMetadata(3, "AgAAAAAAAAPo")
+    eventually(lambda: scene.stage.log.group_offsets(scene.stage.app) == {scene.place(0): offset})
+
+
+@BOTH
+def test_a_thread_whose_member_has_left_commits_nothing(scene: Scene, *, exactly_once: bool) -> None:
+    member = scene.member()
+    scene.settle()
+    membership = as_of_now(member)
+    with scene.producer(lambda: membership, exactly_once=exactly_once) as zombie:
+        zombie.collect(scene.changed(b"a"))
+        zombie.commit({scene.place(0): OffsetAndMetadata(1)})
+        scene.leave(member)
+        heir = scene.member()
+        scene.stage.until(scene.stage.all_tasks(4))
+        zombie.collect(scene.changed(b"of a zombie"))
+        for _ in range(2):
+            with pytest.raises(FencedError) as raised:
+                zombie.commit({scene.place(0): OffsetAndMetadata(2)})
+            assert raised.value.facts["membership"] == "unknown"
+            assert raised.value.facts["member"] == membership.member
+        assert scene.written() == [b"a"]
+        assert scene.committed() == {scene.place(0): 1}
+        membership = as_of_now(heir)  # the thread goes on as another member
+        zombie.replace(())
+        zombie.collect(scene.changed(b"b"))
+        zombie.commit({scene.place(0): OffsetAndMetadata(3)})
+    assert scene.written() == [b"a", b"b"]
+    eventually(lambda: scene.committed() == {scene.place(0): 3})
+
+
+@BOTH
+def test_an_old_epoch_is_enough_for_a_task_that_stays_and_not_for_one_that_went(
+    scene: Scene, *, exactly_once: bool
+) -> None:
+    member = scene.member()
+    scene.settle()
+    before = as_of_now(member)
+    scene.member()
+    scene.settle()
+    assert member.epoch > before.epoch
+    stays, *_ = sorted(task.partition for task in member.owned.active if task.subtopology == "0")
+    went = 1 - stays
+    assert {task.partition for task in member.owned.active if task.subtopology == "0"} == {stays}
+    with scene.producer(lambda: before, exactly_once=exactly_once) as producer:
+        producer.collect(scene.changed(b"a"))
+        producer.commit({scene.place(stays): OffsetAndMetadata(1)})
+        producer.collect(scene.changed(b"of a zombie"))
+        with pytest.raises(FencedError) as raised:
+            producer.commit({scene.place(stays): OffsetAndMetadata(2), scene.place(went): OffsetAndMetadata(2)})
+        assert raised.value.facts["membership"] == "stale"
+    assert scene.written() == [b"a"]
+    eventually(lambda: scene.committed() == {scene.place(stays): 1})
+
+
+@BOTH
+def test_an_epoch_that_the_group_has_not_reached_is_refused(scene: Scene, *, exactly_once: bool) -> None:
+    member = scene.member()
+    scene.settle()
+    early = StreamsMembership(member.facts.member, member.epoch + 1)
+    with scene.producer(lambda: early, exactly_once=exactly_once) as producer:
+        producer.collect(scene.changed(b"a"))
+        with pytest.raises(FencedError) as raised:
+            producer.commit({scene.place(0): OffsetAndMetadata(1)})
+        assert raised.value.facts["membership"] == "stale"
+    assert scene.written() == []
+    assert scene.committed() == {}
