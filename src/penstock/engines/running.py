@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.config import StreamsConfig
-    from penstock.engines.application.tenure import Tenure
     from penstock.engines.app_metrics import AppMetrics
+    from penstock.engines.application.tenure import Tenure
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog
     from penstock.log.embedded.coordination import Lease
@@ -257,8 +257,8 @@ class Run:
         """Return the plan to go on with if topics appeared or grew, or executors came; checked at intervals."""
         if self._have_cores_come():
             return self.plan
-        age_s = time.monotonic() - self._looked
-        if age_s < int(self.config["metadata.max.age.ms"]) / 1000 and not (self.engine.wants_plan() and age_s > _LOOK_S):
+        every_s = _LOOK_S if self.engine.wants_plan() else int(self.config["metadata.max.age.ms"]) / 1000
+        if time.monotonic() - self._looked < every_s:
             return None
         self._looked = time.monotonic()
         assert self.log is not None and self.plan is not None  # noqa: S101, PT018 - launch() comes first

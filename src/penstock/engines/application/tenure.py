@@ -143,7 +143,7 @@ class SharedTenure:
     def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Do nothing: its threads are members."""
 
-    def membership(self, timeout_s: float) -> None:  # noqa: ARG002 - of the interface
+    def membership(self, timeout_s: float) -> None:
         """Return None: each thread has its own."""
 
     def check(self) -> None:

@@ -70,7 +70,7 @@ class MicroBatches:
         self._restarts = 0
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
 
-    def check(self, topology: Topology, *, until_latest: bool) -> None:  # noqa: ARG002 - the engines' interface
+    def check(self, topology: Topology, *, until_latest: bool) -> None:
         """Accept every topology."""
 
     def read_notes(self, log: TopicLog) -> None:

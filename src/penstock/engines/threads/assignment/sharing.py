@@ -167,7 +167,7 @@ class PlacedTasks:
         """Have `place` send each thread a new list."""
         self._owners.outdate()
 
-    def membership(self, name: str) -> None:  # noqa: ARG002 - of the interface
+    def membership(self, name: str) -> None:
         """Return None: all threads commit in the name of the application."""
 
     def wants_plan(self) -> bool:

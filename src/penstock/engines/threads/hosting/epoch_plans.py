@@ -107,9 +107,7 @@ class EpochPlans:
         self._notes = prepared.notes
         return prepared.job
 
-    def extension(
-        self, app: PlannedApp, lease: Lease | None, slots: int, job: ContinuousJob
-    ) -> ContinuousJob | None:
+    def extension(self, app: PlannedApp, lease: Lease | None, slots: int, job: ContinuousJob) -> ContinuousJob | None:
         """Prepare more tasks for the epoch that runs; None if that needs a new one, see `extended_epoch`."""
         if self._notes is None:
             return None

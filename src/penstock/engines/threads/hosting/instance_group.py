@@ -42,7 +42,7 @@ def require_sharable(topology: Topology, *, until_latest: bool) -> None:
     hint = "Leave group.protocol out, or set it to classic."
     if until_latest:
         raise ConfigError(
-            'group.protocol is streams, and the run is until "latest": of several instances none knows when all is done',
+            'group.protocol is streams, and the run is until "latest": no instance knows when all is done',
             hint=hint,
             setting="group.protocol",
         )
@@ -77,7 +77,7 @@ class InstanceGroup:
             config["penstock.heartbeat.interval.ms"] or (_EMBEDDED_MS if self._is_embedded else _BROKER_MS)
         )
         clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
-        self.coordinator: StreamsCoordinator = clients.streams_coordinator(_settings(config, self._most_ms))
+        self.coordinator: StreamsCoordinator = clients.streams_coordinator()
         self._facts = MemberFacts(
             app.application, "", "", _topology(app), rack=str(config.get("client.rack") or "") or None,
             tags=tuple((name, str(value)) for name, value in config.with_prefix("client.tag.").items()),
