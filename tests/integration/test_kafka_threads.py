@@ -274,7 +274,7 @@ def test_a_connection_cut_in_the_middle_of_a_commit(app, cut, step, when):
 @pytest.mark.usefixtures("transactions")
 def test_a_transaction_that_takes_too_long_is_written_again_with_more_time(app, monkeypatch, caplog):
     log = app.log
-    monkeypatch.setattr(log.clients, "timeouts", TransactionTimeouts(1_000, 60_000))
+    monkeypatch.setattr(log.clients, "thread_timeouts", TransactionTimeouts(1_000, 60_000))
     producer = app.producer()
     send, slow = BrokerConnection.send, ["EndTxnRequest", "TxnOffsetCommitRequest"]
 
@@ -297,7 +297,7 @@ def test_a_transaction_that_takes_too_long_is_written_again_with_more_time(app, 
 @pytest.mark.usefixtures("transactions")
 def test_a_newer_producer_is_not_taken_for_a_timeout(app, monkeypatch):
     log = app.log
-    monkeypatch.setattr(log.clients, "timeouts", TransactionTimeouts(1_000, 60_000))
+    monkeypatch.setattr(log.clients, "thread_timeouts", TransactionTimeouts(1_000, 60_000))
     producer = app.producer()
     send, armed = BrokerConnection.send, ["EndTxnRequest"]
 

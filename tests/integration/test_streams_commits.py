@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ import pytest
 from eventually import eventually
 from penstock.errors import FencedError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.kafka.log import KafkaLog
+from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
 from penstock.log.membership import StreamsMembership
 from penstock.log.streams_groups.description import GroupTopology
 from penstock.log.streams_groups.member import MemberState, StreamsMember
@@ -41,8 +44,10 @@ class Scene:
         self.stage.until(lambda: member.state is MemberState.LEFT)
 
     @contextmanager
-    def producer(self, membership: Callable[[], StreamsMembership], *, exactly_once: bool) -> Iterator[ThreadProducer]:
-        writer = Writer(self.stage.app, "thread-0", None, exactly_once, membership)
+    def producer(
+        self, membership: Callable[[], StreamsMembership], *, exactly_once: bool, thread: str = "thread-0"
+    ) -> Iterator[ThreadProducer]:
+        writer = Writer(self.stage.app, thread, None, exactly_once, membership)
         producer = self.stage.log.thread_producer(writer)
         try:
             yield producer
@@ -149,3 +154,35 @@ def test_an_epoch_that_the_group_has_not_reached_is_refused(scene: Scene, *, exa
         assert raised.value.facts["membership"] == "stale"
     assert scene.written() == []
     assert scene.committed() == {}
+
+
+@BOTH
+def test_the_open_transaction_of_a_dead_thread_is_ended_without_a_lease(scene: Scene, *, exactly_once: bool) -> None:
+    member = scene.member()
+    scene.settle()
+    log = scene.stage.log
+    thread = f"{uuid.uuid4()}-0"
+    with scene.producer(lambda: as_of_now(member), exactly_once=exactly_once, thread=thread) as dead:
+        dead.collect(scene.changed(b"a"))
+        dead.commit({scene.place(0): OffsetAndMetadata(1)})
+        dead.collect(scene.changed(b"never committed"))
+        if isinstance(dead, KafkaThreadProducer):  # it dies after it has written, before it ends its transaction
+            parts = [(TopicPartition(topic, partition), records) for topic, partition, records in dead.collected()]
+            dead._transactions.write(parts, {scene.place(0): OffsetAndMetadata(2)})
+        for _ in range(2):
+            log.fence_threads(scene.stage.app, [thread, f"{uuid.uuid4()}-1"])
+        assert scene.written() == [b"a"]  # nothing is open that these would wait for
+        assert scene.committed() == {scene.place(0): 1}
+        with pytest.raises(FencedError) as raised:
+            dead.commit({scene.place(0): OffsetAndMetadata(2)})
+        assert "membership" not in raised.value.facts
+    with scene.producer(lambda: as_of_now(member), exactly_once=exactly_once) as heir:
+        heir.collect(scene.changed(b"b"))
+        heir.commit({scene.place(0): OffsetAndMetadata(2)})
+    assert scene.written() == [b"a", b"b"]
+
+
+def test_the_transactions_of_threads_end_by_themselves_as_in_kafka_streams() -> None:
+    for settings, threads_ms, batches_ms in (({}, 10_000, 30_000), ({"transaction.timeout.ms": 7_000}, 7_000, 7_000)):
+        with KafkaLog("nowhere:1", settings) as log:
+            assert (log.clients.thread_timeouts.least_ms, log.clients.timeouts.least_ms) == (threads_ms, batches_ms)

@@ -212,11 +212,16 @@ class ThreadClients(Protocol):
         """
         ...
 
-    def fence_threads(self, application: str, threads: Iterable[str], epoch: int) -> None:
-        """Make sure that no producer of these threads from before ``epoch`` commits anything any more.
+    def fence_threads(self, application: str, threads: Iterable[str], epoch: int | None = None) -> None:
+        """Make sure that no present producer of these threads commits anything any more.
 
         Kafka: their transactional ids are initialised, which also ends their open transactions. Embedded: they get a
-        newer epoch. Afterwards the group's committed offsets do not change until a new producer commits.
+        newer epoch. Afterwards they do not change the group's committed offsets until a new producer commits.
+
+        Args:
+            application: The application.
+            threads: The names of the threads.
+            epoch: The epoch of the lease of the caller; None: the threads are of a streams group, without a lease.
 
         Raises:
             FencedError: The application's lease has a newer epoch.

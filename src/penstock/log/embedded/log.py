@@ -267,7 +267,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         ends = self.end_offsets(sorted({tp.topic for tp in partitions}))
         return {tp: end for tp, end in ends.items() if tp in partitions}
 
-    def fence_threads(self, application: str, threads: Iterable[str], epoch: int) -> None:
+    def fence_threads(self, application: str, threads: Iterable[str], epoch: int | None = None) -> None:
         """Fence the present producers of these threads.
 
         Raises:

@@ -206,7 +206,7 @@ class KafkaLog(KafkaCore):
         """
         return settled_ends(self._topics, tuple(places), self.patience_s)
 
-    def fence_threads(self, application: str, threads: Iterable[str], epoch: int) -> None:
+    def fence_threads(self, application: str, threads: Iterable[str], epoch: int | None = None) -> None:
         """Initialise the transactional ids of these threads, which fences their producers and ends their transactions.
 
         Before, those that hang in its topics are ended: a changelog would be restored without their records.
@@ -214,7 +214,8 @@ class KafkaLog(KafkaCore):
         Raises:
             FencedError: The application's lease has a newer epoch.
         """
-        self._leases.check(application, epoch)
+        if epoch is not None:
+            self._leases.check(application, epoch)
         own = [topic for topic in self._topics.counts() if topic.startswith(f"{application}-")]
         if own and self._topics.ends(own) != self._topics.ends(own, committed=False):
             settle_hanging(application, self._topics, self.clients)

@@ -42,6 +42,7 @@ _EVERYDAY = (
     "Receive failed", "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
 )  # fmt: skip
 _TRANSACTION_TIMEOUT_MS = 30_000
+_THREADS_TRANSACTION_TIMEOUT_MS = 10_000  # the default of Kafka Streams: their transactions are short
 _FETCH_BYTES, _FETCH_WAIT_MS = 50 << 20, 500  # Kafka's defaults
 _PARTITION_FETCH_BYTES = 8 << 20  # Kafka: 1 MB; a thread that is behind processes by column, and the more the better
 _BIG_QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 262_144}
@@ -66,8 +67,9 @@ class Clients:
         self._waiter: DataWaiter | None = None
         self._lock = threading.Lock()
         self._batch_bytes = 1_000_000
-        self.timeouts = TransactionTimeouts(
-            _number(self._translated.jvm("producer"), "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        self.timeouts, self.thread_timeouts = (
+            TransactionTimeouts(_number(self._translated.jvm("producer"), "transaction.timeout.ms", default_ms))
+            for default_ms in (_TRANSACTION_TIMEOUT_MS, _THREADS_TRANSACTION_TIMEOUT_MS)
         )
         self.max_request_bytes = _number(self._translated.librdkafka("producer"), "message.max.bytes", _REQUEST_BYTES)
 

@@ -31,7 +31,8 @@ __all__ = ["PLANNER", "RESET", "OwnProducer", "Producers", "is_own_id"]
 RESET = "reset"
 PLANNER = WRITERS[3]
 _RECORDS = "|".join(WRITERS)
-_TASK, _THREAD = r"\d+_\d+(/\d+)?", r"thread-\d+"
+_PROCESS = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # as in Kafka Streams: processes of a streams group
+_TASK, _THREAD = r"\d+_\d+(/\d+)?", rf"(thread|{_PROCESS})-\d+"
 # The end of ids of an application "app-dataframe".
 _OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{CHANGELOG_WRITER}|{_TASK}|{_THREAD}|dataframe-.*)"
 _OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|{CHANGELOG_WRITER}|dataframe-(?!{_OTHER}$).+")
@@ -43,6 +44,9 @@ def is_own_id(application: str, transactional_id: str) -> bool:
     >>> own = ("app-0_1", "app-2_0/1", "app-driver", "app-thread-3", "app-dataframe-orders")
     >>> [is_own_id("app", each) for each in own]
     [True, True, True, True, True]
+    >>> of_a_group = "app-6f1c2d3e-0a1b-4c5d-8e9f-001122334455-3"
+    >>> is_own_id("app", of_a_group), is_own_id("app", f"app-two{of_a_group[3:]}")
+    (True, False)
     >>> others = ("app-two-0_1", "app-two-driver", "app-two-thread-0", "app-dataframe-thread-0", "app-0_1x")
     >>> [is_own_id("app", each) for each in others]
     [False, False, False, False, False]

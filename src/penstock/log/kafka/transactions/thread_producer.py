@@ -59,7 +59,7 @@ class KafkaThreadProducer:
         clients = log.clients
         self._log = log
         self._writer = writer
-        self._timeouts = clients.timeouts
+        self._timeouts = clients.thread_timeouts
         self._cluster = clients.own_cluster()
         self._transactions = ThreadTransactions(
             self._cluster, writer.transactional_id, writer.application, clients.limits()
@@ -357,5 +357,5 @@ def fence(log: KafkaCore, writer: Writer) -> None:
     transactions = ThreadTransactions(cluster, writer.transactional_id, writer.application, clients.limits())
     text = f"fencing transaction {writer.transactional_id!r}"
     facts = {"transactional_id": writer.transactional_id, "operation": "WRITE"}
-    least_ms = clients.timeouts.least_ms
+    least_ms = clients.thread_timeouts.least_ms
     persist(lambda: transactions.init(least_ms), text, log.patience_s, clients.access, cluster.forget, **facts)
