@@ -33,7 +33,7 @@ from penstock.engines.application.changelog_topics import (
 from penstock.errors import FencedError
 from penstock.log import leases
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.log.fenced_record import RecordName
+from penstock.log.fenced_record import RecordName, StoredRecord, change_record
 from penstock.log.kafka.transactions import fenced_record
 from penstock.log.open import open_log
 from penstock.sql.session.journal import Journal, JournalEntry
@@ -114,6 +114,50 @@ def test_of_writers_that_race_for_a_version_one_succeeds(opened: Callable[[], To
         for v in rows["value"].to_pylist()
     ]
     assert len(values) == rounds
+
+
+def adding(name: str) -> Callable[[StoredRecord], bytes | None]:
+    """Adds a name to a list of names, unless it is there."""
+
+    def change(stored: StoredRecord) -> bytes | None:
+        names = json.loads(stored.value or b"[]")
+        return None if name in names else json.dumps([*names, name]).encode()
+
+    return change
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_no_change_of_several_writers_without_a_lease_is_lost(opened: Callable[[], TopicLog], name: str) -> None:
+    logs = [opened() for _ in range(3)]
+    record = counter(logs[0], name)
+    rounds = 4
+    for number in range(rounds):
+        both(*(
+            partial(change_record, log.fenced_record(record), adding(f"{number} {writer}"))
+            for writer, log in enumerate(logs)
+        ))  # fmt: skip
+    stored = logs[0].fenced_record(record).read()
+    assert sorted(json.loads(stored.value or b"")) == [f"{n} {writer}" for n in range(rounds) for writer in range(3)]
+    assert change_record(logs[1].fenced_record(record), adding("0 0")) == stored  # is there: nothing is written
+    assert logs[2].fenced_record(record).read() == stored
+
+
+def test_a_writer_without_a_lease_that_pauses_between_compare_and_write_writes_over_nothing(
+    kafka: Broker, proxy: KafkaProxy, name: str
+) -> None:
+    with (
+        open_log(proxy.servers) as one,
+        open_log(kafka.settings.bootstrap_servers) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        record = counter(one, name)
+        change_record(one.fenced_record(record), adding("first"))
+        with proxy.held(PRODUCE) as come:
+            paused = pool.submit(change_record, one.fenced_record(record), adding("paused"))
+            assert come.wait(PATIENCE_S)
+            change_record(two.fenced_record(record), adding("second"))
+        assert json.loads(paused.result(PATIENCE_S).value or b"") == ["first", "second", "paused"]
+        assert json.loads(two.fenced_record(record).read().value or b"") == ["first", "second", "paused"]
 
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)

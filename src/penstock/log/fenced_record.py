@@ -14,13 +14,16 @@ written: it was refused, or died. Then the writer claims the record anew and com
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.backoff import Backoff
 from penstock.errors import FencedError
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "RecordName",
     "RecordSource",
     "StoredRecord",
+    "change_record",
     "newest_in",
     "newest_record",
     "overtaken",
@@ -38,6 +42,8 @@ __all__ = [
 ATTEMPT = "penstock-attempt"  # the header with the id of the attempt that has written a record
 WRITERS = ("driver", "note", "journal", "planned")  # of leases, applications' notes, SQL statements, planned batches
 _FIRST_STEP = 4096  # offsets
+_MOST_TRIES = 12
+_BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,33 @@ class FencedRecord(Protocol):
             LogUnavailableError: It could not be found out whether it was written; the next call finds out.
         """
         ...
+
+
+def change_record(record: FencedRecord, change: Callable[[StoredRecord], bytes | None]) -> StoredRecord:
+    """Read a record, and write what follows from it; once more if another process was faster.
+
+    Args:
+        record: The record.
+        change: Returns the new value of the record; None: it stays as it is. It may be called several times.
+
+    Returns:
+        The record as it was written, or as it stays.
+
+    Raises:
+        FencedError: Others were faster each time, or a newer instance has the lease that guards the record.
+    """
+    for tries in itertools.count(1):
+        stored = record.read()
+        value = change(stored)
+        if value is None:
+            return stored
+        try:
+            return record.replace(value, stored.version)
+        except FencedError as error:
+            if tries == _MOST_TRIES or "epoch" in error.facts:
+                raise
+        time.sleep(_BACKOFF.pause_s(tries))
+    raise AssertionError  # pragma: no cover
 
 
 class RecordSource(Protocol):

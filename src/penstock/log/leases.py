@@ -8,12 +8,11 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from penstock.base.backoff import Backoff
 from penstock.base.clock import unix_ms
 from penstock.errors import FencedError
-from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord
+from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord, change_record
 from penstock.log.lease import Lease
 from penstock.log.lease_holders import heartbeat_pause_s, holder_runs, may_have_another_clock, runs_already
 from penstock.log.processes import process_start
@@ -22,8 +21,6 @@ __all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
 
 LEASE_WRITER = WRITERS[0]
 _T = TypeVar("_T", bound=Lease | None)
-_MOST_TRIES = 12
-_BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other
 _HEARTBEATS = 2  # to wait for while a holder may run with another clock
 _LOOK_S = 0.1
 
@@ -143,19 +140,15 @@ class Leases:
             application: The application.
             change: Returns the lease to write, or None, and raises FencedError if there must be none.
         """
-        record = self._record(application)
-        for tries in range(1, _MOST_TRIES + 1):
-            stored = record.read()
+        lease: Lease | None = None
+
+        def changed(stored: StoredRecord) -> bytes | None:
+            nonlocal lease
             lease = change(lease_of(stored))
             if lease is None:
-                return lease
+                return None
             start = process_start(lease.pid) if lease.pid == os.getpid() else ""
-            try:
-                record.replace(json.dumps({**asdict(lease), "process_start": start}).encode(), stored.version)
-            except FencedError:
-                if tries == _MOST_TRIES:
-                    raise
-            else:
-                return lease
-            time.sleep(_BACKOFF.pause_s(tries))
-        raise AssertionError  # pragma: no cover
+            return json.dumps({**asdict(lease), "process_start": start}).encode()
+
+        change_record(self._record(application), changed)
+        return cast("_T", lease)
