@@ -69,14 +69,17 @@ class Engine(Protocol):
         plans_at_resume: Whether `resume` takes a plan over the topics that are there then.
         has_batches: Whether progress is reported by batch.
         spare_slots: The number of tasks that a local Spark of its own runs at once beyond its cores.
-        shares_tasks: Whether several instances of the application may run, and share its tasks.
     """
 
     mode: str
     plans_at_resume: bool
     has_batches: bool
     spare_slots: int
-    shares_tasks: bool
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether several instances of the application may run, and share its tasks."""
+        ...
 
     # Before the start
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.topology.plan.plan import PhysicalPlan
 
-__all__ = ["beginnings_of", "ends_of", "lag_behind", "positions_at_start", "time_at"]
+__all__ = ["beginnings_of", "committed_by_name", "ends_of", "lag_behind", "positions_at_start", "time_at"]
 
 _log = own_logger(__name__)
 
@@ -56,6 +56,15 @@ def positions_at_start(log: TopicLog, application_id: str, from_the_first: Colle
     beginnings = beginnings_of(log, from_the_first)
     try:
         return beginnings | _by_name(log.committed_offsets(application_id))
+    except LogError as error:
+        _log.debug("the lag is not known: %s", error)
+        return {}
+
+
+def committed_by_name(log: TopicLog, application_id: str) -> dict[str, int]:
+    """Return the committed offsets of an application by ``<topic>-<partition>``; nothing if the log does not answer."""
+    try:
+        return _by_name(log.committed_offsets(application_id))
     except LogError as error:
         _log.debug("the lag is not known: %s", error)
         return {}

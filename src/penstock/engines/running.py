@@ -19,7 +19,7 @@ from penstock.engines.conversion.convert import convert_at_start
 from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
-from penstock.engines.lags import lag_behind
+from penstock.engines.lags import committed_by_name, lag_behind
 from penstock.engines.spark.cores import CoreWatch
 from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
@@ -361,5 +361,8 @@ class Run:
         """Look how far the application is behind, if so much time has passed since the last look."""
         if self.metrics and self.log and self.plan and time.monotonic() - self._measured >= every_s:
             self._measured = time.monotonic()
+            if self.engine.shares_tasks:  # others go on with tasks that were here
+                for name, offset in committed_by_name(self.log, self.plan.application_id).items():
+                    self._positions[name] = max(offset, self._positions.get(name, 0))
             self.metrics.parallelism = self.engine.parallelism
             self._meter.behind(self.metrics.look(self.log, self.plan.external_topics, dict(self._positions)))

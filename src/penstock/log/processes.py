@@ -16,6 +16,8 @@ from penstock.base.clock import boot_id
 
 __all__ = ["may_run", "process_start"]
 
+_ENDED = "ZX"  # a process has ended, and its parent has not looked yet
+
 
 def process_start(pid: int) -> str:
     """Return where a process runs, and its start time as the kernel reports it; that is empty if it does not."""
@@ -45,7 +47,8 @@ def may_run(host: str, pid: int, start: str) -> bool:
 def _ticks(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
-            return file.read().rpartition(")")[2].split()[19]
+            fields = file.read().rpartition(")")[2].split()
+            return "" if fields[0] in _ENDED else fields[19]
     except (OSError, IndexError):
         return ""
 

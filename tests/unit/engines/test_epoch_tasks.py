@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
+from penstock.engines.threads.assignment.sharing import PlacedTasks
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.control_server import Member
@@ -186,7 +187,8 @@ def test_a_thread_that_spark_starts_elsewhere_is_warmed_before_tasks_move_to_it(
 def test_a_report_of_before_the_list_does_not_release_a_task() -> None:
     driver = Driver(2, 2, acceptable_lag=10, probing_s=5.0)
     held = {TaskId(0, 0): ["a"], TaskId(0, 1): ["a"]}
-    driver.epoch = Epoch(driver.epoch.job, driver._send, StateHolders({}, held), lambda: driver.now)
+    placed = PlacedTasks(driver.epoch.job, StateHolders({}, held))
+    driver.epoch = Epoch(driver.epoch.job, driver._send, placed, lambda: driver.now)
     driver.hello("thread-0", "a")
     driver.hello("thread-1", "b")
     assert driver.tasks("thread-0") == (["0_0", "0_1"], [])

@@ -38,6 +38,15 @@ def test_a_process_of_this_machine_that_has_ended_is_gone() -> None:
     assert not may_run(HOST, me[0], f"{place}/{int(ticks or 0) + 1}")  # another process has its number
 
 
+def test_a_process_that_has_ended_and_whose_parent_has_not_looked_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        start = process_start(process.pid)
+        assert may_run(HOST, process.pid, start)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays as it is
+        assert not may_run(HOST, process.pid, start)
+
+
 def test_a_process_of_another_container_of_the_same_name_may_run() -> None:
     pid, start = gone()
     place, _, ticks = start.rpartition("/")

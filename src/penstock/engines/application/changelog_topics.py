@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import own_logger
-from penstock.errors import CheckpointMismatchError, CoPartitionError, FencedError
+from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
+from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
 from penstock.log.leases import refuse_newer
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
 from penstock.state.changelog.numbers import APPLICATION
@@ -159,18 +159,13 @@ def share_application(
         Whether the log has it now; False if another instance has written another one since.
     """
     text = json.dumps(facts)
-    note, record = json.loads(text), log.fenced_record(_name(application))
-    while True:
-        stored = record.take()
+    note = json.loads(text)
+
+    def following(stored: StoredRecord) -> bytes | None:
         before = _facts(stored)
-        if before == note or not may_follow(before):
-            return bool(before == note)
-        try:
-            record.replace(text.encode(), stored.version)
-        except FencedError as error:  # another instance was faster: what has it written?
-            _log.debug("the note of %s is looked at again: %s", application, error.message)
-        else:
-            return True
+        return text.encode() if before != note and may_follow(before) else None
+
+    return bool(_facts(change_record(log.fenced_record(_name(application)), following)) == note)
 
 
 def read_application(log: TopicLog, application: str) -> dict[str, Any] | None:

@@ -86,6 +86,10 @@ class TaskSharing(Protocol):
         """Return in whose name a thread commits; None: in that of the application."""
         ...
 
+    def tasks(self, job: ContinuousJob) -> Collection[TaskId]:
+        """Return the tasks that this instance is to run."""
+        ...
+
     def wants_plan(self) -> bool:
         """Return whether there are tasks that the plan does not know."""
         ...
@@ -169,6 +173,10 @@ class PlacedTasks:
 
     def membership(self, name: str) -> None:
         """Return None: all threads commit in the name of the application."""
+
+    def tasks(self, job: ContinuousJob) -> Collection[TaskId]:
+        """Return all tasks."""
+        return [*job.tasks()]
 
     def wants_plan(self) -> bool:
         """Return False: the plan says which tasks there are."""

@@ -85,7 +85,7 @@ class CrashWatch:
         plan, thread = epoch.job.plan, epoch.threads.get(str(error.facts.get("thread")))
         committed = log.committed_offsets(plan.application_id)
         own = [TaskId.parse(each["task"]) for each in thread.report.get("tasks", ())] if thread is not None else []
-        suspects = _suspects(log, plan, own or epoch.job.tasks(), committed)
+        suspects = _suspects(log, plan, own or epoch.tasks(), committed)
         count, worst = self.note(suspects, committed)
         if worst is not None and count > MOST_RESTARTS:
             raise _repeated_error(error, worst, suspects[worst], committed) from error

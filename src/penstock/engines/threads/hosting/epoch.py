@@ -243,6 +243,11 @@ class Epoch:
         with self._lock:
             return self._sharing.holders(self.threads)
 
+    def tasks(self) -> Collection[TaskId]:
+        """Return the tasks that its threads are to run: all of the application, or the share of this instance."""
+        with self._lock:
+            return self._sharing.tasks(self.job)
+
     def wants_plan(self) -> bool:
         """Return whether its threads are to have tasks that its plan does not know."""
         with self._lock:

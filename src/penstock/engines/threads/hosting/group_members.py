@@ -221,6 +221,10 @@ class GroupMembers:
                 return None
             return seat.member.facts.member, seat.member.epoch, seat.member.facts.instance or ""
 
+    def tasks(self, job: ContinuousJob) -> Collection[TaskId]:  # noqa: ARG002 - of the interface
+        """Return the tasks that the group has given to this instance."""
+        return [*self.owners]
+
     def wants_plan(self) -> bool:
         """Return whether the group has given it tasks that the plan does not know."""
         with self._lock:

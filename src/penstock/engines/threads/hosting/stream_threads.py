@@ -66,8 +66,12 @@ class StreamThreads:
         self._feeds: list[DataFrameQuery] = []  # which write DataFrames into their topics, under the present lease
         self._query: ThreadQuery | None = None
         self._group: InstanceGroup | None = None
-        self.shares_tasks = config["group.protocol"] == "streams" and not reads_nothing
         self._restores = RestoreWatch()
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether threads are members of the application's group, with those of other instances."""
+        return bool(self._config["group.protocol"] == "streams" and not self._reads_nothing)
 
     def check(self, topology: Topology, *, until_latest: bool) -> None:
         """Raise ConfigError for state without changelogs, and for what instances cannot share."""

@@ -131,7 +131,7 @@ class UnreadWatch:
         if self._asking is not None and self._asking.is_alive():
             return None
         plan = epoch.job.plan
-        places = {tp for task in epoch.job.tasks() for tp in plan.sources(task)}
+        places = {tp for task in epoch.tasks() for tp in plan.sources(task)}
         topics = sorted({tp.topic for tp in places})
         held = {name for each in dict(epoch.threads).values() for name in each.report.get("positions", {})}
         are_held = all(f"{tp.topic}-{tp.partition}" in held for tp in places)
@@ -192,7 +192,7 @@ class UnreadWatch:
             return {}, set()
         before, self._notes = self._notes, {name: each.report.get("notes") for name, each in threads.items()}
         turning = {name for name, number in self._notes.items() if number is not None and before.get(name) == number}
-        sources = {task: plan.sources(task) for task in epoch.job.tasks()}
+        sources = {task: plan.sources(task) for task in epoch.tasks()}
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}
         in_turn = {name for each in turning for name in threads[each].report.get("positions", {})}
         moved, self._moved = self._moved, {}
