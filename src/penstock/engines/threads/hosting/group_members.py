@@ -96,6 +96,7 @@ class GroupMembers:
         identities: What the members say of themselves.
         most_ms: The longest time between two heartbeats of a member.
         clock_ms: Returns the time in milliseconds.
+        in_background: Whether heartbeats are sent in a thread of its own; else the caller calls `beat`.
     """
 
     def __init__(
@@ -104,9 +105,11 @@ class GroupMembers:
         identities: Identities,
         most_ms: int | None = None,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        *,
+        in_background: bool = True,
     ) -> None:
         self._coordinator, self._identities = coordinator, identities
-        self._most_ms, self._clock_ms = most_ms, clock_ms
+        self._most_ms, self._clock_ms, self._in_background = most_ms, clock_ms, in_background
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._seats: dict[str, _Seat] = {}
@@ -159,7 +162,7 @@ class GroupMembers:
                 if name not in self._seats:
                     self._seats[name] = _Seat(thread.spot.place, TaskList(self._next_revision(name)))
             self._advance()
-            if self._thread is None and not self._has_ended:
+            if self._in_background and self._thread is None and not self._has_ended:
                 self._thread = threading.Thread(target=self._run, name="penstock-group-members", daemon=True)
                 self._thread.start()
             return self._newer_than(before)
@@ -248,14 +251,16 @@ class GroupMembers:
 
     def _run(self) -> None:
         try:
-            while self._beat():
-                pass
+            while (pause_s := self.beat()) is not None:
+                with self._lock:
+                    if self._next_s() > 0:
+                        self._changed.wait(pause_s)
         except Exception as error:  # noqa: BLE001 - without this thread the group takes all tasks away
             _log.exception("the heartbeats of stream threads have ended")
             self._fail(AppFailedError(f"the heartbeats of stream threads have ended: {error}", plan_anew=True))
 
-    def _beat(self) -> bool:
-        """Send the heartbeats that are due, act on the answers, and wait for the next; return whether there is one."""
+    def beat(self) -> float | None:
+        """Send the heartbeats that are due, and act on the answers; return the seconds to the next, None for none."""
         with self._lock:
             now_ms = self._clock_ms()
             members = [*self._present(), *(member for member, _ in self._leaving.values())]
@@ -273,15 +278,13 @@ class GroupMembers:
         if error is not None:
             self._fail(error)
         with self._lock:
-            if self._has_ended and not self._leaving:
-                return False
-            now_ms = self._clock_ms()
-            members = [*self._present(), *(member for member, _ in self._leaving.values())]
-            dues = [due_ms for each in members if (due_ms := each.due_ms()) is not None]
-            pause_s = min([_IDLE_S, *((due_ms - now_ms) / 1000 for due_ms in dues)])
-            if pause_s > 0:
-                self._changed.wait(pause_s)
-        return True
+            return None if self._has_ended and not self._leaving else self._next_s()
+
+    def _next_s(self) -> float:
+        """Return the seconds to the next heartbeat, or look."""
+        members = [*self._present(), *(member for member, _ in self._leaving.values())]
+        dues = [due_ms for each in members if (due_ms := each.due_ms()) is not None]
+        return max(0.0, min([_IDLE_S, *((due_ms - self._clock_ms()) / 1000 for due_ms in dues)]))
 
     def _exchange(self, member: StreamsMember, heartbeat: Heartbeat) -> None:
         try:

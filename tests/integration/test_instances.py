@@ -1,0 +1,247 @@
+"""Several instances of one application: its program, started more than once, over the embedded log and over a broker.
+
+Each record has to be passed on once, and counted once, whatever happens to the instances.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from eventually import eventually
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.open import open_log
+from penstock.log.streams_groups.coordinator import StreamsCoordinator
+from penstock.log.streams_groups.description import DescribedMember, GroupDescription
+from penstock.tools.broker.process import Broker
+
+APP = Path(__file__).with_name("shared_app.py")
+PARTITIONS = 4
+THREADS = 2  # of an instance
+WORDS = 7
+_numbers = itertools.count()
+
+
+class Instance:
+    """A running instance, with its workers and its JVM in a group of processes of their own."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.lines = scene.root / f"instance-{next(scene.started)}.log"
+        with self.lines.open("w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, str(APP), scene.url, scene.app, str(scene.root / "state")],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        """Ctrl-C; wait until it has ended in order."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(120) == 0, self.lines.read_text()
+
+    def kill(self) -> None:
+        """Kill everything that belongs to it at once, as the end of its machine does."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
+
+    def kill_thread(self) -> None:
+        """Kill the process of one of its threads."""
+        workers = [pid for pid in _below(self.process.pid) if b"pyspark.daemon" in _command(pid)]
+        leaves = [pid for pid in workers if not _children(pid)]
+        os.kill(leaves[0], signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in map(int, _words(task / "children"))]
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:  # it has ended
+        return []
+
+
+def _below(pid: int) -> list[int]:
+    below = _children(pid)
+    return [*below, *(each for child in below for each in _below(child))]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+class Scene:
+    """A log with the topics of an application, and its instances."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self.root, self.url = root, url
+        self.app = f"shared-{os.getpid()}-{next(_numbers)}"
+        self.log: TopicLog = open_log(url)
+        self.coordinator: StreamsCoordinator = self.log.streams_coordinator()  # type: ignore[attr-defined] # both logs
+        self.started = itertools.count()
+        self.instances: list[Instance] = []
+        self.fed = 0
+        for name in ("words", "passed", "out"):
+            self.log.create_topic(f"{self.app}-{name}", PARTITIONS)
+
+    def start(self, count: int = 1) -> list[Instance]:
+        new = [Instance(self) for _ in range(count)]
+        self.instances += new
+        return new
+
+    def close(self) -> None:
+        for each in self.instances:
+            if each.process.poll() is None:
+                each.kill()
+        close = getattr(self.coordinator, "close", None)
+        if close is not None:
+            close()
+        self.log.close()
+
+    # The group
+
+    def members(self) -> list[DescribedMember]:
+        described = self.described()
+        return [] if described is None else list(described.members)
+
+    def described(self) -> GroupDescription | None:
+        return self.coordinator.describe(self.app)
+
+    def shares(self) -> list[int]:
+        """The numbers of tasks of the group's members, while nothing moves; else none."""
+        described = self.described()
+        if described is None or described.state != "Stable":
+            return []
+        return sorted(len(each.assignment.active) for each in described.members)
+
+    def until_shared_by(self, instances: int) -> None:
+        """Wait until so many instances share all tasks, each of whose threads has as many as the others."""
+        members = instances * THREADS
+        eventually(
+            lambda: self.shares() == [2 * PARTITIONS // members] * members,
+            240.0,
+            facts=lambda: (self.story(), self.described()),
+        )
+
+    def story(self) -> str:
+        return "\n".join(each.lines.read_text()[-3000:] for each in self.instances)
+
+    # Records
+
+    def feed(self, count: int) -> None:
+        numbers = range(self.fed, self.fed + count)
+        self.fed += count
+        for partition in range(PARTITIONS):
+            of_partition = [number for number in numbers if number % PARTITIONS == partition]
+            columns = {
+                "timestamp": pa.array([round(time.time() * 1000)] * len(of_partition), pa.int64()),
+                "key": pa.array([b"%d" % number for number in of_partition], pa.large_binary()),
+                "value": pa.array(
+                    [b"word %d:%d" % (number % WORDS, number) for number in of_partition], pa.large_binary()
+                ),
+            }
+            self.log.append(f"{self.app}-words", partition, pa.RecordBatch.from_pydict(columns))
+
+    def committed(self, name: str) -> list[tuple[bytes, bytes]]:
+        """All committed records of a topic, each partition to its end."""
+        topic = f"{self.app}-{name}"
+        places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        ends = self.log.settled_ends(places)  # type: ignore[attr-defined] # both logs have it
+        records: list[tuple[bytes, bytes]] = []
+        for place in places:
+            for batch in self.log.iterate(topic, place.partition, 0, ends[place]):
+                records += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+        return records
+
+    def check(self) -> None:
+        """Wait until all records are through, and count them again."""
+        eventually(self.are_all_through, 240.0, facts=lambda: (self.story(), self.described()))
+        passed = Counter(value for _, value in self.committed("passed"))
+        assert passed == {b"word %d:%d" % (number % WORDS, number): 1 for number in range(self.fed)}
+        words = Counter(number % WORDS for number in range(self.fed))
+        counted: dict[bytes, list[int]] = {}
+        for word, count in self.committed("out"):
+            counted.setdefault(word, []).append(int.from_bytes(count, "big"))
+        assert {word: counts[-1] for word, counts in counted.items()} == {
+            b"word %d" % word: count for word, count in words.items()
+        }
+        for counts in counted.values():
+            assert counts == sorted(set(counts)), "a count was written twice, or went back"
+
+    def are_all_through(self) -> bool:
+        counted = {word: int.from_bytes(count, "big") for word, count in self.committed("out")}
+        return len(self.committed("passed")) >= self.fed and sum(counted.values()) >= self.fed
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        scene = Scene(tmp_path, f"sqlite:///{tmp_path / 'log.db'}")
+        stack.callback(scene.close)
+        yield scene
+
+
+@pytest.fixture
+def over_broker(tmp_path: Path, kafka: Broker) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        scene = Scene(tmp_path, kafka.settings.bootstrap_servers)
+        stack.callback(scene.close)
+        yield scene
+
+
+@pytest.mark.parametrize("where", ["embedded", "over_broker"])
+def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, request: pytest.FixtureRequest) -> None:
+    scene: Scene = request.getfixturevalue(where)
+    scene.feed(1000)
+    one, two = scene.start(2)
+    scene.until_shared_by(2)
+    scene.feed(1000)
+    scene.check()
+
+    before = {each.member for each in scene.members()}
+    scene.feed(500)
+    one.kill_thread()
+    eventually(lambda: before - {each.member for each in scene.members()}, facts=scene.story)
+    scene.until_shared_by(2)
+    scene.feed(500)
+    scene.check()
+
+    scene.feed(500)
+    two.end()
+    scene.until_shared_by(1)
+    scene.check()
+    one.end()
+    assert scene.members() == []
+
+
+@pytest.mark.parametrize("where", ["embedded"])
+def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, request: pytest.FixtureRequest) -> None:
+    scene: Scene = request.getfixturevalue(where)
+    scene.feed(1000)
+    _, two = scene.start(2)
+    scene.until_shared_by(2)
+    scene.feed(2000)
+    two.kill()
+    scene.until_shared_by(1)
+    scene.feed(500)
+    scene.check()
+    scene.start()
+    scene.until_shared_by(2)
+    scene.feed(500)
+    scene.check()

@@ -1,0 +1,95 @@
+"""Instances whose threads do as they are asked, over an embedded coordinator with a clock of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from epoch_support import plan_of_tasks
+
+from penstock.engines.threads.hosting.control_server import Member
+from penstock.engines.threads.hosting.epoch import Epoch
+from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
+from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.log.streams_groups.coordinator import StreamsCoordinator
+from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, InternalTopicSpec
+from penstock.log.streams_groups.member import MemberFacts
+
+__all__ = ["EPOCH", "TOPOLOGY", "Instance", "Thread"]
+
+EPOCH = 1
+TOPOLOGY = GroupTopology((
+    GroupSubtopology("0", ("in",), changelogs=(InternalTopicSpec("app-store-changelog", config=(("cleanup.policy", "compact"),)),)),
+))  # fmt: skip
+
+
+@dataclass
+class Thread:
+    """What a thread has been sent, and what it has done."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    owned: set[str] = field(default_factory=set)
+    revision: int = -1
+    fenced: str | None = None
+
+    def newest(self, name: str) -> Any:
+        return next((each[name] for each in reversed(self.messages) if name in each), None)
+
+
+class Instance:
+    """An instance with its threads. They do what their lists say when `work` is called, and not before."""
+
+    def __init__(
+        self, coordinator: StreamsCoordinator, clock_ms: Callable[[], int], tasks: int, **settings: Any
+    ) -> None:
+        self.clock_ms = clock_ms
+        self.threads: dict[str, Thread] = {}
+        facts = MemberFacts("app", "", "", TOPOLOGY)
+        self.members = GroupMembers(
+            coordinator, Identities(facts, uuid.uuid4(), {0: 0}), 200, clock_ms, in_background=False
+        )
+        self.job = ContinuousJob(
+            plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, settings.pop("count", 2), "", instance="i", **settings
+        )
+        self.epoch = Epoch(self.job, self._send, self.members, lambda: clock_ms() / 1000)
+
+    def _send(self, member: Member, message: Any) -> bool:
+        self.threads[member.thread].messages.append(message)
+        return True
+
+    def hello(self, name: str, pid: int = 1) -> None:
+        self.threads[name] = Thread()
+        self.epoch.on_message(Member(name, EPOCH), {"hello": {"host": "h", "pid": pid, "place": "p", "attempt": pid}})
+        self.epoch.look(15.0, 45.0)
+
+    def report(self, name: str, state: str = "running") -> None:
+        thread = self.threads[name]
+        owned = sorted(thread.owned)
+        report = {"state": state, "revision": thread.revision, "owned": owned, "ready": owned, "standbys": {}}
+        if thread.fenced is not None:
+            report["fenced"] = thread.fenced
+        self.epoch.on_message(Member(name, EPOCH), {"report": report})
+
+    def work(self, *names: str) -> None:
+        """Have threads do what their newest lists say, and report it."""
+        for name in names or tuple(self.threads):
+            thread = self.threads[name]
+            wanted = thread.newest("assign")
+            if wanted is not None and wanted["revision"] > thread.revision:
+                thread.revision, thread.owned = wanted["revision"], set(wanted["active"])
+                self.report(name)
+
+    def beat(self) -> None:
+        """Send the heartbeats that are due."""
+        self.members.beat()
+
+    def owned(self) -> dict[str, set[str]]:
+        return {name: thread.owned for name, thread in self.threads.items()}
+
+    def begin(self, *names: str) -> None:
+        """Have threads come, and take their first, empty list."""
+        for number, name in enumerate(names):
+            self.hello(name, pid=number + 1)
+        self.work()

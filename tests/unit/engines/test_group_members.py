@@ -1,0 +1,242 @@
+"""Threads of several instances as members of one group, whose coordinator is an embedded log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from epoch_support import plan_of_tasks
+from group_support import Instance
+
+from penstock.errors import LogUnavailableError, TopologyError
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
+from penstock.log.open import open_log
+from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology, GroupTopology
+from penstock.log.streams_groups.group import GroupSettings
+from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+
+TASKS = 4
+
+
+class Away:
+    """A coordinator that answers only sometimes."""
+
+    def __init__(self, coordinator: EmbeddedStreamsCoordinator) -> None:
+        self.coordinator, self.is_away = coordinator, False
+
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        if self.is_away:
+            raise LogUnavailableError("nobody answers")
+        return self.coordinator.heartbeat(heartbeat)
+
+    def describe(self, group: str) -> GroupDescription | None:
+        return self.coordinator.describe(group)
+
+    def commit(self, *args: object) -> None:
+        raise AssertionError(args)
+
+
+class Stage:
+    def __init__(self, log: EmbeddedLog) -> None:
+        self.now = 1_000_000
+        settings = GroupSettings(heartbeat_interval_ms=200)
+        self.coordinator = Away(EmbeddedStreamsCoordinator(log, settings, lambda: self.now))
+        self.instances: list[Instance] = []
+
+    def instance(self, *threads: str, tasks: int = TASKS) -> Instance:
+        made = Instance(self.coordinator, lambda: self.now, tasks, count=len(threads))
+        self.instances.append(made)
+        made.begin(*threads)
+        return made
+
+    def beat(self, times: int = 1, instances: Sequence[Instance] | None = None) -> None:
+        """Let so much time pass that each member sends a heartbeat."""
+        for _ in range(times):
+            self.now += 200
+            for each in self.instances if instances is None else instances:
+                each.beat()
+
+    def settle(self) -> None:
+        """Let all threads do as they are asked, until nothing changes any more."""
+        for _ in range(20):
+            self.beat()
+            for each in self.instances:
+                each.work()
+                self.check_alone()
+
+    def check_alone(self) -> None:
+        held = [task for each in self.instances for owned in each.owned().values() for task in owned]
+        assert len(held) == len(set(held)), "a task has two owners"
+
+    def sizes(self) -> list[list[int]]:
+        return [[len(owned) for owned in each.owned().values()] for each in self.instances]
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with open_log(f"memory://{uuid.uuid4().hex}") as log:
+        assert isinstance(log, EmbeddedLog)
+        log.create_topic("in", TASKS)
+        yield Stage(log)
+
+
+def test_the_threads_of_an_instance_share_the_tasks_without_opening_any_that_they_close_again(stage: Stage) -> None:
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    assert stage.sizes() == [[2, 2]]
+    assert one.epoch.is_running
+    for thread in one.threads.values():
+        lists = {each["assign"]["revision"]: each["assign"]["active"] for each in thread.messages if "assign" in each}
+        assert [len(active) for active in lists.values()] == [0, 2]
+
+
+def test_no_thread_joins_before_all_that_have_come_are_ready(stage: Stage) -> None:
+    two = Instance(stage.coordinator, lambda: stage.now, TASKS, count=2)
+    two.hello("thread-0", pid=1)
+    two.hello("thread-1", pid=2)
+    two.work("thread-0")
+    two.beat()
+    assert stage.coordinator.describe("app") is None
+    two.work("thread-1")
+    two.beat()
+    described = stage.coordinator.describe("app")
+    assert described is not None
+    assert len(described.members) == 2
+
+
+def test_the_name_in_which_a_thread_commits_comes_before_its_tasks(stage: Stage) -> None:
+    one = stage.instance("thread-0")
+    stage.settle()
+    messages = one.threads["thread-0"].messages
+    first_tasks = next(at for at, each in enumerate(messages) if each.get("assign", {}).get("active"))
+    named = [each["member"] for each in messages[:first_tasks] if "member" in each]
+    assert named
+    assert named[-1][0] == messages[first_tasks]["assign"]["member"]
+
+
+def test_a_second_instance_gets_its_share_once_the_first_has_let_go_of_it(stage: Stage) -> None:
+    one = stage.instance("thread-0")
+    stage.settle()
+    two = stage.instance("thread-0")
+    for _ in range(5):
+        stage.beat()
+        two.work()
+    assert stage.sizes() == [[TASKS], [0]]
+    wanted = one.threads["thread-0"].newest("assign")
+    assert len(wanted["active"]) == TASKS // 2
+    assert wanted["member"]  # it commits what it gives up
+    one.work()
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+    assert all(each.epoch.is_running for each in stage.instances)
+
+
+def test_an_instance_that_ends_leaves_its_tasks_to_the_other_at_once(stage: Stage) -> None:
+    one, two = stage.instance("thread-0"), stage.instance("thread-0")
+    stage.settle()
+    two.epoch.stop()
+    two.threads["thread-0"].owned.clear()
+    two.report("thread-0", "ended")
+    two.beat()
+    assert two.members.owners.keys() == {*two.members.owners}
+    stage.beat(3, [one])
+    one.work()
+    assert len(one.threads["thread-0"].owned) == TASKS
+
+
+def test_a_thread_that_dies_leaves_at_once_and_its_next_attempt_is_another_member(stage: Stage) -> None:
+    one, two = stage.instance("thread-0", "thread-1"), stage.instance("thread-0", "thread-1")
+    stage.settle()
+    dead = one.threads["thread-0"].newest("member")[0]
+    one.threads["thread-0"].owned.clear()
+    one.epoch.fenced("thread-0")
+    stage.settle()
+    described = stage.coordinator.describe("app")
+    assert described is not None
+    assert dead not in {each.member for each in described.members}
+    assert sum(map(sum, stage.sizes())) == TASKS
+    one.hello("thread-0", pid=9)
+    one.work()
+    stage.settle()
+    assert stage.sizes() == [[1, 1], [1, 1]]
+    assert one.threads["thread-0"].newest("member")[0] != dead
+    assert two.epoch.is_running
+
+
+def test_an_instance_that_was_silent_closes_its_tasks_without_a_commit_and_joins_again(stage: Stage) -> None:
+    one, two = stage.instance("thread-0"), stage.instance("thread-0")
+    stage.settle()
+    stage.beat(300, [two])
+    stage.beat(1, [one])
+    wanted = one.threads["thread-0"].newest("assign")
+    assert (wanted["active"], wanted.get("member")) == ([], None)  # of no member: they are closed without a commit
+    two.work()
+    assert len(two.threads["thread-0"].owned) == TASKS
+    one.work()
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+
+
+def test_a_thread_whose_commit_was_refused_becomes_another_member(stage: Stage) -> None:
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    thread = one.threads["thread-0"]
+    thread.fenced = thread.newest("member")[0]
+    thread.owned = set()
+    one.report("thread-0")
+    stage.settle()
+    assert thread.newest("member")[0] != thread.fenced
+    assert stage.sizes() == [[2, 2]]
+    assert one.epoch.is_running
+
+
+def test_a_coordinator_that_does_not_answer_for_a_while_changes_nothing(stage: Stage) -> None:
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    before = one.owned()
+    stage.coordinator.is_away = True
+    stage.beat(10)
+    stage.coordinator.is_away = False
+    stage.settle()
+    assert one.owned() == before
+    assert one.epoch.is_running
+
+
+def test_a_group_with_another_topology_refuses_an_instance_with_words(stage: Stage) -> None:
+    stage.instance("thread-0")
+    stage.settle()
+    two = Instance(stage.coordinator, lambda: stage.now, TASKS, count=1)
+    other = GroupTopology((GroupSubtopology("0", ("other",)),))
+    two.members._identities = replace(
+        two.members._identities, facts=replace(two.members._identities.facts, topology=other)
+    )
+    two.begin("thread-0")
+    two.beat()
+    assert isinstance(two.epoch.error, TopologyError)
+    assert "the topology differs from that of the running instances of 'app'" in two.epoch.error.message
+    stage.settle()
+    assert stage.sizes() == [[TASKS]]
+
+
+def test_tasks_that_the_plan_does_not_know_yet_wait_for_a_new_plan(stage: Stage) -> None:
+    one = stage.instance("thread-0", tasks=2)
+    stage.settle()
+    assert one.owned() == {"thread-0": {"0_0", "0_1"}}
+    assert one.epoch.wants_plan()
+    one.epoch.extend(replace(one.job, plan=plan_of_tasks(TASKS)))
+    one.work()
+    assert one.owned() == {"thread-0": {"0_0", "0_1", "0_2", "0_3"}}
+    assert not one.epoch.wants_plan()
+
+
+def test_at_the_end_all_members_leave(stage: Stage) -> None:
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    one.epoch.end()
+    assert one.members.beat() is None
+    described = stage.coordinator.describe("app")
+    assert described is not None
+    assert described.members == ()
