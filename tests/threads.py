@@ -11,6 +11,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks, ThreadLog
 from penstock.log.base import TopicPartition
+from penstock.log.membership import StreamsMembership
 from penstock.log.thread_clients import Writer
 from penstock.runtime.sensor import Sensor
 from penstock.topology.configured.apply import with_settings
@@ -61,10 +62,12 @@ def new_thread(
     *,
     name: str = "thread-0",
     epoch: int = 1,
+    membership: StreamsMembership | None = None,
 ) -> StreamThread:
-    """A thread, not started, with these tasks or all of them."""
+    """A thread, not started, with these tasks or all of them; with a membership in place of a lease if it has one."""
     exactly_once = app.config["processing.guarantee"] == "exactly_once_v2"
-    writer = Writer(app.application_id, name, epoch, exactly_once)
+    lease = epoch if membership is None else None
+    writer = Writer(app.application_id, name, lease, exactly_once, lambda: membership)
     return StreamThread(app, log, writer, list(app.tasks() if tasks is None else tasks), hooks)
 
 

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["DropLines", "Failure", "Surroundings", "TaskContext"]
+__all__ = ["STREAM_TIME", "DropLines", "Failure", "Surroundings", "TaskContext", "partition_time_meta"]
+
+STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
@@ -94,6 +96,8 @@ class Surroundings:
         until_latest: Whether the run ends at the records that exist at its start. Nothing comes after them that could
             send what waits for the next look of a timer, so no look waits.
         current: Is kept at the record that is processed, for stores that note it; None: nobody asks.
+        keeps_partition_times: Whether the time of each partition is among the task's numbers, as it is committed. That
+            of a partition with a timestamp extractor always is, as the extractor asks for it.
     """
 
     sensor: Sensor = field(default_factory=Sensor)
@@ -101,10 +105,16 @@ class Surroundings:
     global_stores: GlobalViews | None = None
     until_latest: bool = False
     current: CurrentRecord | None = None
+    keeps_partition_times: bool = False
 
     def start_ms(self) -> int:
         """Return the time at which the task starts."""
         return unix_ms() if self.wall_clock_ms is None else self.wall_clock_ms
+
+
+def partition_time_meta(topic: str, partition: int) -> str:
+    """Return the name of the number that is the largest time of a partition's records so far."""
+    return f"partition_time:{topic}:{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +162,7 @@ class TaskContext:
         self._globals = surroundings.global_stores
         self.until_latest = surroundings.until_latest
         self.current = surroundings.current
+        self.keeps_partition_times = surroundings.keeps_partition_times
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
@@ -204,7 +215,7 @@ class TaskContext:
     @property
     def stream_time(self) -> int:
         """The task's stream time at the end of its input so far."""
-        return self.get_meta("stream_time", -1)
+        return self.get_meta(STREAM_TIME, -1)
 
     def begin(self, batch: TaskInput) -> None:
         """Start a batch: set its stream times, and clear everything kept for the one before."""
@@ -214,7 +225,7 @@ class TaskContext:
         times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
         self.input_stream_times = np.append(times, times[-1] if batch.length else before)
         if batch.length:
-            self.put_meta("stream_time", int(self.input_stream_times[-1]))
+            self.put_meta(STREAM_TIME, int(self.input_stream_times[-1]))
 
     def let_go(self) -> None:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""

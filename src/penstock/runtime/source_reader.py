@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, TopologyError
+from penstock.runtime.context import partition_time_meta
 from penstock.runtime.inputs import DecodedRecords
 from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, headers_of, record_context
 from penstock.runtime.rows import FEW
@@ -72,7 +73,7 @@ class SourceReader:
         Returns:
             The times, and the largest one after these records.
         """
-        name = f"partition_time:{batch.topic}:{batch.partition}"
+        name = partition_time_meta(batch.topic, batch.partition)
         largest = self._context.get_meta(name, -1) if partition_time is None else partition_time
         extractor = self._extractor
         if extractor is None:
@@ -139,10 +140,12 @@ class SourceReader:
 
     def _stamp(self, piece: DecodedRecords) -> DecodedRecords:
         extractor = self._extractor
-        name = f"partition_time:{piece.batch.topic}:{piece.batch.partition}"
+        name = partition_time_meta(piece.batch.topic, piece.batch.partition)
         if extractor is None:
             if len(piece) and int(piece.timestamps.min()) < 0:
                 self._refuse_negative(piece)
+            if len(piece) and self._context.keeps_partition_times:
+                self._context.put_meta(name, max(self._context.get_meta(name, -1), int(piece.timestamps.max())))
             return piece
         fn: Callable[..., Any] = extractor.fn
         partition_time = self._context.get_meta(name, -1)

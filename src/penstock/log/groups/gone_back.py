@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 
 __all__ = [
     "MARK", "RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text",
@@ -79,17 +80,23 @@ def gone_back(
 def set_by_others(
     partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, int]:
-    """Return the committed offsets of partitions that the application has not committed itself, in either mode.
+    """Return the committed offsets of partitions that the application has not committed itself, in any mode.
+
+    Those of members of its streams group are its own too, whether they run Penstock or Kafka Streams.
 
     >>> tp = TopicPartition("in", 0)
     >>> set_by_others([tp], {tp: OffsetAndMetadata(149, RESET_NOTE)})[tp]
     149
+    >>> set_by_others([tp], {tp: OffsetAndMetadata(149, OffsetMetadata(7).encode())})
+    {}
     """
     there = {tp: committed[tp] for tp in partitions if tp in committed}
     return {
         tp: at.offset
         for tp, at in there.items()
-        if _NOTE.fullmatch(at.metadata) is None and not at.metadata.startswith(MARK)
+        if _NOTE.fullmatch(at.metadata) is None
+        and not at.metadata.startswith(MARK)
+        and OffsetMetadata.parse(at.metadata) is None
     }
 
 

@@ -56,19 +56,28 @@ class OffsetMetadata:
         >>> OffsetMetadata.decode("set by a reset")
         OffsetMetadata(partition_time_ms=-1, numbers={})
         """
+        return cls.parse(text) or cls()
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetMetadata | None:
+        """Return the metadata of a text; None if it is another text.
+
+        >>> OffsetMetadata.parse("AgAAAAAAAAPo"), OffsetMetadata.parse("")
+        (OffsetMetadata(partition_time_ms=1000, numbers={}), None)
+        """
         try:
             return cls._of_bytes(base64.b64decode(text, validate=True))
         except (binascii.Error, struct.error, UnicodeError, ValueError):
-            return cls()
+            return None
 
     @classmethod
-    def _of_bytes(cls, data: bytes) -> OffsetMetadata:
+    def _of_bytes(cls, data: bytes) -> OffsetMetadata | None:
         version, time_ms = _HEAD.unpack_from(data)
         at = _HEAD.size
         if version == _VERSION_WITHOUT_NUMBERS or (version == _VERSION and at == len(data)):
             return cls(time_ms)
         if version != _VERSION:
-            return cls()
+            return None
         (count,) = _SIZE.unpack_from(data, at)
         at += _SIZE.size
         numbers: dict[str, int] = {}
@@ -77,7 +86,7 @@ class OffsetMetadata:
             at += _SIZE.size
             name = data[at : at + size]
             if size < 0 or len(name) < size:
-                return cls()
+                return None
             (numbers[name.decode()],) = _NUMBER.unpack_from(data, at + size)
             at += size + _NUMBER.size
         return cls(time_ms, numbers)

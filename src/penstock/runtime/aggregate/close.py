@@ -33,11 +33,16 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.topology.operations.base import WindowedAggregate
 
-__all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows"]
+__all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows", "last_emit_meta"]
 
 EMIT_INTERVAL = "__emit.interval.ms.kstreams.windowed.aggregation__"
 _DEFAULT_INTERVAL_MS = 1000
 _Found = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
+
+
+def last_emit_meta(store: str) -> str:
+    """Return the name of the number that is the time up to which closed windows were sent."""
+    return f"{store}/last-emit-close-time"
 
 
 class ClosedWindows:
@@ -50,7 +55,7 @@ class ClosedWindows:
         self._idle_ms = idle_ms
         self._store = store
         self._context = context
-        self._last_meta = f"{store}/last-emit-close-time"
+        self._last_meta = last_emit_meta(store)
         self._next_meta = f"{store}/next-emit-time"
         interval = context.config.get(EMIT_INTERVAL)
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import ProductionError
-from penstock.log.base import OffsetAndMetadata
-from penstock.log.groups.gone_back import epoch_note
 
 if TYPE_CHECKING:
     from penstock.engines.threads.outputs import RefusedRecords
-    from penstock.log.base import TopicPartition
-    from penstock.log.thread_clients import Part, ThreadProducer, Writer
+    from penstock.log.base import OffsetAndMetadata, TopicPartition
+    from penstock.log.thread_clients import Part, ThreadProducer
 
 __all__ = ["Sender"]
 
@@ -22,13 +20,11 @@ class Sender:
 
     Args:
         producer: The thread's producer.
-        writer: Its identity.
         refused: The application's answer to refused records.
     """
 
-    def __init__(self, producer: ThreadProducer, writer: Writer, refused: RefusedRecords) -> None:
+    def __init__(self, producer: ThreadProducer, refused: RefusedRecords) -> None:
         self._producer = producer
-        self._note = epoch_note(f"stream-thread {writer.thread}", writer.epoch or 0)
         self._refused = refused
         self._sent_by: list[str] = []  # the task of each part that waits in the producer
 
@@ -67,17 +63,16 @@ class Sender:
         """Send changelog records of a task with the next commit."""
         self._sent_by += [task] * self._producer.collect(parts)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Mapping[TopicPartition, int]:
         """Commit what has been sent, with these offsets; return the offset after the last record of each partition.
 
         Raises:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        noted = {tp: OffsetAndMetadata(offset, self._note) for tp, offset in offsets.items()}
         while True:
             try:
-                following = self._producer.commit(noted)
+                following = self._producer.commit(offsets)
             except ProductionError as error:
                 parts, self._sent_by = self._refused.without(self._producer.collected(), self._sent_by, error)
                 self._producer.replace(parts)

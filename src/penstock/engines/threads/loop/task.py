@@ -155,10 +155,15 @@ class ActiveTask:
         times, self._partition_times[place] = self._task.times(batch, self._partition_times.get(place))
         return times
 
-    def moved(self) -> dict[TopicPartition, int]:
-        """Return the positions that are not those of the last commit."""
+    def moved(self, *, some: bool = False) -> dict[TopicPartition, int]:
+        """Return the positions that are not those of the last commit.
+
+        Args:
+            some: Return all positions if the task has changed though none has moved, as time does.
+        """
         positions = self.buffers.positions()
-        return {tp: offset for tp, offset in positions.items() if offset != self.committed[tp]}
+        moved = {tp: offset for tp, offset in positions.items() if offset != self.committed[tp]}
+        return positions if some and self.is_changed and not moved else moved
 
     def commit(self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int]) -> None:
         """Note that the log has committed everything so far.

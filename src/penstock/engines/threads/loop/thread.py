@@ -23,6 +23,7 @@ from penstock.base.log_lines import Work, own_logger
 from penstock.engines.threads.loop.asked_once import AskedOnce
 from penstock.engines.threads.loop.figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.loop.global_state import GlobalState, open_globals
+from penstock.engines.threads.loop.offset_notes import notes_of
 from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
 from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.loop.sending import Sender
@@ -32,13 +33,14 @@ from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
 from penstock.engines.threads.replicas.changelog_sources import restored_places
 from penstock.engines.threads.replicas.replica import TaskReplica
 from penstock.errors import InvalidStateError
+from penstock.log.base import OffsetAndMetadata
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.loop.pace import PaceGroup
-    from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
+    from penstock.log.base import Fetched, TopicLog, TopicPartition
     from penstock.log.thread_clients import Fetcher, Part, Writer
     from penstock.topology.plan.plan import TaskId
 
@@ -80,6 +82,7 @@ class StreamThread:
         self._app = app
         self._log = log
         self._writer = writer
+        self._notes = notes_of(writer)
         self._ids = tuple(tasks)
         self._hooks = hooks or ThreadHooks()
         config = app.config
@@ -123,7 +126,7 @@ class StreamThread:
             # First the producer: from here on nobody else commits for these tasks.
             producer = self._log.thread_producer(self._writer)
             self._resources.callback(producer.close)
-            self._sender = Sender(producer, self._writer, RefusedRecords.of(self._app))
+            self._sender = Sender(producer, RefusedRecords.of(self._app))
             committed = self._log.group_offsets(self._writer.application)
             views = None
             if self._app.plan.global_topics:
@@ -132,7 +135,10 @@ class StreamThread:
                 self._polled |= followed
                 views = self._globals.views
             sensor, until_latest = self._hooks.sensor, self._hooks.until_latest
-            self._surroundings = Surroundings(sensor, self._hooks.clock(), views, until_latest)
+            keeps_times = self._notes.keeps_partition_times
+            self._surroundings = Surroundings(
+                sensor, self._hooks.clock(), views, until_latest, keeps_partition_times=keeps_times
+            )
             self._fetcher = self._log.fetcher(self._writer.application)
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)
@@ -192,7 +198,7 @@ class StreamThread:
         if not self._touched:
             return
         touched, self._touched = list(self._touched.values()), {}
-        moved = {task.id: task.moved() for task in touched}
+        moved = {task.id: task.moved(some=self._notes.are_fenced) for task in touched}
         with self._times.step("send"):
             if not self._writer.exactly_once:
                 self._sending.flush()
@@ -200,7 +206,11 @@ class StreamThread:
                 if task.is_changed:
                     self._sending.collect(task.replica.changes(), str(task.id))
         self._hooks.reach("sent")
-        offsets = {tp: offset for each in moved.values() for tp, offset in each.items()}
+        offsets = {
+            tp: OffsetAndMetadata(offset, self._notes.text(self._app, task.id, task.replica.state.meta, tp))
+            for task in touched
+            for tp, offset in moved[task.id].items()
+        }
         with self._times.step("commit"):
             following = self._sending.commit(offsets)
         self._hooks.reach("committed")
@@ -210,7 +220,7 @@ class StreamThread:
                 self._hooks.reach(f"kept {task.id}")
         self._commits += 1
         self._committed_ms = self._hooks.clock()
-        self._purger.note(offsets)
+        self._purger.note({tp: each.offset for tp, each in offsets.items()})
 
     def close(self, *, commit: bool) -> None:
         """End the thread.
@@ -309,7 +319,8 @@ class StreamThread:
             replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
             back = self._gone_back(id_, replica, group, log)
             newer = {tp: offset for tp, (_, offset) in back.items()}
-            replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore)
+            numbers = self._notes.numbers(self._app, id_, group)
+            replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore, numbers)
             positions |= newer
             own = {tp: positions[tp] for tp in self._app.plan.sources(id_)}
             task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)

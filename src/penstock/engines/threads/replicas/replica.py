@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -78,7 +79,11 @@ class TaskReplica:
         return cls(app, task, open_backing(app, task))
 
     def restore(
-        self, log: TopicLog, committed: Mapping[TopicPartition, int], on_progress: OnProgress | None = None
+        self,
+        log: TopicLog,
+        committed: Mapping[TopicPartition, int],
+        on_progress: OnProgress | None = None,
+        numbers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Bring the stores to the committed end of their changelogs, see `penstock.engines.threads.replicas.restoring`.
 
@@ -90,6 +95,7 @@ class TaskReplica:
             log: The log.
             committed: The group's committed offsets; those of other tasks do not matter.
             on_progress: Called with the progress of each store.
+            numbers: Times that the task has reached, which are known otherwise than by its topic of numbers.
 
         Raises:
             StateError: A changelog has records that do not fit its store, or the replica cannot be written.
@@ -107,6 +113,10 @@ class TaskReplica:
                 _logger.warning("The replica of task %s is damaged (%s) and is rebuilt", self._task, error)
                 self._backing.reset()
                 self._position = restorer.run(committed)
+        if numbers:
+            meta = self._position.meta
+            later = {name: number for name, number in numbers.items() if number > meta.get(name, number - 1)}
+            self._position = replace(self._position, meta={**meta, **later})
         self._begin(self._position.meta)
 
     def changes(self) -> list[Part]:
