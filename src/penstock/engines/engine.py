@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
+    from penstock.query.metadata import HostInfo
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.state.restores.restore import Restore
     from penstock.topology.plan.plan import PhysicalPlan
@@ -125,6 +126,10 @@ class Engine(Protocol):
 
     def start(self, start: Start) -> None:
         """Start to run the tasks."""
+        ...
+
+    def serve_at(self, address: HostInfo | None) -> None:
+        """Take note of where other instances reach the queries of this one; None: nowhere."""
         ...
 
     def wait(self, timeout_s: float) -> bool:

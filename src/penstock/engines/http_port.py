@@ -37,18 +37,24 @@ class HttpPort:
         self._config, self._queries, self._metrics, self._extensions = config, queries, metrics, extensions
         self._server: QueryServer | None = None
         self._noted: Registration | None = None
+        self._advertised: HostInfo | None = None
 
     @property
     def url(self) -> str | None:
         """The address of the server; None if there is none."""
         return None if self._server is None else self._server.url
 
+    @property
+    def advertised(self) -> HostInfo | None:
+        """The address at which other instances reach this one's queries; None if there is none."""
+        return self._advertised
+
     def open(self) -> None:
         """Start the server; or only register the address of the user's own server."""
         from penstock.query.metadata import HostInfo
 
         port, server = self._config["penstock.http.port"], str(self._config["application.server"] or "")
-        advertised = HostInfo.of(server) if server else None
+        advertised = self._advertised = HostInfo.of(server) if server else None
         if port is not None:
             self._serve(HostInfo(str(self._config["penstock.http.host"]), int(port)), advertised)
         elif advertised is not None:
@@ -70,6 +76,7 @@ class HttpPort:
         pages = self._extensions.pages()
         server = self._server = QueryServer(service, address=address, advertised=advertised, role="active", pages=pages)
         server.start()
+        self._advertised = server.advertised
         _log.info("Queries are answered at %s", server.url)
         self._extensions.served_at(server.url, lambda: server.is_stopping)
 
@@ -82,5 +89,5 @@ class HttpPort:
         for one in (self._server, self._noted):
             if one is not None:
                 one.close()
-        self._server = self._noted = None
+        self._server = self._noted = self._advertised = None
         self._queries.close()

@@ -57,6 +57,7 @@ class Supervisor:
             work.run(partial(self.run.launch, until_latest=until_latest))
             self._extensions.started(self.run)
             self._port.open()
+            self.run.engine.serve_at(self._port.advertised)
         except BaseException as error:
             self._lifecycle.error = error if isinstance(error, PenstockError) else None
             self._close_port()

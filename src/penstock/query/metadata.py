@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
@@ -131,6 +131,13 @@ class Instances:
         """Return the instance that runs the application; None if there is none."""
         return next((one for one in self.alive() if one.role == "active"), None)
 
+    def role_of(self, one: Instance, store: str, partition: int) -> Literal["active", "standby"] | None:  # noqa: ARG002 - all are alike
+        """Return what an instance is for a partition of a store; None: it has no copy of it."""
+        return one.role
+
+    def close(self) -> None:
+        """Let go of what was opened: nothing here."""
+
     def _read(self) -> list[Instance]:
         instances = []
         for name in list_documents(self._checkpoint, _FOLDER):
@@ -220,23 +227,26 @@ class StreamsMetadata:
     standby_topic_partitions: frozenset[tuple[str, int]] = frozenset()
 
 
-def key_metadata(state: CommittedStores, info: StoreInfo, key: bytes, alive: Iterable[Instance]) -> KeyQueryMetadata:
+def key_metadata(state: CommittedStores, info: StoreInfo, key: bytes, instances: Instances) -> KeyQueryMetadata:
     """Return the partition of a key's bytes, by Kafka's partitioner, and its hosts.
 
     Args:
         state: The application's state.
         info: The store.
         key: The bytes of the key.
-        alive: The live instances.
+        instances: The instances.
     """
-    hosts = list(alive)
-    active = next((one.host_info for one in hosts if one.role == "active"), HostInfo.unavailable())
+    hosts, store = instances.alive(), info.spec.name
+    partition = GLOBAL if info.is_global else partition_for(key, info.partitions)
+    roles = {one.host_info: instances.role_of(one, store, partition) for one in hosts}
+    active = next((host for host, role in roles.items() if role == "active"), HostInfo.unavailable())
     others = [one for one in hosts if one.host_info != active]
     if info.is_global:
         return KeyQueryMetadata(active, frozenset(one.host_info for one in others), GLOBAL)
-    partition = partition_for(key, info.partitions)
     places = state.places(info.spec.name, partition) or TaskPlaces()
-    near = [one for one in others if one.place in places.all]
+    near = [
+        one for one in others if one.place in places.all or (one.role, roles[one.host_info]) == ("active", "standby")
+    ]
     standbys = frozenset(one.host_info for one in near or others)
     lags = {each.host: each.lag for each in places.standbys}
     return KeyQueryMetadata(active, standbys, partition, places.host, lags)

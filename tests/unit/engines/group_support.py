@@ -50,6 +50,7 @@ class Instance:
         self.members = GroupMembers(
             coordinator, Identities(facts, uuid.uuid4(), {0: 0}), 200, clock_ms, in_background=False
         )
+        self.members.open_at(None)
         self.job = ContinuousJob(
             plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, settings.pop("count", 2), "", instance="i", **settings
         )

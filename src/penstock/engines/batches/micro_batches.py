@@ -138,6 +138,9 @@ class MicroBatches:
         """Return that a running query keeps its plan."""
         return False
 
+    def serve_at(self, address: HostInfo | None) -> None:
+        """Do nothing: instances are registered in the checkpoint."""
+
     def wants_plan(self) -> bool:
         """Return False: the plan says which tasks there are."""
         return False

@@ -9,15 +9,15 @@ from penstock.base.argument_checks import check_given
 from penstock.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from penstock.config import StreamsConfig
     from penstock.engines.application_states import State
     from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
     from penstock.query.http.service import QueryService
-    from penstock.query.metadata import KeyQueryMetadata, StreamsMetadata
+    from penstock.query.metadata import Instance, Instances, KeyQueryMetadata, StreamsMetadata
     from penstock.query.placement import LagInfo
-    from penstock.query.source import CommittedStores
+    from penstock.query.source import CommittedStores, StoreInfo
     from penstock.topology.topology import Topology
 
 __all__ = ["StoreQueries"]
@@ -41,11 +41,12 @@ class StoreQueries:
         """Return the service that answers queries; it is opened at the first call."""
         with self._opening:
             if self._opened is None:
-                from penstock.engines.committed.opening import lag_of, open_committed
+                from penstock.engines.committed.opening import instances_of, lag_of, open_committed
                 from penstock.query.http.service import QueryService
 
                 state = open_committed(self._topology, self._config)
                 self._opened = QueryService(state, is_active=self._is_active, lag=lag_of(self._config))
+                self._opened.instances = instances_of(self._topology, self._config, state)
             return self._opened
 
     def store(self, parameters: str | StoreQueryParameters[Any]) -> Any:
@@ -78,19 +79,9 @@ class StoreQueries:
 
     def instances(self) -> list[StreamsMetadata]:
         """Return all registered instances."""
-        from penstock.query.metadata import StreamsMetadata
-
         service = self.service()
         stores = service.state.stores()
-        names = frozenset(stores)
-        parts = frozenset((t, p) for info in stores.values() for t in info.topics for p in range(info.partitions))
-        none: frozenset[Any] = frozenset()
-        return [
-            StreamsMetadata(one.host_info, names, parts)
-            if one.role == "active"
-            else StreamsMetadata(one.host_info, none, none, names, parts)
-            for one in service.instances.alive()
-        ]
+        return [_metadata_of(one, service.instances, stores) for one in service.instances.alive()]
 
     def lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return by store and partition how far the copies on this machine are behind."""
@@ -115,3 +106,24 @@ class StoreQueries:
                 hint="Call start() first; or read what was committed last, with "
                 "StoreQueryParameters(name).enable_stale_stores().",
             )
+
+
+def _metadata_of(one: Instance, instances: Instances, stores: Mapping[str, StoreInfo]) -> StreamsMetadata:
+    """Return the stores of an instance, and the partitions of topics behind them, by its roles."""
+    from penstock.query.metadata import StreamsMetadata
+
+    names: dict[str, set[str]] = {"active": set(), "standby": set()}
+    places: dict[str, set[tuple[str, int]]] = {"active": set(), "standby": set()}
+    for store, info in stores.items():
+        for partition in range(info.partitions):
+            role = instances.role_of(one, store, partition)
+            if role is not None:
+                names[role].add(store)
+                places[role] |= {(topic, partition) for topic in info.topics}
+    return StreamsMetadata(
+        one.host_info,
+        frozenset(names["active"]),
+        frozenset(places["active"]),
+        frozenset(names["standby"]),
+        frozenset(places["standby"]),
+    )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.changelog_topics import read_application
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import mode_of_state
+from penstock.engines.application.modes import CONTINUOUS, mode_of_state
 from penstock.engines.application.planning import plan_for
 from penstock.engines.batches.worker.global_stores import GlobalStores
+from penstock.engines.committed.group_instances import GroupInstances
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
@@ -20,6 +22,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.errors import CoPartitionError, UnknownTopicError
 from penstock.log.base import TopicPartition
 from penstock.query.lag import ReplicaLagWatch
+from penstock.query.metadata import Instances
 from penstock.state.checkpoint import read_plan
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import with_serdes
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.query.source import CommittedStores
     from penstock.topology.topology import Topology
 
-__all__ = ["lag_of", "open_committed"]
+__all__ = ["instances_of", "lag_of", "open_committed"]
 
 
 _Opener = Callable[["Topology", "StreamsConfig", "float | None"], "CommittedStores"]
@@ -78,6 +81,19 @@ _OPENED_BY: Mapping[str, _Opener] = {
     "micro_batch": _of_segments,
     "continuous": _of_changelogs,
 }
+
+
+def instances_of(topology: Topology, config: StreamsConfig, state: CommittedStores) -> Instances:
+    """Return the instances of an application: those of its group, if they share its tasks.
+
+    Args:
+        topology: Its topology.
+        config: Its settings.
+        state: Its committed state.
+    """
+    if config["group.protocol"] != "streams" or mode_of_state(config, state.checkpoint) != CONTINUOUS:
+        return Instances(state.checkpoint)
+    return GroupInstances(state.checkpoint, topology, config["application.id"], partial(open_app_log, config))
 
 
 class _Planner:

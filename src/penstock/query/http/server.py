@@ -43,7 +43,8 @@ class QueryServer:
         service: The service that answers.
         address: The address to listen on, by default a free port of the loopback address. Queries need no
             authentication: put a proxy before it.
-        advertised: ``application.server``: the address for other instances, if it is another one.
+        advertised: ``application.server``: the address for other instances, if it is another one. As an attribute: that
+            address, or its own.
         role: "active" in the process that runs the application.
         route: See `make_app`.
         pages: Further applications at the same port, each below a prefix of its own.
@@ -70,13 +71,13 @@ class QueryServer:
 
         listener = listen(address.host, address.port, "query server")
         self.host_info = HostInfo(address.host, listener.port)
-        self._advertised = advertised or self.host_info
+        self.advertised = advertised or self.host_info
         self._service = service
         self._role = role
         self._registration: Registration | None = None
-        service.host = self._advertised
+        service.host = self.advertised
         app: Application = make_app(service, route=route)
-        hosts = frozenset({address.host.lower(), self._advertised.host.lower()})
+        hosts = frozenset({address.host.lower(), self.advertised.host.lower()})
         limits = Limits(body_bytes=max((page.body_bytes for page in pages), default=0))
         limits = replace(limits, requests=limits.requests + sum(page.streams for page in pages))
         methods = READING.union(*(page.methods for page in pages))
@@ -116,7 +117,7 @@ class QueryServer:
             self.close()
 
     def _register(self) -> None:
-        instance = Instance(self._advertised.host, self._advertised.port, self._role)
+        instance = Instance(self.advertised.host, self.advertised.port, self._role)
         self._registration = Registration(self._service.state.checkpoint, instance, self._service.state.place)
 
     def close(self) -> None:

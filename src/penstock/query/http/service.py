@@ -143,7 +143,7 @@ class QueryService:
     def key_metadata(self, store: str, key: Any) -> KeyQueryMetadata:
         """Return the partition and the hosts of a key that is not text."""
         info = self.state.store(store)
-        return key_metadata(self.state, info, key_bytes(info.spec, key), self.instances.alive())
+        return key_metadata(self.state, info, key_bytes(info.spec, key), self.instances)
 
     def lags(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return by store and partition how far the copies on this machine are behind."""
@@ -396,6 +396,7 @@ class QueryService:
     def close(self) -> None:
         if self._lag is not None:
             self._lag.close()
+        self.instances.close()
         self.state.close()
 
 

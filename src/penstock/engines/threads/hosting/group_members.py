@@ -18,7 +18,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.threads.assignment.ownership import TaskList
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.errors import AppFailedError, PenstockError
-from penstock.log.streams_groups.description import Assignment, GroupTask
+from penstock.log.streams_groups.description import Assignment, Endpoint, GroupTask
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
 from penstock.log.streams_groups.messages import JOIN_EPOCH, Heartbeat
 from penstock.log.streams_groups.refusals import refusal
@@ -53,9 +53,10 @@ class Identities:
     instance: uuid.UUID
     numbers: Mapping[int, int] = field(default_factory=dict)
 
-    def member_at(self, place: str) -> MemberFacts:
-        """Return the facts of a new member, whose thread has its replicas in a place."""
-        return replace(self.facts, member=str(uuid.uuid4()), process=str(uuid.uuid5(self.instance, place)))
+    def member_at(self, place: str, endpoint: Endpoint | None) -> MemberFacts:
+        """Return the facts of a new member, whose thread has its replicas in a place, behind an endpoint for queries."""
+        process = str(uuid.uuid5(self.instance, place))
+        return replace(self.facts, member=str(uuid.uuid4()), process=process, endpoint=endpoint)
 
     def task(self, task: GroupTask) -> TaskId | None:
         """Return a task of the group as the plan names it; None if the plan does not know its sub-topology."""
@@ -118,7 +119,8 @@ class GroupMembers:
         self._job: ContinuousJob | None = None
         self._tell: Callable[[Collection[str]], None] = lambda _: None
         self._fail: Callable[[PenstockError], None] = lambda _: None
-        self._has_joined = self._has_ended = False
+        self._has_joined = self._has_ended = self._is_open = False
+        self._endpoint: Endpoint | None = None
         self._unknown: set[GroupTask] = set()
         self._failures = 0
         self._thread: threading.Thread | None = None
@@ -144,8 +146,15 @@ class GroupMembers:
             seats = [seat for seat in self._seats.values() if not seat.has_ended]
             return all(seat.member is not None and seat.member.state is MemberState.STABLE for seat in seats)
 
+    def open_at(self, endpoint: Endpoint | None) -> None:
+        """Let threads join, and say where queries reach this instance; None: nowhere."""
+        with self._lock:
+            self._endpoint, self._is_open = endpoint, True
+            self._advance()
+            self._changed.notify_all()
+
     def begin(self, changed: Callable[[Collection[str]], None], fail: Callable[[PenstockError], None]) -> None:
-        """Begin the epoch; the first heartbeat is sent when all threads of the first `place` are ready."""
+        """Begin the epoch; threads join after `open_at`, when all of the first `place` are ready."""
         self._tell, self._fail = changed, fail
 
     def place(
@@ -337,10 +346,10 @@ class GroupMembers:
         if self._has_ended:
             return
         seats = [seat for seat in self._seats.values() if not seat.has_ended]
-        if self._has_joined or (seats and all(seat.is_ready for seat in seats)):
+        if self._has_joined or (self._is_open and seats and all(seat.is_ready for seat in seats)):
             for seat in seats:
                 if seat.is_ready and seat.member is None:
-                    facts = self._identities.member_at(seat.place)
+                    facts = self._identities.member_at(seat.place, self._endpoint)
                     seat.member = StreamsMember(facts, self._clock_ms(), most_ms=self._most_ms)
                     self._has_joined = True
         self._unknown.clear()

@@ -61,16 +61,18 @@ class InstanceGroup:
 
     Args:
         app: The application.
-        endpoint: Where queries reach this instance.
 
     Attributes:
         instance: The id of this instance.
         coordinator: The coordinator of the group.
     """
 
-    def __init__(self, app: PlannedApp, endpoint: Endpoint | None = None) -> None:
+    def __init__(self, app: PlannedApp) -> None:
         config = app.config
         self.instance = uuid.uuid4()
+        self._endpoint: Endpoint | None = None
+        self._is_open = False
+        self._members: GroupMembers | None = None
         self._application = app.application
         self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
         self._most_ms = int(
@@ -81,7 +83,7 @@ class InstanceGroup:
         self._facts = MemberFacts(
             app.application, "", "", _topology(app), rack=str(config.get("client.rack") or "") or None,
             tags=tuple((name, str(value)) for name, value in config.with_prefix("client.tag.").items()),
-            endpoint=endpoint, rebalance_timeout_ms=int(config.get("max.poll.interval.ms") or _REBALANCE_MS),
+            rebalance_timeout_ms=int(config.get("max.poll.interval.ms") or _REBALANCE_MS),
         )  # fmt: skip
 
     def described(self) -> GroupDescription | None:
@@ -97,11 +99,15 @@ class InstanceGroup:
         """Raise TopologyError if other instances run with another topology."""
         refuse_other_topology(self._facts, self.described())
 
+    def open_at(self, endpoint: Endpoint | None) -> None:
+        """Let members join, who say where queries reach this instance; None: nowhere."""
+        self._endpoint, self._is_open = endpoint, True
+        if self._members is not None:
+            self._members.open_at(endpoint)
+
     def close(self) -> None:
         """Close the connections to the coordinator."""
-        close = getattr(self.coordinator, "close", None)
-        if close is not None:
-            close()
+        self.coordinator.close()
 
     def members(self, plan: PhysicalPlan, topology: Topology) -> GroupMembers:
         """Return the members that the threads of an epoch are.
@@ -111,7 +117,10 @@ class InstanceGroup:
             topology: Its topology, whose sub-topologies the group knows by their numbers.
         """
         identities = Identities(self._facts, self.instance, _numbers(plan, topology))
-        return GroupMembers(self.coordinator, identities, self._most_ms)
+        members = self._members = GroupMembers(self.coordinator, identities, self._most_ms)
+        if self._is_open:
+            members.open_at(self._endpoint)
+        return members
 
 
 def _settings(config: StreamsConfig, heartbeat_ms: int) -> GroupSettings:

@@ -17,6 +17,7 @@ from penstock.engines.threads.hosting.instance_group import InstanceGroup, requi
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.engines.threads.hosting.unread import UnreadPatience
+from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
 from penstock.topology.configured.serdes import with_serdes
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
+    from penstock.query.metadata import HostInfo
     from penstock.state.restores.restore import Restore
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.stored import StoredPlan
@@ -165,6 +167,11 @@ class StreamThreads:
 
     def _next_epoch(self, start: Start) -> ContinuousJob:
         return self._epochs.next(start.app, start.lease, start.slots, self._group)
+
+    def serve_at(self, address: HostInfo | None) -> None:
+        """Have the members of the group tell the others; from now on threads may join."""
+        if self._group is not None:
+            self._group.open_at(None if address is None else Endpoint(address.host, address.port))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
