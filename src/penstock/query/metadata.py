@@ -244,9 +244,8 @@ def key_metadata(state: CommittedStores, info: StoreInfo, key: bytes, instances:
     if info.is_global:
         return KeyQueryMetadata(active, frozenset(one.host_info for one in others), GLOBAL)
     places = state.places(info.spec.name, partition) or TaskPlaces()
-    near = [
-        one for one in others if one.place in places.all or (one.role, roles[one.host_info]) == ("active", "standby")
-    ]
+    followers = {one.host_info for one in others if one.role == "active" and roles[one.host_info] == "standby"}
+    near = [one for one in others if one.place in places.all or one.host_info in followers]
     standbys = frozenset(one.host_info for one in near or others)
     lags = {each.host: each.lag for each in places.standbys}
     return KeyQueryMetadata(active, standbys, partition, places.host, lags)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.membership import GroupMembership
+    from penstock.query.metadata import HostInfo
     from penstock.state.restores.restore import Restore
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.stored import StoredPlan

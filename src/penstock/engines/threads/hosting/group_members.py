@@ -54,7 +54,7 @@ class Identities:
     numbers: Mapping[int, int] = field(default_factory=dict)
 
     def member_at(self, place: str, endpoint: Endpoint | None) -> MemberFacts:
-        """Return the facts of a new member, whose thread has its replicas in a place, behind an endpoint for queries."""
+        """Return the facts of a new member, with the place of its replicas, and where queries reach it."""
         process = str(uuid.uuid5(self.instance, place))
         return replace(self.facts, member=str(uuid.uuid4()), process=process, endpoint=endpoint)
 
