@@ -135,6 +135,10 @@ class Instances:
         """Return what an instance is for a partition of a store; None: it has no copy of it."""
         return one.role
 
+    def machine_of(self, one: Instance) -> str:  # noqa: ARG002 - its driver notes where each task is
+        """Return the machine of an instance that runs the tasks of its place; empty: it is not known."""
+        return ""
+
     def close(self) -> None:
         """Let go of what was opened: nothing here."""
 
@@ -248,4 +252,5 @@ def key_metadata(state: CommittedStores, info: StoreInfo, key: bytes, instances:
     near = [one for one in others if one.place in places.all or one.host_info in followers]
     standbys = frozenset(one.host_info for one in near or others)
     lags = {each.host: each.lag for each in places.standbys}
-    return KeyQueryMetadata(active, standbys, partition, places.host, lags)
+    machine = places.host or next((instances.machine_of(one) for one in hosts if one.host_info == active), "")
+    return KeyQueryMetadata(active, standbys, partition, machine, lags)

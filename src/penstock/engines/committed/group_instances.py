@@ -73,6 +73,11 @@ class GroupInstances(Instances):
         task = GroupTask(self._numbers[store], partition)
         return "active" if task in share.active else "standby" if task in share.standby else None
 
+    def machine_of(self, one: Instance) -> str:
+        """Return the machine of an instance."""
+        share = self._known().get(one.host_info)
+        return "" if share is None else share.machine
+
     def _known(self) -> Mapping[HostInfo, _Share]:
         if time.monotonic() - self._asked_s > _REFRESH_S:
             self._asked_s = time.monotonic()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.log_lines import own_logger
 from penstock.engines.threads.assignment.ownership import TaskList
 from penstock.engines.threads.assignment.task_assignor import StateHolders
-from penstock.errors import AppFailedError, PenstockError
+from penstock.errors import AppFailedError, PenstockError, TopologyError
 from penstock.log.streams_groups.description import Assignment, Endpoint, GroupTask
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.messages import JOIN_EPOCH, Heartbeat
+from penstock.log.streams_groups.messages import JOIN_EPOCH, Heartbeat, StatusCode
 from penstock.log.streams_groups.refusals import refusal
 from penstock.topology.plan.plan import TaskId
 
@@ -332,6 +332,13 @@ class GroupMembers:
                     return refusal(member.failure, member.facts, self._coordinator)
                 except PenstockError as error:
                     return error
+            wrong = [each.detail for each in member.status if each.code == StatusCode.INCORRECTLY_PARTITIONED_TOPICS]
+            if wrong:
+                return TopologyError(
+                    f"group {member.facts.group!r} gives no tasks away: {wrong[0]}",
+                    hint="Topics that are joined need equal numbers of partitions, and internal topics the number that "
+                    "follows from the topics before them: add partitions, or reset the application.",
+                )
             if member.shutdown_wanted:
                 return AppFailedError(
                     f"a member of group {member.facts.group!r} has asked all instances to shut down",

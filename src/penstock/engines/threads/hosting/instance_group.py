@@ -99,6 +99,18 @@ class InstanceGroup:
         """Raise TopologyError if other instances run with another topology."""
         refuse_other_topology(self._facts, self.described())
 
+    def replicas(self, plan: PhysicalPlan, topology: Topology) -> dict[str, dict[str, int | None]]:
+        """Return by task the machine of the thread that runs it (0), and those of its copies (None)."""
+        described = self.described()
+        identities = Identities(self._facts, self.instance, _numbers(plan, topology))
+        hosts: dict[str, dict[str, int | None]] = {}
+        for member in () if described is None else described.members:
+            host = member.host.lstrip("/")
+            for tasks, lag in ((member.assignment.active, 0), (member.assignment.tasks, None)):
+                for task in sorted(filter(None, map(identities.task, tasks))):
+                    hosts.setdefault(str(task), {}).setdefault(host, lag)
+        return dict(sorted(hosts.items()))
+
     def open_at(self, endpoint: Endpoint | None) -> None:
         """Let members join, who say where queries reach this instance; None: nowhere."""
         self._endpoint, self._is_open = endpoint, True

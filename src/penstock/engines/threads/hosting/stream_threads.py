@@ -20,6 +20,7 @@ from penstock.engines.threads.hosting.unread import UnreadPatience
 from penstock.log.streams_groups.description import Endpoint
 from penstock.query.placement import PlacementNote
 from penstock.topology.configured.serdes import with_serdes
+from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.state.restores.restore import Restore
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.plan.stored import StoredPlan
-    from penstock.topology.topology import Topology
 
 __all__ = ["StreamThreads"]
 
@@ -68,6 +68,7 @@ class StreamThreads:
         self._feeds: list[DataFrameQuery] = []  # which write DataFrames into their topics, under the present lease
         self._query: ThreadQuery | None = None
         self._group: InstanceGroup | None = None
+        self._topology = Topology()
         self._restores = RestoreWatch()
 
     @property
@@ -133,11 +134,12 @@ class StreamThreads:
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
         if self.shares_tasks:
-            self._group = InstanceGroup(app)
+            self._group, self._topology = InstanceGroup(app), app.topology
             self._group.check()
         query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience, self._group)
         query.restores, query.known = self._restores, self._epochs.known
-        query.note = PlacementNote(app.places.checkpoint)
+        if self._group is None:  # else the group knows the places
+            query.note = PlacementNote(app.places.checkpoint)
         if start.until_latest:  # which ends at what is in their topics then
             self._start_feeds(start)
         job = self._next_epoch(start)
@@ -192,7 +194,7 @@ class StreamThreads:
     def extend(self, start: Start) -> bool:
         """Have the running threads take more tasks; return whether they can."""
         query = self._query
-        if query is None or not query.has_running_tasks():
+        if query is None or not (self.shares_tasks or query.has_running_tasks()):
             return False
         job = self._epochs.extension(start.app, start.lease, start.slots, query.job)
         if job is not None:
@@ -270,5 +272,7 @@ class StreamThreads:
         """
         if self._query is None:
             return {}
+        if self._group is not None:
+            return self._group.replicas(self._query.job.plan, self._topology)
         standbys = self._query.standbys()
         return {task: {**standbys.get(task, {}), host: 0} for task, host in sorted(self._query.active_hosts().items())}
