@@ -1,0 +1,126 @@
+"""What instances of an application may share, and what the group says of them to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import plan_for
+from penstock.engines.application.tenure import SharedTenure
+from penstock.engines.committed.group_instances import GroupInstances
+from penstock.engines.threads.hosting.instance_group import InstanceGroup
+from penstock.errors import ConfigError, FencedError
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.open import open_log
+from penstock.log.streams_groups.description import Endpoint
+from penstock.log.streams_groups.member import StreamsMember
+from penstock.query.metadata import HostInfo
+from penstock.topology.topology import Topology
+
+TASKS = 2
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(Materialized("counts"))
+    return builder.build()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+@pytest.fixture
+def log(url: str) -> Iterator[EmbeddedLog]:
+    with open_log(url) as opened:
+        assert isinstance(opened, EmbeddedLog)
+        opened.create_topic("in", TASKS)
+        yield opened
+
+
+def config(url: str, **more: Any) -> StreamsConfig:
+    given = {
+        "application.id": "app",
+        "bootstrap.servers": url,
+        "group.protocol": "streams",
+        "default.key.serde": "string",
+        "default.value.serde": "string",
+    }
+    return StreamsConfig({**given, **more})
+
+
+def test_a_run_until_latest_is_refused_before_anything_is_made(url: str, log: EmbeddedLog, tmp_path: Path) -> None:
+    app = KafkaStreams(counting(), config(url, **{"state.dir": str(tmp_path / "state")}))
+    with pytest.raises(ConfigError, match="no instance knows when all is done"):
+        app.run(until="latest")
+    assert [each.name for each in log.topics()] == ["in"]
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_instance_does_not_start_beside_one_that_has_a_lease(url: str, log: EmbeddedLog) -> None:
+    tenure = SharedTenure(log, config(url))
+    tenure.take()
+    lease = log.acquire_lease("app", "the other one")
+    with pytest.raises(FencedError, match="runs already: the other one"):
+        tenure.take()
+    log.release_lease(lease)
+    tenure.take()
+    assert tenure.lease is None
+
+
+def test_the_setting_has_an_effect_on_stream_threads_alone(url: str) -> None:
+    assert config(url).ineffective() == ()
+    assert config(url, **{"processing.mode": "micro_batch"}).ineffective() == (
+        "settings without effect with processing.mode=micro_batch: group.protocol",
+    )
+
+
+def test_a_task_of_the_plan_has_the_number_of_its_sub_topology_in_the_group(url: str, log: EmbeddedLog) -> None:
+    topology, settings = counting(), config(url)
+    plan = plan_for(topology, settings, log)
+    group = InstanceGroup(PlannedApp(topology, settings, plan, log))
+    later = replace(
+        plan, subtopologies=tuple(replace(sub, id=sub.id + 7) for sub in plan.subtopologies)
+    )  # of an upgrade
+    members = group.members(later, topology)
+    assert dict(members._identities.numbers) == {sub.id: sub.id - 7 for sub in later.subtopologies}
+    assert group.is_alone()
+
+
+def test_queries_learn_from_the_group_which_instance_has_a_key(url: str, log: EmbeddedLog, tmp_path: Path) -> None:
+    topology, settings = counting(), config(url)
+    group = InstanceGroup(PlannedApp(topology, settings, plan_for(topology, settings, log), log))
+    coordinator, members = log.streams_coordinator(), []
+    for port in (7001, 7002):
+        facts = replace(group._facts, member=f"m{port}", process=f"p{port}", endpoint=Endpoint("host", port))
+        members.append(StreamsMember(facts, 0))
+    now_ms = 0
+    for _ in range(10):
+        now_ms += 10_000
+        for member in members:
+            heartbeat = member.next_heartbeat(now_ms)
+            assert heartbeat is not None
+            member.answered(coordinator.heartbeat(heartbeat), now_ms)
+            if (work := member.work()).release:
+                member.released(work.release, now_ms)
+            elif work.acquire:
+                member.acquired(work, now_ms)
+    instances = GroupInstances(str(tmp_path), topology, "app", lambda: open_log(url))
+    try:
+        alive = {one.host_info: one for one in instances.alive()}
+        assert set(alive) == {HostInfo("host", 7001), HostInfo("host", 7002)}
+        owners = [
+            [host for host, one in alive.items() if instances.role_of(one, "counts", partition) == "active"]
+            for partition in range(TASKS)
+        ]
+        assert sorted(map(len, owners)) == [1, 1]
+        assert owners[0] != owners[1]
+    finally:
+        instances.close()
