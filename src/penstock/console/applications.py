@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.log.lease_holders import is_fresh
 from penstock.query.http.service import QueryService
 from penstock.state.documents import read_document
+from penstock.topology.plan.changelog_topics import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.console.recorder import Recorder
@@ -109,8 +110,12 @@ class Application:
         if self._log is not None and time.monotonic() - self._looked > _NAMES_S:
             self._looked = time.monotonic()
             lease = self._log.lease(self.name)
-            self._runs = lease is not None and is_fresh(lease)
+            self._runs = (lease is not None and is_fresh(lease)) or self._has_instances(self._log)
         return self._runs
+
+    def _has_instances(self, log: TopicLog) -> bool:
+        """Return whether instances that share its tasks run: they have no lease, but are members of its group."""
+        return any(member.tasks for member in log.group_state(self.name).members)
 
 
 @dataclass(slots=True)
@@ -186,7 +191,9 @@ class Applications:
             if time.monotonic() - self._looked > _NAMES_S:
                 self._looked = time.monotonic()
                 log = self._log
-                of_log = [] if log is None else [group for group in log.groups() if log.lease(group) is not None]
+                topics = set() if log is None else {topic.name for topic in log.topics()}
+                groups = [] if log is None else log.groups()
+                of_log = [group for group in groups if numbers_topic(group) in topics or _had_lease(log, group)]
                 own = [] if self._own is None else [self._own.name]
                 self._names = list(dict.fromkeys([*own, *self._given, *sorted(of_log)]))
             return list(self._names)
@@ -230,3 +237,7 @@ def _name_at(location: str) -> str:
             "<log file>.penstock/<application.id>/checkpoint.",
         )
     return str(json.loads(text)["plan"]["application"])
+
+
+def _had_lease(log: TopicLog | None, group: str) -> bool:
+    return log is not None and log.lease(group) is not None

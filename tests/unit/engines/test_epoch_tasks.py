@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
-from penstock.engines.threads.assignment.sharing import PlacedTasks
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.control_server import Member
 from penstock.engines.threads.hosting.engine import is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.errors import ConfigError, FencedError
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer

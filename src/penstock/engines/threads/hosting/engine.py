@@ -30,7 +30,6 @@ from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_app
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.quiet import quiet_pyspark
-from penstock.engines.threads.assignment.sharing import PlacedTasks
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.engines.threads.hosting.control_client import ControlAddress
@@ -42,6 +41,7 @@ from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.known_positions import KnownPositions
 from penstock.engines.threads.hosting.lost_threads import LostThreads
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
+from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
 from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
 from penstock.engines.threads.hosting.until_latest import has_reached
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engines.spark.progress import BatchProgress
-    from penstock.engines.threads.assignment.sharing import TaskSharing
     from penstock.engines.threads.hosting.instance_group import InstanceGroup
     from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.task_sharing import TaskSharing
     from penstock.log.base import TopicLog
     from penstock.log.membership import GroupMembership
     from penstock.query.placement import PlacementNote

@@ -18,9 +18,9 @@ from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.assignment.ownership import TaskList
-    from penstock.engines.threads.assignment.sharing import TaskSharing
     from penstock.engines.threads.assignment.task_assignor import StateHolders
     from penstock.engines.threads.hosting.job import ContinuousJob
+    from penstock.engines.threads.hosting.task_sharing import TaskSharing
 
 __all__ = ["Epoch"]
 
