@@ -336,6 +336,10 @@ class TopicLog(Protocol):
         """
         ...
 
+    def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set the next offsets of a group without members, each with a text of its own."""
+        ...
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]: ...
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Like ``committed_offsets``, with the metadata of each; a running application leaves its mark there."""

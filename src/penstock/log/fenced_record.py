@@ -28,6 +28,8 @@ from penstock.errors import FencedError
 
 __all__ = [
     "ATTEMPT",
+    "OFFSETS_KEY",
+    "OFFSETS_WRITER",
     "WRITERS",
     "FencedRecord",
     "RecordName",
@@ -40,7 +42,9 @@ __all__ = [
 ]
 
 ATTEMPT = "penstock-attempt"  # the header with the id of the attempt that has written a record
-WRITERS = ("driver", "note", "journal", "planned")  # of leases, applications' notes, SQL statements, planned batches
+# Of leases, applications' notes, SQL statements, planned batches, and the offsets of groups that are made anew.
+WRITERS = ("driver", "note", "journal", "planned", "offsets")
+OFFSETS_WRITER, OFFSETS_KEY = WRITERS[4], b"offsets"
 _FIRST_STEP = 4096  # offsets
 _MOST_TRIES = 12
 _BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other

@@ -38,6 +38,11 @@ class ConsumerGroups:
             noted = {tp: OffsetAndMetadata(each, metadata) for tp, each in offsets.items()}
             write_offsets(connection, group, noted, unix_ms())
 
+    def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set the group's next offsets, each with a text of its own."""
+        with self._database.writing() as connection:
+            write_offsets(connection, group, offsets, unix_ms())
+
     def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's next offsets as a member.
 

@@ -26,6 +26,7 @@ from penstock.log.streams_groups.group import (
     commit_refusal,
 )
 from penstock.log.streams_groups.messages import LEAVE_STATIC_EPOCH
+from penstock.log.streams_groups.named_settings import accepted, with_named
 from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class EmbeddedStreamsCoordinator:
         now_ms = self._clock()
         with self._log.writing() as connection:
             stored = _StoredGroup.read(connection, group)
-            if not stored.is_known:
+            if not stored.record.epoch:  # it has had no member yet
                 return None
             found = stored.group(self._settings, now_ms)
             for member in stored.dead():
@@ -93,6 +94,15 @@ class EmbeddedStreamsCoordinator:
         with self._log.writing() as connection:
             check_streams_member(connection, group, membership, offsets)
             write_offsets(connection, group, offsets, self._clock())
+
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> dict[str, str]:
+        """Set settings of a group, which need not exist; return those that were refused, each with the reason."""
+        taken, refused = accepted(settings)
+        with self._log.writing() as connection:
+            stored = _StoredGroup.read(connection, group)
+            stored.record.settings |= taken
+            stored.write_group()
+        return refused
 
     def close(self) -> None:
         """Do nothing: the log is closed by its owner."""
@@ -144,10 +154,6 @@ class _StoredGroup:
             found.places[member] = (host, pid, start)
         return found
 
-    @property
-    def is_known(self) -> bool:
-        return bool(self.before)
-
     def dead(self) -> list[str]:
         """Return the members whose processes on this machine are gone; a static one may come back."""
         return [
@@ -164,13 +170,19 @@ class _StoredGroup:
         def create(topic: InternalTopicSpec) -> None:
             catalog.create(self.connection, topic.name, topic.partitions, dict(topic.config), now_ms)
 
-        return StreamsGroup(self.record, self.members, settings, counts, create)
+        return StreamsGroup(self.record, self.members, with_named(settings, self.record.settings), counts, create)
+
+    def write_group(self) -> None:
+        """Store the group alone, if it has changed."""
+        text = group_text(self.record)
+        if text != self.before:
+            self.connection.execute("INSERT OR REPLACE INTO streams_groups VALUES (?, ?)", (self.record.group, text))
 
     def write(self, group: StreamsGroup, sender: str) -> None:
         """Store what has changed; ``sender`` is the member whose heartbeat it was."""
-        name, text = self.record.group, group_text(self.record)
-        if text != self.before and (self.members or self.before):
-            self.connection.execute("INSERT OR REPLACE INTO streams_groups VALUES (?, ?)", (name, text))
+        name = self.record.group
+        if self.members or self.before:
+            self.write_group()
         for member in sorted(group.changed):
             record = self.members.get(member)
             if record is None:

@@ -268,10 +268,16 @@ class Topics:
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str, me: JoinedMember | None = None
     ) -> None:
         """Set a group's next offsets; as its member ``me``, if it has members."""
+        self.commit_each(group, {tp: OffsetAndMetadata(offset, metadata) for tp, offset in offsets.items()}, me)
+
+    def commit_each(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], me: JoinedMember | None = None
+    ) -> None:
+        """Like `commit`, with a text for each offset."""
         if offsets:
             cluster = self._clients.cluster()
             doing = f"committing offsets of group {group!r}"
-            self.ask(lambda: commit_offsets(cluster, group, offsets, metadata, me), doing, "READ", group=group)
+            self.ask(lambda: commit_offsets(cluster, group, offsets, me), doing, "READ", group=group)
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's next offsets with their metadata."""

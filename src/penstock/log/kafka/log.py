@@ -257,6 +257,10 @@ class KafkaLog(KafkaCore):
 
     # Groups
 
+    def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set the next offsets of a group without members, each with a text of its own."""
+        self._topics.commit_each(group, offsets)
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
         return {tp: each.offset for tp, each in self._topics.committed(group).items()}
@@ -491,6 +495,4 @@ def delete_offsets(topics: Topics, group: str, places: Iterable[TopicPartition])
     unwanted = set(places)
     kept = {tp: each for tp, each in topics.committed(group).items() if tp not in unwanted}
     topics.delete_group(group)
-    for metadata in {each.metadata for each in kept.values()}:
-        chosen = {tp: each.offset for tp, each in kept.items() if each.metadata == metadata}
-        topics.commit(group, chosen, metadata)
+    topics.commit_each(group, kept)

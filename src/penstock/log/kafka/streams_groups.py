@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaException
 
+from penstock.base.log_lines import own_logger
+from penstock.errors import LogError, LogUnavailableError
 from penstock.log.kafka.error_codes import ErrorCategory
-from penstock.log.kafka.failures import category_of, failure, membership_failure
+from penstock.log.kafka.failures import category_of, failure, membership_failure, persist
 from penstock.log.kafka.wire.groups import commit_as_streams_member
-from penstock.log.kafka.wire.streams_groups import describe_streams_group
+from penstock.log.kafka.wire.streams_groups import describe_streams_group, set_group_setting
 from penstock.log.kafka.wire.streams_heartbeats import send_heartbeat
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["KafkaStreamsCoordinator"]
 
 _T = TypeVar("_T")
+_log = own_logger(__name__)
+_PATIENCE_S = 10.0
+_UNKNOWN_SETTING = "Unknown group config name"  # of an older broker
 
 
 class KafkaStreamsCoordinator:
@@ -76,6 +82,27 @@ class KafkaStreamsCoordinator:
                 raise
 
         self._tried(commit, f"committing offsets of group {group!r}")
+
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> dict[str, str]:
+        """Set settings of a group one by one; return those that were refused, each with the reason.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+        """
+        refused: dict[str, str] = {}
+        for name, value in settings.items():
+            doing = f"setting {name} of group {group!r}"
+            act = partial(set_group_setting, self._cluster, group, name, value)
+            try:
+                persist(act, doing, _PATIENCE_S, self._access, self._cluster.forget, operation="ALTER_CONFIGS")
+            except LogUnavailableError:
+                raise
+            except LogError as error:
+                if _UNKNOWN_SETTING in error.message:
+                    _log.debug("%s: %s", doing, error.message)
+                else:
+                    refused[name] = error.message
+        return refused
 
     def close(self) -> None:
         """Close its connections."""

@@ -44,6 +44,18 @@ class StreamsCoordinator(Protocol):
         """
         ...
 
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Set settings of a group, under Kafka's names such as ``streams.num.standby.replicas``.
+
+        Returns:
+            The settings that were refused, each with the reason. Those that older brokers do not know are not among
+            them, and have no effect.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+        """
+        ...
+
     def close(self) -> None:
         """Close its connections."""
         ...

@@ -114,6 +114,7 @@ class GroupRecord:
         endpoint_epoch: The version of the endpoints.
         first_join_ms: When the first member joined an empty group.
         shutdown_by: The member that has asked all to shut down.
+        settings: Settings of its own, by Kafka's names.
     """
 
     group: str
@@ -124,6 +125,7 @@ class GroupRecord:
     endpoint_epoch: int = 0
     first_join_ms: int = 0
     shutdown_by: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 class StreamsGroup:

@@ -29,7 +29,7 @@ from penstock.log.streams_groups.messages import (
     StatusCode,
 )
 
-__all__ = ["GroupFailure", "MemberFacts", "MemberState", "StreamsMember", "Work"]
+__all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "StreamsMember", "Work"]
 
 _AT_ONCE_MS = 0
 _EAGER_MS = 100  # between two heartbeats of a member that has joined, or has given tasks up
@@ -38,7 +38,7 @@ _RETRY = Backoff(0.1, 1.0)
 _FIRST_EPOCH_OF_ENDPOINTS = -1
 # The coordinator has moved, or starts. Kafka 4.3 fails with an unknown error at the endpoint of a member while source
 # topics are missing.
-_PASSING = frozenset({
+PASSING = frozenset({
     HeartbeatError.UNKNOWN_SERVER_ERROR,
     HeartbeatError.COORDINATOR_LOAD_IN_PROGRESS,
     HeartbeatError.COORDINATOR_NOT_AVAILABLE,
@@ -335,7 +335,7 @@ class StreamsMember:
         self._due_ms = now_ms + round(1000 * _RETRY.pause_s(self._failures))
 
     def _refused(self, sent: Heartbeat, answer: HeartbeatAnswer, now_ms: int) -> None:
-        if answer.error in _PASSING:
+        if answer.error in PASSING:
             self.trouble = GroupFailure(answer.error, answer.message)
             self._hides_endpoint |= answer.error == HeartbeatError.UNKNOWN_SERVER_ERROR
             self._again(now_ms)

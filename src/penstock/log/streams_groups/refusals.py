@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology
     from penstock.log.streams_groups.member import GroupFailure, MemberFacts
 
-__all__ = ["refusal", "refuse_other_topology"]
+__all__ = ["is_other_topology", "refusal", "refuse_other_topology"]
 
 _TOPOLOGY_CODES = frozenset({
     HeartbeatError.STREAMS_INVALID_TOPOLOGY,
@@ -51,7 +51,7 @@ def refusal(failure: GroupFailure, facts: MemberFacts, coordinator: StreamsCoord
         coordinator: Describes the group, if the topology is the reason.
     """
     group = facts.group
-    if failure.code in _TOPOLOGY_CODES or "opology updates" in failure.message:
+    if is_other_topology(failure):
         return _other_topology(facts, coordinator.describe(group))
     text = f"group {group!r} refuses member {facts.member}: {failure.message or failure.code}"
     if failure.code in (HeartbeatError.GROUP_AUTHORIZATION_FAILED, HeartbeatError.TOPIC_AUTHORIZATION_FAILED):
@@ -61,6 +61,11 @@ def refusal(failure: GroupFailure, facts: MemberFacts, coordinator: StreamsCoord
         )  # fmt: skip
     by_text = next((hint for part, hint in _TEXTS.items() if part in failure.message), _OTHERWISE)
     return LogError(text, hint=_HINTS.get(failure.code, by_text), group=group)
+
+
+def is_other_topology(failure: GroupFailure) -> bool:
+    """Return whether a group refuses a member because it has another topology."""
+    return failure.code in _TOPOLOGY_CODES or "opology updates" in failure.message
 
 
 def refuse_other_topology(facts: MemberFacts, described: GroupDescription | None) -> None:

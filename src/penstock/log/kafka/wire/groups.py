@@ -49,8 +49,7 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, Offs
 def commit_offsets(
     cluster: Cluster,
     group: str,
-    offsets: Mapping[TopicPartition, int],
-    metadata: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
     me: JoinedMember | None = None,
 ) -> None:
     """Commit a group's next offsets; refused while it has members, unless one of them commits.
@@ -58,18 +57,16 @@ def commit_offsets(
     Args:
         cluster: The cluster.
         group: The ``group.id``.
-        offsets: The next offsets.
-        metadata: A text to store with them.
+        offsets: The next offsets, with texts to store with them.
         me: The committing member.
 
     Raises:
         KafkaException: Like librdkafka's admin client.
     """
-    noted = {place: OffsetAndMetadata(offset, metadata) for place, offset in offsets.items()}
     if me is None:
-        _commit(cluster, group, noted, GroupMembership("", "", _NO_GENERATION), (2, 8))
+        _commit(cluster, group, offsets, GroupMembership("", "", _NO_GENERATION), (2, 8))
     else:
-        _commit(cluster, group, noted, GroupMembership(me.member, me.instance, me.generation), (7, 8))
+        _commit(cluster, group, offsets, GroupMembership(me.member, me.instance, me.generation), (7, 8))
 
 
 def commit_as_streams_member(

@@ -24,10 +24,11 @@ from penstock.log.streams_groups.description import (
 if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
 
-__all__ = ["describe_streams_group", "list_streams_groups", "tasks_of"]
+__all__ = ["describe_streams_group", "list_streams_groups", "set_group_setting", "tasks_of"]
 
 _GROUP_ID_NOT_FOUND = 69  # there is none of that name, or it is of another kind
 _TYPE = "streams"
+_GROUP_RESOURCE, _SET = 32, 0  # as IncrementalAlterConfigs numbers them
 
 
 def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | None:
@@ -66,6 +67,20 @@ def list_streams_groups(cluster: Cluster) -> list[str]:
             answer = broker.ask(ListGroupsRequest(states_filter=[], types_filter=[_TYPE], min_version=5))
             names += [each.group_id for each in answer.groups if each.group_type.lower() == _TYPE]
     return names
+
+
+def set_group_setting(cluster: Cluster, group: str, name: str, value: str) -> None:
+    """Set a setting of a group, as ``kafka-configs --entity-type groups`` does; the group need not exist.
+
+    Raises:
+        KafkaException: Like librdkafka's admin client; INVALID_CONFIG if the setting is unknown, or its value wrong.
+    """
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest as Request
+
+    config = Request.AlterConfigsResource.AlterableConfig(name=name, config_operation=_SET, value=value)
+    resource = Request.AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configs=[config])
+    [answer] = cluster.any_broker().ask(Request(resources=[resource], validate_only=False)).responses
+    check(answer.error_code, answer.error_message or f"setting {name} of group {group!r}")
 
 
 def tasks_of(given: Iterable[Any] | None) -> frozenset[GroupTask] | None:
