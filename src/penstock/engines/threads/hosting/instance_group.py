@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.base.log_lines import own_logger
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.errors import ConfigError
-from penstock.log.streams_groups.assignor import AssignmentRules
-from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts
 from penstock.log.streams_groups.refusals import refuse_other_topology
+from penstock.log.streams_groups.renewal import fit_group
 from penstock.log.url import kafka_servers
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelog_topics import numbers_topic
 from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.engines.application.planned_app import PlannedApp
+    from penstock.log.base import TopicLog
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
     from penstock.log.streams_groups.description import Endpoint, GroupDescription, GroupTopology
     from penstock.log.thread_clients import ThreadClients
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["InstanceGroup", "require_sharable"]
 
+_log = own_logger(__name__)
 _EMBEDDED_MS, _BROKER_MS = 200, 500  # between two heartbeats
 _REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
-_SESSION_MS = 45_000
 
 
 def require_sharable(topology: Topology, *, until_latest: bool) -> None:
@@ -73,7 +76,7 @@ class InstanceGroup:
         self._endpoint: Endpoint | None = None
         self._is_open = False
         self._members: GroupMembers | None = None
-        self._application = app.application
+        self._application, self._config = app.application, config
         self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
         self._most_ms = int(
             config["penstock.heartbeat.interval.ms"] or (_EMBEDDED_MS if self._is_embedded else _BROKER_MS)
@@ -98,6 +101,21 @@ class InstanceGroup:
     def check(self) -> None:
         """Raise TopologyError if other instances run with another topology."""
         refuse_other_topology(self._facts, self.described())
+
+    def prepare(self, log: TopicLog) -> None:
+        """Make the group ready for members: its settings, and the topology of a group that has none.
+
+        Args:
+            log: The log, with the application's topics.
+        """
+        settings = _settings(self._config, is_embedded=self._is_embedded)
+        if refused := self.coordinator.set_group_settings(self._application, settings):
+            _log.warning(
+                "these settings of group %s are as the brokers have them: %s",
+                self._application, "; ".join(f"{name} ({reason})" for name, reason in sorted(refused.items())),
+            )  # fmt: skip
+        facts = replace(self._facts, process=str(self.instance))
+        fit_group(log, self.coordinator, facts, numbers_topic(self._application))
 
     def replicas(self, plan: PhysicalPlan, topology: Topology) -> dict[str, dict[str, int | None]]:
         """Return by task the machine of the thread that runs it (0), and those of its copies (None)."""
@@ -135,15 +153,16 @@ class InstanceGroup:
         return members
 
 
-def _settings(config: StreamsConfig, heartbeat_ms: int) -> GroupSettings:
-    """Return the settings of the group in an embedded log."""
-    rules = AssignmentRules(
-        num_standby_replicas=int(config["num.standby.replicas"]),
-        acceptable_recovery_lag=int(config["acceptable.recovery.lag"]),
-        max_warmup_replicas=int(config["max.warmup.replicas"]),
-    )
-    session_ms = int(config.get("session.timeout.ms") or _SESSION_MS)
-    return GroupSettings(session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms, rules=rules)
+def _settings(config: StreamsConfig, *, is_embedded: bool) -> dict[str, str]:
+    """Return the settings of the group: a member waits for nobody when it joins, and standbys are as the user says."""
+    settings = {
+        "streams.num.standby.replicas": str(config["num.standby.replicas"]),
+        "streams.initial.rebalance.delay.ms": "0",
+        "streams.assignment.interval.ms": "0",
+    }
+    if is_embedded and (session_ms := config.get("session.timeout.ms")):  # brokers have limits of their own
+        settings["streams.session.timeout.ms"] = str(int(session_ms))
+    return settings
 
 
 def _topology(app: PlannedApp) -> GroupTopology:

@@ -143,6 +143,8 @@ class StreamThreads:
         if start.until_latest:  # which ends at what is in their topics then
             self._start_feeds(start)
         job = self._next_epoch(start)
+        if self._group is not None:
+            self._group.prepare(app.log)
         self._query = query
         start.join()
         query.start(job)
