@@ -3,18 +3,60 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
-from penstock.base.jar_digests import check_jars
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["KAFKA_VERSION", "Coordinates", "broker_jars", "cache_directory", "fetch_jars", "java_command"]
+__all__ = [
+    "KAFKA_VERSION",
+    "PINS",
+    "Coordinates",
+    "broker_jars",
+    "cache_directory",
+    "fetch_jars",
+    "java_command",
+    "pinned",
+]
+
+PINS = Path(__file__).with_name("jars.sha256")
+"""Lines ``digest  file name``, written by ``tools/pin_jars.py``."""
+
+
+@cache
+def pinned() -> Mapping[str, str]:
+    """Read the pinned digests (SHA-256, hexadecimal) by file name."""
+    lines = PINS.read_text(encoding="ascii").splitlines() if PINS.exists() else []
+    return MappingProxyType({name: digest for digest, _, name in (line.partition("  ") for line in lines)})
+
+
+def _check_jars(folder: Path) -> None:
+    """Compare each jar of a folder with its pinned digest.
+
+    Raises:
+        EnvironmentProblemError: A jar is not pinned, or its content differs.
+    """
+    digests = pinned()
+    for jar in sorted(folder.glob("*.jar")):
+        with jar.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digests.get(jar.name) != digest:
+            relation = "differs in content from" if jar.name in digests else "is not one of"
+            raise EnvironmentProblemError(
+                f"{jar} {relation} the jars that Penstock was tested with (its SHA-256 is {digest})",
+                hint=f"Nothing of it was run. Delete the folder {folder} and try again; if it comes back, the "
+                "machine's Maven repository serves something else under this name.",
+                jar=str(jar),
+            )
+
 
 Coordinates = tuple[str, str, str]
 """Group, artifact, version."""
@@ -63,7 +105,7 @@ def fetch_jars(
     coordinates: Sequence[Coordinates],
     *,
     transitive: bool = True,
-    check: Callable[[Path], None] = check_jars,
+    check: Callable[[Path], None] = _check_jars,
 ) -> Path:
     """Return the folder ``name`` of the cache with these jars and their dependencies; downloads missing ones.
 

@@ -20,24 +20,64 @@ from penstock.connect.api import (
     SourceConnector,
     SourceTask,
 )
+from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, Setting
 from penstock.connect.connectors.followed_files import FollowedFiles
 from penstock.connect.connectors.line_reader import FileNote, ReadLines
 from penstock.connect.connectors.lines import Place
 from penstock.connect.data import STRING, RetriableError, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
-from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 from penstock.serde.data.texts import java_text
 
 __all__ = [
+    "FILE_SINK",
+    "FILE_SOURCE",
     "AppendedFile",
     "FileStreamSinkConnector",
     "FileStreamSinkTask",
     "FileStreamSourceConnector",
     "FileStreamSourceTask",
 ]
+
+FILE_SOURCE = ConfigDef(
+    [
+        Setting(
+            name="file",
+            kind=Kind.STRING,
+            default=None,
+            importance=Importance.HIGH,
+            doc=("Source filename. If not specified, the standard input will be used"),
+        ),
+        Setting(
+            name="topic",
+            kind=Kind.STRING,
+            rule=NonEmptyText(),
+            importance=Importance.HIGH,
+            doc=("The topic to publish data to"),
+        ),
+        Setting(
+            name="batch.size",
+            kind=Kind.INT,
+            default="2000",
+            importance=Importance.LOW,
+            doc=("The maximum number of records the source task can read from the file each time it is polled"),
+        ),
+    ]
+)
+FILE_SINK = ConfigDef(
+    [
+        Setting(
+            name="file",
+            kind=Kind.STRING,
+            default=None,
+            importance=Importance.HIGH,
+            doc=("Destination filename. If not specified, the standard output will be used"),
+        ),
+    ]
+)
+
 
 _PACKAGE = "org.apache.kafka.connect.file"
 FILENAME, POSITION = "filename", "position"
