@@ -174,8 +174,8 @@ class Applications:
     ) -> None:
         self._log, self._settings = log, dict(settings or {})
         self._own = own
-        self._given = {_name_at(location): location for location in checkpoints}
-        self._known: dict[str, Application] = {}
+        self._locations = {_name_at(location): location for location in checkpoints}
+        self._applications: dict[str, Application] = {}
         self._names: list[str] = []
         self._looked = float("-inf")
         self._lock = threading.Lock()
@@ -188,7 +188,7 @@ class Applications:
                 log = self._log
                 of_log = [] if log is None else [group for group in log.groups() if log.lease(group) is not None]
                 own = [] if self._own is None else [self._own.name]
-                self._names = list(dict.fromkeys([*own, *self._given, *sorted(of_log)]))
+                self._names = list(dict.fromkeys([*own, *self._locations, *sorted(of_log)]))
             return list(self._names)
 
     def get(self, name: str) -> Application | OwnApplication:
@@ -204,19 +204,19 @@ class Applications:
                 f"no application is named {name!r}", hint=f"There are: {', '.join(self.names()) or 'none'}."
             )
         with self._lock:
-            if name not in self._known:
-                self._known[name] = Application(name, self._checkpoint(name), self._log, self.open_log)
-            return self._known[name]
+            if name not in self._applications:
+                self._applications[name] = Application(name, self._checkpoint(name), self._log, self.open_log)
+            return self._applications[name]
 
     def _checkpoint(self, name: str) -> str:
-        if name in self._given:
-            return self._given[name]
+        if name in self._locations:
+            return self._locations[name]
         config = StreamsConfig({**self._settings, "application.id": name})
         return Locations.of(config, self._log).checkpoint
 
     def close(self) -> None:
         """Release what was opened for queries."""
-        for each in self._known.values():
+        for each in self._applications.values():
             each.close()
 
 

@@ -39,7 +39,7 @@ class FollowedFile:
         self._reader: LineReader | None = None
         self._waiting: list[tuple[Path, Place]] = []  # files to read behind the one that is open
         self._is_old = False  # the open file is another one than the path names
-        self._found: dict[Path, LineReader] = {}  # files that are open at their place already
+        self._readers: dict[Path, LineReader] = {}  # files that are open at their place already
         self._noted: set[Path] = set()
 
     @property
@@ -102,9 +102,9 @@ class FollowedFile:
         if self._reader is not None:
             self._place = self.place
             self._reader.close()
-        for reader in self._found.values():
+        for reader in self._readers.values():
             reader.close()
-        self._reader, self._found = None, {}
+        self._reader, self._readers = None, {}
 
     # Opening
 
@@ -121,7 +121,7 @@ class FollowedFile:
         try:
             if is_packed(path) and not self._is_whole(path):
                 return False
-            reader = self._found.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
+            reader = self._readers.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
         except FileNotFoundError:
             del self._waiting[0]
             return bool(self._waiting) and self._open()
@@ -170,7 +170,7 @@ class FollowedFile:
         if place[1] is not None and reader.note().lines != place[1].lines:
             reader.close()
             return False
-        self._found[path] = reader
+        self._readers[path] = reader
         return True
 
     def _between(self, old: Path) -> list[tuple[Path, Place]]:

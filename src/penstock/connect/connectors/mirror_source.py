@@ -66,14 +66,14 @@ class MirrorSourceTask(MirrorTask):
     def _copies(self) -> CopiedBatch | None:
         pieces = [piece for of_topic in self._reader.pieces(as_stored=self._as_stored).values() for piece in of_topic]
         for piece in pieces:
-            self._reader.move(piece.place, piece.next_offset)
+            self._reader.move(piece.tp, piece.next_offset)
         more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)
         return CopiedBatch([self._copy(piece) for piece in pieces], more=more) if pieces else None
 
     def _copy(self, piece: SourcePiece) -> Copy:
-        tp, partition = piece.place, source_partition(self._flow, piece.place)
+        tp, partition = piece.tp, source_partition(self._flow, piece.tp)
         return Copy(
-            place=self._topics.remote(tp),
+            tp=self._topics.remote(tp),
             records=piece.records,
             count=piece.count,
             source_partition=partition,

@@ -71,7 +71,7 @@ class MirrorCheckpoint:
         marks = [mark for group in groups for mark in self._of(group)]
         moved = [mark for mark in marks if self._moves(mark)]
         for mark in moved:
-            self._last[mark.group, mark.place] = mark
+            self._last[mark.group, mark.tp] = mark
         return moved
 
     def commit(self, groups: Iterable[str]) -> None:
@@ -93,7 +93,7 @@ class MirrorCheckpoint:
 
     def _moves(self, mark: Checkpoint) -> bool:
         """Whether it differs from the last one; a later state of the syncs alone must not take a group back."""
-        last = self._last.get((mark.group, mark.place))
+        last = self._last.get((mark.group, mark.tp))
         if last is None or mark.upstream < last.upstream:
             return True  # the group has been reset upstream
         return mark.downstream > last.downstream
@@ -104,7 +104,7 @@ class MirrorCheckpoint:
             return
         there = self._target.committed_offsets(group)
         marks = [mark for (name, _), mark in self._last.items() if name == group]
-        ahead = {mark.place: mark.downstream for mark in marks if mark.downstream > there.get(mark.place, -1)}
+        ahead = {mark.tp: mark.downstream for mark in marks if mark.downstream > there.get(mark.tp, -1)}
         if ahead:
             self._target.commit_offsets(group, ahead)
 
@@ -118,7 +118,7 @@ class MirrorCheckpoint:
                     mark = Checkpoint.read(row["key"] or b"", row["value"] or b"")
                 except BytesError:
                     continue  # a tombstone, or something else's
-                checkpoints[mark.group, mark.place] = mark
+                checkpoints[mark.group, mark.tp] = mark
             if fetched.next_offset <= at:
                 break
             at = fetched.next_offset

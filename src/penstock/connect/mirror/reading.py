@@ -34,13 +34,13 @@ class SourcePiece:
     """Consecutive records of a partition of the source.
 
     Attributes:
-        place: The partition.
+        tp: The partition.
         records: Record batches as they are stored, or columns.
         stretches: The offsets of the records.
         next_offset: The offset to read next.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     records: StoredRecords | pa.RecordBatch
     stretches: tuple[StoredStretch, ...]
     next_offset: int
@@ -111,9 +111,9 @@ class MirrorReader:
 
     def _add(self, by_topic: dict[str, list[SourcePiece]], piece: SourcePiece) -> None:
         if piece.stretches:
-            by_topic.setdefault(piece.place.topic, []).append(piece)
+            by_topic.setdefault(piece.tp.topic, []).append(piece)
         else:
-            self.move(piece.place, piece.next_offset)  # only aborted records, and markers of transactions
+            self.move(piece.tp, piece.next_offset)  # only aborted records, and markers of transactions
 
     def _ready(self) -> dict[TopicPartition, int]:
         """The positions of those partitions that have records behind them."""
@@ -144,6 +144,6 @@ def as_columns(source: TopicLog, piece: SourcePiece) -> SourcePiece:
     if isinstance(piece.records, pa.RecordBatch):
         return piece
     first = piece.stretches[0].first
-    batches = source.read_range(piece.place.topic, piece.place.partition, first, piece.next_offset)
+    batches = source.read_range(piece.tp.topic, piece.tp.partition, first, piece.next_offset)
     records = pa.concat_batches(list(batches))
-    return SourcePiece(piece.place, records, stretches_of(records), piece.next_offset)
+    return SourcePiece(piece.tp, records, stretches_of(records), piece.next_offset)

@@ -63,7 +63,7 @@ class Checkpoint:
 
     Attributes:
         group: The consumer group.
-        place: The partition in the target cluster, such as ``west.orders-0``.
+        tp: The partition in the target cluster, such as ``west.orders-0``.
         upstream: The group's offset in the source cluster.
         downstream: The offset in the target cluster to go on from.
         metadata: The text that the group committed with its offset.
@@ -75,14 +75,14 @@ class Checkpoint:
     """
 
     group: str
-    place: TopicPartition
+    tp: TopicPartition
     upstream: int
     downstream: int
     metadata: str = ""
 
     def key(self) -> bytes:
         """The record's key: group and partition."""
-        return _text(self.group) + _place(self.place)
+        return _text(self.group) + _place(self.tp)
 
     def value(self) -> bytes:
         """The record's value: both offsets and the metadata."""
@@ -90,7 +90,7 @@ class Checkpoint:
 
     def connect_partition(self) -> dict[str, Any]:
         """The source partition under which Connect stores its offset."""
-        return {"group": self.group, "topic": self.place.topic, "partition": self.place.partition}
+        return {"group": self.group, "topic": self.tp.topic, "partition": self.tp.partition}
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
@@ -100,7 +100,7 @@ class Checkpoint:
             BytesError: The bytes are not a checkpoint's.
         """
         names, numbers = _PartReader(key, "a checkpoint's key"), _PartReader(value, "a checkpoint").skip_version()
-        return cls(names.text(), names.place(), numbers.long(), numbers.long(), numbers.text())
+        return cls(names.text(), names.tp(), numbers.long(), numbers.long(), numbers.text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,20 @@ class OffsetSync:
     """A record's offset in the source cluster and that of its copy in the target cluster.
 
     Attributes:
-        place: The partition in the source cluster.
+        tp: The partition in the source cluster.
         upstream: The offset there.
         downstream: The offset in the target cluster.
     """
 
     NO_OFFSET: ClassVar[int] = -1
 
-    place: TopicPartition
+    tp: TopicPartition
     upstream: int
     downstream: int
 
     def key(self) -> bytes:
         """The record's key: the partition."""
-        return _place(self.place)
+        return _place(self.tp)
 
     def value(self) -> bytes:
         """The record's value: both offsets."""
@@ -135,7 +135,7 @@ class OffsetSync:
             BytesError: The bytes are not an offset sync's.
         """
         numbers = _PartReader(value, "an offset sync")
-        return cls(_PartReader(key, "an offset sync's key").place(), numbers.long(), numbers.long())
+        return cls(_PartReader(key, "an offset sync's key").tp(), numbers.long(), numbers.long())
 
 
 def _text(text: str) -> bytes:
@@ -169,7 +169,7 @@ class _PartReader:
         except UnicodeDecodeError as error:
             raise BytesError(f"{self.what} holds bytes that are not text") from error
 
-    def place(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         return TopicPartition(self.text(), int.from_bytes(self.take(4), "big", signed=True))
 
     def take(self, size: int) -> bytes:

@@ -90,8 +90,8 @@ class MirrorSource:
             pieces = [as_columns(self._source, piece) for piece in pieces]  # in batches that the target accepts
             done = self._write(topic, pieces)
         for piece in pieces:
-            self._reader.move(piece.place, piece.next_offset)
-            self._written[piece.place] = piece.last
+            self._reader.move(piece.tp, piece.next_offset)
+            self._written[piece.tp] = piece.last
             self.copied += piece.count
             self._sync(piece, done)
         self._syncs.flush()
@@ -100,8 +100,8 @@ class MirrorSource:
         with self._target.transaction(self._transaction(topic)) as transaction:
             transaction.ask_before_repeating(partial(self._is_written, pieces))
             for piece in pieces:
-                _append(transaction, self._topics.remote(piece.place), piece)
-            offsets = [(source_partition(self._flow, piece.place), {"offset": piece.last}) for piece in pieces]
+                _append(transaction, self._topics.remote(piece.tp), piece)
+            offsets = [(source_partition(self._flow, piece.tp), {"offset": piece.last}) for piece in pieces]
             self._stored.write(transaction, offsets)
         return transaction
 
@@ -115,14 +115,14 @@ class MirrorSource:
             FencedError: Another mirror has copied more.
         """
         self._settle()
-        stored = [self._stored_offset(piece.place) for piece in pieces]
+        stored = [self._stored_offset(piece.tp) for piece in pieces]
         if stored == [piece.last for piece in pieces]:
             return True
-        if stored == [self._written[piece.place] for piece in pieces]:
+        if stored == [self._written[piece.tp] for piece in pieces]:
             return False
         flow = f"{self._flow.source.alias}->{self._flow.target.alias}"
         raise FencedError(
-            f"another mirror copies {pieces[0].place.topic} of {flow} too", hint="Run one mirror for each flow."
+            f"another mirror copies {pieces[0].tp.topic} of {flow} too", hint="Run one mirror for each flow."
         )
 
     def _settle(self) -> None:
@@ -135,10 +135,10 @@ class MirrorSource:
         return None if stored is None else int(stored["offset"])
 
     def _sync(self, piece: SourcePiece, done: LogTransaction) -> None:
-        remote = self._topics.remote(piece.place)
+        remote = self._topics.remote(piece.tp)
         first = done.first_offsets.get(remote, -1)
         if done.following.get(remote) == first + piece.count:
-            self._syncs.note_stretches(piece.place, piece.stretches, first)
+            self._syncs.note_stretches(piece.tp, piece.stretches, first)
 
 
 def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: SourcePiece) -> None:

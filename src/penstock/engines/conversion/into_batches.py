@@ -169,9 +169,9 @@ class IntoBatches(LostCheckpoint):
         if self._app.loss_fails:
             super()._check_logged()
 
-    def _complete_topics(self, known: Mapping[str, Any]) -> set[str]:
+    def _complete_topics(self, noted: Mapping[str, Any]) -> set[str]:
         """Return all changelogs: continuous mode keeps its state nowhere else."""
-        dropped = {changelog_topic(self._app.application, name) for name in StoredPlan.of(known).dropped}
+        dropped = {changelog_topic(self._app.application, name) for name in StoredPlan.of(noted).dropped}
         return {each.topic for each in self._app.changelogs} | dropped
 
     def _refusal(self, why: str) -> CheckpointMismatchError:

@@ -143,9 +143,9 @@ def _activate(session: SparkSession) -> None:
     virtual_machine.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
-def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
+def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> str:
     """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
-    users_options = wanted.get("spark.driver.extraJavaOptions", "")
+    users_options = users_settings.get("spark.driver.extraJavaOptions", "")
     options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if writes_json():
         options.append(_JSON_APPENDER)
@@ -159,7 +159,7 @@ def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
 
 
 def _new_session(
-    fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str, spare: int
+    fast: Mapping[str, str], users_settings: Mapping[str, str], application_id: str, java: str, spare: int
 ) -> SparkSession:
     settings = {
         "spark.master": "local[*]",
@@ -170,7 +170,7 @@ def _new_session(
         "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
         **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
-        **wanted,
+        **users_settings,
         "spark.driver.extraJavaOptions": java,
     }
     master, failures = str(settings["spark.master"]), str(settings.get("spark.task.maxFailures", ""))

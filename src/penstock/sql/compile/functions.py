@@ -123,7 +123,7 @@ class _Time:
         self, column: TimestampColumn, position: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
     ) -> None:
         self._column = column
-        self._of_key, self._place = position
+        self._of_key, self._index = position
         self._errors = errors
         self._raises = raises
 
@@ -131,7 +131,7 @@ class _Time:
         """The time in milliseconds; None if there is none, which is reported."""
         row = (key.key if isinstance(key, Windowed) else key) if self._of_key else value
         try:
-            timestamp = None if row is None else row[self._place]
+            timestamp = None if row is None else row[self._index]
             if timestamp is None:
                 raise SqlValueError(f"{self._column.name} is null")
             if self._column.pattern is not None:

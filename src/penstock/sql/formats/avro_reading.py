@@ -45,7 +45,7 @@ class _SchemaChange:
     def __init__(self, parsed: ParsedSchema) -> None:
         self._parsed = parsed
         self._kept: set[str] = set()
-        self._made = 0
+        self._renamed = 0
 
     def of(self, schema: Any, kind: SqlType | None) -> Any:
         """A schema for a column; None where there is no column for it."""
@@ -109,9 +109,9 @@ class _SchemaChange:
         return {**kept, **make_body()}
 
     def _new(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
-        self._made += 1
-        while (name := f"penstock_sql_{self._made}") in self._parsed.names:
-            self._made += 1
+        self._renamed += 1
+        while (name := f"penstock_sql_{self._renamed}") in self._parsed.names:
+            self._renamed += 1
         return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields]}
 
     def _plain(self, schema: dict[str, Any], kind: SqlType | None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class _Messages(SchemaSerde):
     ) -> None:
         super().__init__(framing, registry)
         self._schema, self._message = schema, message
-        self._wanted = frozenset(name.upper() for name, _ in columns)
+        self._columns = frozenset(name.upper() for name, _ in columns)
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class _Messages(SchemaSerde):
                     self.reject(data, "the path of a message in its file")
                 message_type = message_class_at(registered.schema, tuple(read_indexes(data[start:end])))
                 start = end
-            return message_values(message_type.FromString(data[start:]), self._wanted)
+            return message_values(message_type.FromString(data[start:]), self._columns)
         except (DecodeError, RuntimeError, ValueError, LookupError) as error:
             if isinstance(error, SerializationError):
                 raise

@@ -16,5 +16,5 @@ def emit_intervals(settings: Iterable[tuple[str, str]]) -> dict[str, int]:
     >>> emit_intervals([("ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__", "0"), ("a", "b")])
     {'__emit.interval.ms.kstreams.windowed.aggregation__': 0}
     """
-    given = ((name.removeprefix("ksql.streams."), value) for name, value in settings)
-    return {name: int(value) for name, value in given if name in (OF_WINDOWS, OF_JOINS)}
+    intervals = ((name.removeprefix("ksql.streams."), value) for name, value in settings)
+    return {name: int(value) for name, value in intervals if name in (OF_WINDOWS, OF_JOINS)}

@@ -28,9 +28,9 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
         settings: Settings of an application, such as the URL of a schema registry.
     """
     step = read(NamedSource(source.name), Catalog({source.name: source}))
-    places = {column.name: place for place, column in enumerate(source.keys)}
+    indexes = {column.name: index for index, column in enumerate(source.keys)}
     origins = tuple(
-        places.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None
+        indexes.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None
         for field in step.fields
     )
     plan = PushPlan(id=source.name, root=step, columns=source.columns, origins=origins, reads=(source,))

@@ -69,29 +69,29 @@ class SqlStoreAccess:
         self.unwritten = False
 
     def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        for found in self._results(store, TimestampedKeyQuery(key)):
-            yield MaterializedRow(key, found.value, found.timestamp)
+        for entry in self._results(store, TimestampedKeyQuery(key)):
+            yield MaterializedRow(key, entry.value, entry.timestamp)
 
     def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
-        wanted: RangeQuery = TimestampedRangeQuery(lower, upper)
-        for entries in self._results(store, wanted):
-            for key, found in entries:
-                yield MaterializedRow(key, found.value, found.timestamp)
+        query: RangeQuery = TimestampedRangeQuery(lower, upper)
+        for entries in self._results(store, query):
+            for key, entry in entries:
+                yield MaterializedRow(key, entry.value, entry.timestamp)
 
     def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
         if key is None:
             for entries in self._results(store, WindowRangeQuery(None, *starts)):
-                for windowed, found in entries:
-                    yield MaterializedRow(windowed, found.value, found.timestamp)
+                for windowed, entry in entries:
+                    yield MaterializedRow(windowed, entry.value, entry.timestamp)
             return
         for entries in self._results(store, WindowKeyQuery(key, *starts)):
-            for start, found in entries:
-                yield MaterializedRow(Windowed(key, Window(start, start + size_ms)), found.value, found.timestamp)
+            for start, entry in entries:
+                yield MaterializedRow(Windowed(key, Window(start, start + size_ms)), entry.value, entry.timestamp)
 
     def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         for entries in self._results(store, WindowRangeQuery(key)):
-            for windowed, found in entries:
-                yield MaterializedRow(windowed, found, windowed.window.end)
+            for windowed, aggregate in entries:
+                yield MaterializedRow(windowed, aggregate, windowed.window.end)
 
     def _results(self, store: str, query: Any) -> Iterator[Any]:
         answer = self._query(StateQueryRequest(store, query))

@@ -56,13 +56,13 @@ class ObjectName:
     hits+0+00000000000000000005-00000000000000000009.parquet
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     first: int
     last: int
 
     def text(self, suffix: str) -> str:
         """The name as text."""
-        return f"{self.place.topic}+{self.place.partition}+{self.first:020}-{self.last:020}{suffix}"
+        return f"{self.tp.topic}+{self.tp.partition}+{self.first:020}-{self.last:020}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
@@ -495,7 +495,7 @@ class ObjectSinkTask(SinkTask):
                     if is_one and not inner.startswith(start):
                         continue
                     name = ObjectName.parse(entry["path"])
-                    if name is not None and name.place == tp:
+                    if name is not None and name.tp == tp:
                         last = name.last if last is None else max(last, name.last)
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url} cannot be listed", error) from error
