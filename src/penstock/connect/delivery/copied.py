@@ -57,7 +57,7 @@ class CopiedBatch(Sequence[SourceRecord]):
         more: Whether the next poll returns records at once: then a transaction may hold both.
     """
 
-    __slots__ = ("_made", "copies", "more")
+    __slots__ = ("_converted", "copies", "more")
 
     def __init__(self, copies: Sequence[Copy], *, more: bool = False) -> None:
         self.copies = copies
