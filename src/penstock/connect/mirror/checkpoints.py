@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.data import BytesError
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import OffsetSyncStore
 from penstock.connect.mirror.records import Checkpoint, OffsetSync
 from penstock.connect.mirror.sync_writer import COMPACTED, append_pairs, syncs_topic
+from penstock.errors import LogError, LogUnavailableError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorCheckpoint", "mirrored_groups"]
+
+_log = own_logger(__name__)
 
 
 def mirrored_groups(flow: Flow, source: TopicLog) -> list[str]:
@@ -106,7 +110,12 @@ class MirrorCheckpoint:
         marks = [mark for (name, _), mark in self._last.items() if name == group]
         ahead = {mark.tp: mark.downstream for mark in marks if mark.downstream > there.get(mark.tp, -1)}
         if ahead:
-            self._target.commit_offsets(group, ahead)
+            try:
+                self._target.commit_offsets(group, ahead)
+            except LogUnavailableError:
+                raise
+            except LogError as error:  # it has got members meanwhile, or its application runs
+                _log.warning("the offsets of group %r are not brought over: %s", group, error.message)
 
     def _written(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
         checkpoints = {}

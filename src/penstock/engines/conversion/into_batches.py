@@ -120,7 +120,7 @@ class IntoBatches(LostCheckpoint):
         self._note(last, rebuilder.lost)
         reach("noted")
         if positions:
-            log.commit_offsets(app.application, positions, f"{MARK} batch {last.batch}")
+            log.commit_offsets(app.application, positions, f"{MARK} batch {last.batch}", lease)
         reach("positions")
         log.renew_lease(lease)
         if numbers_topic(app.application) in {topic.name for topic in log.topics()}:
@@ -128,7 +128,7 @@ class IntoBatches(LostCheckpoint):
             facts = {"complete": sorted(complete_changelogs(checkpoint)), **stored.facts()}
             write_application(log, lease, facts)
         reach("switched")
-        settle_repartition_topics(app)
+        settle_repartition_topics(app, lease)
         reach("emptied")
         forget_thread_replicas(app.config, log)
         reach("cleaned")

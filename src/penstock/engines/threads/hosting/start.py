@@ -164,8 +164,8 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
     if epoch.known is not None:
         numbers = numbers_topic(app.application)
         epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
-        restore_positions(app, epoch.known.offsets, recreated, epoch.lease.epoch)
-    lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
+        restore_positions(app, epoch.known.offsets, recreated, epoch.lease)
+    lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease)
     job = ContinuousJob(
         plan=plan,
         pickled_app=pickled,
