@@ -142,6 +142,7 @@ class ThreadHost:
         from penstock.engines.threads.loop.figures import ThreadCounts
         from penstock.engines.threads.loop.thread import StreamThread
         from penstock.engines.threads.loop.thread_hooks import ThreadHooks
+        from penstock.engines.threads.replicas.cleanup import ReplicaCleanup
         from penstock.log.thread_clients import Writer
 
         job = self._job
@@ -160,12 +161,13 @@ class ThreadHost:
             until_latest=job.bounds is not None,
         )
         thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
-        is_clean = False
+        cleanup, is_clean = ReplicaCleanup(tasks.app), False
         try:
             thread.start()
             how = self._loop(thread, tasks)
             is_clean = how == "stopped"
         finally:
+            cleanup.close()
             tasks.close()
             thread.close(commit=is_clean)
         return how
