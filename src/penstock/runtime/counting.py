@@ -162,7 +162,7 @@ class CountingSensor(Sensor):
 def _bytes_of_columns(batch: pa.RecordBatch) -> int:
     keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
     # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
-    size = _bytes_of(keys) + _bytes_of(values) - keys.null_count - values.null_count
+    size = _bytes_of(keys) + _bytes_of(values) - int(keys.null_count + values.null_count)
     return size + sum(map(_bytes_of_headers, headers_of(headers) or ()))
 
 

@@ -27,6 +27,8 @@ __all__ = [
 BytesColumn = pa.Array | list[bytes | None]
 """Bytes of many rows, or of few."""
 
+_FEW = 64  # records; more are columns from the beginning
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -51,7 +53,7 @@ class TopicBatch:
         records: The records as columns (RECORD_SCHEMA).
 
     Attributes:
-        rows: The records one by one, if the batch was made of them; None: they are columns alone.
+        rows: The records one by one, if the batch was made of a few; None: they are columns alone.
     """
 
     __slots__ = ("_records", "partition", "rows", "topic")
@@ -64,7 +66,9 @@ class TopicBatch:
 
     @classmethod
     def of_rows(cls, rows: Sequence[RawRecord]) -> TopicBatch:
-        """Return a batch of records one by one, which become columns only if those are asked for."""
+        """Return a batch of these records; few become columns only if those are asked for."""
+        if len(rows) > _FEW:
+            return cls(rows[0].topic, rows[0].partition, _columns_of(rows))
         batch = cls(rows[0].topic, rows[0].partition, None)
         batch.rows = rows
         return batch

@@ -93,7 +93,7 @@ class SourceReader:
         failures: dict[int, Exception] = {}
         headers = batch.headers()
         key_serde, value_serde = self._serdes.of(batch.topic)
-        if batch.rows is not None and not self._by_column and len(batch) <= FEW and not self._serdes.has_schema:
+        if batch.rows is not None and not self._by_column and not self._serdes.has_schema:
             keys = self._decode_rows(key_serde, [row.key for row in batch.rows], failures)
             return keys, self._decode_rows(value_serde, [row.value for row in batch.rows], failures), headers, failures
         records = batch.records

@@ -341,7 +341,7 @@ def _serde(serde: Any, what: str) -> Serde[Any]:
 
 def _bytes(data: Any) -> bytes | None:
     """Return bytes of any type that a serializer may return as a log keeps them."""
-    return data if data is None or type(data) is bytes else pa.scalar(data, pa.large_binary()).as_py()  # type: ignore[no-any-return]
+    return data if data is None or type(data) is bytes else pa.scalar(data, pa.large_binary()).as_py()
 
 
 class DriverMetrics:

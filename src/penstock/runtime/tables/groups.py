@@ -161,8 +161,8 @@ def _group_windows(keys: WindowedColumn, serde: Serde[Any]) -> RowGroups:
 def group_windows(codes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64] | None) -> RowGroups:
     """Group rows by a number (of the key, say), a start, and an end where equal starts may have different ends."""
     if len(codes) <= _FEW:
-        times = (starts,) if ends is None else (starts, ends)
-        return _few_groups(list(zip(codes.tolist(), *(each.tolist() for each in times), strict=True)))
+        windows = (starts,) if ends is None else (starts, ends)
+        return _few_groups(list(zip(codes.tolist(), *(each.tolist() for each in windows), strict=True)))
     for times in (starts,) if ends is None else (starts, ends):
         if not len(times):
             break
