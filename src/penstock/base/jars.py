@@ -59,7 +59,7 @@ def _check_jars(folder: Path) -> None:
 
 
 Coordinates = tuple[str, str, str]
-"""Group, artifact, version."""
+"""Group, artifact, version; ``artifact:classifier`` means the jar of that classifier beside the artifact's own."""
 
 KAFKA_VERSION = "4.3.1"
 _COORDINATES = (
@@ -138,13 +138,10 @@ def _fetch(
     """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         ivy_file = Path(scratch) / "ivy.xml"
-        depth = f'transitive="{str(transitive).lower()}"'
-        dependencies = "".join(
-            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" {depth}/>'
-            for group, name, version in coordinates
-        )
+        dependencies = "".join(_dependency(each, transitive=transitive) for each in coordinates)
         ivy_file.write_text(
-            '<ivy-module version="2.0"><info organisation="penstock" module="jars"/>'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="penstock" module="jars"/>'
             "<configurations><conf name='default'/></configurations>"
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
@@ -157,12 +154,39 @@ def _fetch(
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
         except subprocess.TimeoutExpired as error:
             raise _not_fetched(folder, f"no end after {_PATIENCE_S} s") from error
-        if done.returncode or not all((jars / f"{name}-{version}.jar").exists() for _, name, version in coordinates):
+        if done.returncode or not all((jars / name).exists() for each in coordinates for name in _file_names(each)):
             errors = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
             reason = "; ".join(errors[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
             raise _not_fetched(folder, reason)
         check(jars)
         jars.rename(folder)
+
+
+def _dependency(coordinates: Coordinates, *, transitive: bool) -> str:
+    """Return Ivy's element for a dependency.
+
+    >>> _dependency(("org.slf4j", "slf4j-api", "1.7.36"), transitive=False)
+    '<dependency org="org.slf4j" name="slf4j-api" rev="1.7.36" conf="default->default" transitive="false"></dependency>'
+    """
+    group, name, version = coordinates
+    name, _, classifier = name.partition(":")
+    artifacts = f'<artifact name="{name}"/><artifact name="{name}" m:classifier="{classifier}"/>' if classifier else ""
+    depth = str(transitive).lower()
+    return (
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" transitive="{depth}">'
+        f"{artifacts}</dependency>"
+    )
+
+
+def _file_names(coordinates: Coordinates) -> list[str]:
+    """Return the names of the files that must come.
+
+    >>> _file_names(("org.apache.kafka", "kafka-streams:test", "4.3.1"))
+    ['kafka-streams-4.3.1.jar', 'kafka-streams-4.3.1-test.jar']
+    """
+    _, name, version = coordinates
+    name, _, classifier = name.partition(":")
+    return [f"{name}-{version}.jar", *([f"{name}-{version}-{classifier}.jar"] if classifier else [])]
 
 
 def _not_fetched(folder: Path, reason: str) -> EnvironmentProblemError:
