@@ -145,7 +145,7 @@ _secrets = _Secrets()
 
 
 class _Escapes(logging.Filter):
-    """Makes the characters of records visible, and passwords stars, before any handler sees them.
+    """A filter that makes the characters of records visible, and passwords stars, before any handler sees them.
 
     Programs choose handlers and formats.
     """

@@ -103,7 +103,7 @@ class FileStreamSourceTask(SourceTask):
         self._files = FollowedFiles(self._path, self._stored)
 
     def poll(self) -> SourceBatch | None:
-        """The next lines, at most ``batch.size`` of one file."""
+        """Return the next lines, at most ``batch.size`` of one file."""
         for name, file in self._files.current():
             lines = file.read(self._batch)
             if not lines and file.is_gone and not self._files.is_one:
@@ -120,7 +120,7 @@ class FileStreamSourceTask(SourceTask):
             self._files.close()
 
     def _stored(self) -> Iterator[tuple[str, Place]]:
-        """The stored positions by names of files."""
+        """Yield the stored positions by names of files."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
             name, position = partition.get(FILENAME), offset.get(POSITION)
             if name is None or len(partition) > 1:
@@ -178,7 +178,7 @@ class FileStreamSourceConnector(SourceConnector):
         self._settings = dict(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one task reads all files
-        """The config of the only task."""
+        """Return the config of the only task."""
         return [dict(self._settings)]
 
     def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:
@@ -273,7 +273,7 @@ class FileStreamSinkConnector(SinkConnector):
         self._settings = dict(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The same config for each task; the group shares the partitions among them."""
+        """Return the same config for each task; the group shares the partitions among them."""
         return [dict(self._settings) for _ in range(max_tasks)]
 
     def alter_offsets(
@@ -337,7 +337,7 @@ class AppendedFile:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """The turn of one writer, of which nothing stays if it fails."""
+        """Yield the turn of one writer, of which nothing stays if it fails."""
         if not self._is_regular:
             yield
             return

@@ -53,7 +53,7 @@ class MirrorSourceTask(MirrorTask):
             self._reader.begin(tp, offset)
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """The next records of each partition: as the source has them, unless a transformation asks for records.
+        """Return the next records of each partition: as the source has them, unless a transformation asks for records.
 
         Raises:
             RetriableError: The source does not answer.
@@ -175,7 +175,7 @@ class MirrorSourceConnector(MirrorConnector):
             self.watch(copy_acls, flow.setting("sync.topic.acls.interval.seconds"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The partitions, dealt out to the tasks; no task without partitions."""
+        """Return the partitions, dealt out to the tasks; no task without partitions."""
         places = [f"{tp.topic}-{tp.partition}" for tp in self._places]
         shares = [places[number::max_tasks] for number in range(min(max_tasks, len(places)))]
         return [

@@ -44,17 +44,17 @@ class StoredOffsets:
         self._read_to = {n: log.beginning_offset(topic, n) for n in range(log.partitions(topic))}
 
     def offset(self, partition: Partition) -> dict[str, Any] | None:
-        """The offset to go on from in a source partition; None: there is none."""
+        """Return the offset to go on from in a source partition; None: there is none."""
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
-        """The offsets of several partitions, in their order."""
+        """Return the offsets of several partitions, in their order."""
         self._refresh()
         pairs = [self._by_partition.get(partition_id(partition)) for partition in partitions]
         return [None if pair is None else with_note(pair[1]) for pair in pairs]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All source partitions with their offsets."""
+        """Return all source partitions with their offsets."""
         self._refresh()
         return list(self._by_partition.values())
 

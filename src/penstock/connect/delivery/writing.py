@@ -31,7 +31,7 @@ class WritableLog(TopicLog, ThreadClients, Protocol):
 
 
 class RecordWriter:
-    """Writes columns of records, and source offsets.
+    """A writer of columns of records, and of source offsets.
 
     Args:
         log: The log.
@@ -209,7 +209,7 @@ class Write:
                 at[each.tp] += each.count
 
     def deliveries(self, outgoing: Outgoing, now_ms: int) -> list[Delivery]:
-        """The deliveries of these columns; the offset is -1 where others have written in between."""
+        """Return the deliveries of these columns; the offset is -1 where others have written in between."""
         times = outgoing.timestamps
         by_row: dict[int, Delivery] = {}
         for each in self.records:

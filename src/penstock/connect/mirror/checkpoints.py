@@ -20,7 +20,7 @@ _log = own_logger(__name__)
 
 
 def mirrored_groups(flow: Flow, source: TopicLog) -> list[str]:
-    """The groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
+    """Return the groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
     group_filter, topics = flow.groups, flow.topics
 
     def reads(group: str) -> bool:
@@ -96,7 +96,7 @@ class MirrorCheckpoint:
         return marks
 
     def _moves(self, mark: Checkpoint) -> bool:
-        """Whether it differs from the last one; a later state of the syncs alone must not take a group back."""
+        """Return whether it differs from the last one; a later state of the syncs alone must not take a group back."""
         last = self._last.get((mark.group, mark.tp))
         if last is None or mark.upstream < last.upstream:
             return True  # the group has been reset upstream

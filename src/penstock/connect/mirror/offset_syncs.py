@@ -84,7 +84,7 @@ class OffsetSyncStore:
             _insert(syncs, sync)
 
     def translate(self, tp: TopicPartition, upstream: int) -> int | None:
-        """The offset in the target cluster for one in the source cluster.
+        """Return the offset in the target cluster for one in the source cluster.
 
         Returns:
             None: nothing is known of the partition, or the topic was not read yet; -1: the offset is too old.

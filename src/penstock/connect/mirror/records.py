@@ -34,20 +34,20 @@ class Heartbeat:
     timestamp: int
 
     def key(self) -> bytes:
-        """The record's key: both aliases."""
+        """Return the record's key: both aliases."""
         return _text(self.source) + _text(self.target)
 
     def value(self) -> bytes:
-        """The record's value: the time."""
+        """Return the record's value: the time."""
         return VERSION + struct.pack(">q", self.timestamp)
 
     def connect_partition(self) -> dict[str, Any]:
-        """The source partition under which Connect stores its offset."""
+        """Return the source partition under which Connect stores its offset."""
         return {"sourceClusterAlias": self.source, "targetClusterAlias": self.target}
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The heartbeat of a record.
+        """Return the heartbeat of a record.
 
         Raises:
             BytesError: The bytes are not a heartbeat's.
@@ -81,20 +81,20 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """The record's key: group and partition."""
+        """Return the record's key: group and partition."""
         return _text(self.group) + _place(self.tp)
 
     def value(self) -> bytes:
-        """The record's value: both offsets and the metadata."""
+        """Return the record's value: both offsets and the metadata."""
         return VERSION + struct.pack(">qq", self.upstream, self.downstream) + _text(self.metadata)
 
     def connect_partition(self) -> dict[str, Any]:
-        """The source partition under which Connect stores its offset."""
+        """Return the source partition under which Connect stores its offset."""
         return {"group": self.group, "topic": self.tp.topic, "partition": self.tp.partition}
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The checkpoint of a record.
+        """Return the checkpoint of a record.
 
         Raises:
             BytesError: The bytes are not a checkpoint's.
@@ -120,16 +120,16 @@ class OffsetSync:
     downstream: int
 
     def key(self) -> bytes:
-        """The record's key: the partition."""
+        """Return the record's key: the partition."""
         return _place(self.tp)
 
     def value(self) -> bytes:
-        """The record's value: both offsets."""
+        """Return the record's value: both offsets."""
         return struct.pack(">qq", self.upstream, self.downstream)
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The offset sync of a record.
+        """Return the offset sync of a record.
 
         Raises:
             BytesError: The bytes are not an offset sync's.
@@ -150,7 +150,7 @@ def _place(tp: TopicPartition) -> bytes:
 
 
 class _PartReader:
-    """Reads the parts of a key or value one after another."""
+    """A reader of the parts of a key or value, one after another."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self.data, self.at, self.what = data, 0, what

@@ -78,7 +78,7 @@ class MirrorSource:
         self._reader.wait(timeout_s)
 
     def behind(self) -> int:
-        """The offsets of the source that are not copied yet."""
+        """Return the offsets of the source that are not copied yet."""
         return self._reader.behind()
 
     def _copy(self, topic: str, pieces: Sequence[SourcePiece]) -> None:
@@ -109,7 +109,7 @@ class MirrorSource:
         return f"mirror-{self._flow.source.alias}-{self._flow.target.alias}-{topic}"
 
     def _is_written(self, pieces: Sequence[SourcePiece]) -> bool:
-        """Whether these are written, as the source offsets show, which are part of the transaction.
+        """Return whether these are written, as the source offsets show, which are part of the transaction.
 
         Raises:
             FencedError: Another mirror has copied more.
@@ -164,5 +164,5 @@ class MirrorHeartbeat:
 
 
 def heartbeat_now(flow: Flow) -> Heartbeat:
-    """A heartbeat of a flow with the time of now."""
+    """Return a heartbeat of a flow with the time of now."""
     return Heartbeat(flow.source.alias, flow.target.alias, unix_ms())

@@ -44,7 +44,7 @@ class Fencing:
         self._by_connector: dict[str, tuple[tuple[int, int], Mark | None]] = {}
 
     def mark(self, state: ConfigState, name: str) -> Mark | None:
-        """What identifies the present configs of a connector's tasks; None: they need no fencing."""
+        """Return what identifies the present configs of a connector's tasks; None: they need no fencing."""
         version = state.revisions.get(name, 0), state.versions.get(name, 0)
         versioned_mark = self._by_connector.get(name)
         if versioned_mark is None or versioned_mark[0] != version:

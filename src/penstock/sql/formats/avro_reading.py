@@ -28,7 +28,7 @@ UNITS: dict[tuple[SqlType, str], str] = {
 
 
 def schema_for(parsed: ParsedSchema, kind: SqlType) -> ParsedSchema:
-    """The schema that reads values of a writer's schema for columns of a type."""
+    """Return the schema that reads values of a writer's schema for columns of a type."""
     from fastavro.read import LOGICAL_READERS
     from fastavro.schema import parse_schema
 
@@ -48,7 +48,7 @@ class _SchemaChange:
         self._renamed = 0
 
     def of(self, schema: Any, kind: SqlType | None) -> Any:
-        """A schema for a column; None where there is no column for it."""
+        """Return a schema for a column; None where there is no column for it."""
         word, definition = self._parsed.type_of(schema)
         if word == "union":
             return self._union(definition, kind)
@@ -100,7 +100,7 @@ class _SchemaChange:
         )
 
     def _named(self, schema: dict[str, Any], make_body: Callable[[], dict[str, Any]]) -> Any:
-        """A type with the name that it has, written out where it comes first."""
+        """Return a type with the name that it has, written out where it comes first."""
         name = schema["name"]
         if name in self._kept:
             return name

@@ -208,7 +208,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
 
 
 def message_values(message: Any, field_names: frozenset[str] | None = None) -> dict[str, Any]:
-    """The values of a message's fields: null for those with presence that are not set, and for empty bytes.
+    """Return the values of a message's fields: null for those with presence that are not set, and for empty bytes.
 
     Args:
         message: The message.
@@ -255,7 +255,7 @@ def _item(field: Any, value: Any) -> Any:
 
 
 def boxing(kind: SqlType) -> Step | None:
-    """The function that puts inner arrays and maps of values into boxes; None where the type has none.
+    """Return the function that puts inner arrays and maps of values into boxes; None where the type has none.
 
     >>> from penstock.sql.types import INTEGER
     >>> boxing(ArrayType(ArrayType(INTEGER)))([[1], None])
@@ -265,7 +265,7 @@ def boxing(kind: SqlType) -> Step | None:
 
 
 def unboxing(kind: SqlType) -> Step | None:
-    """The function that takes inner arrays and maps out of their boxes; None where the type has none."""
+    """Return the function that takes inner arrays and maps out of their boxes; None where the type has none."""
     return _step(kind, _unboxed)
 
 
@@ -285,7 +285,7 @@ def _step(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
 
 
 def _inner(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
-    """The step of an element or of a map's value: in a box, if it is an array or map itself."""
+    """Return the step of an element or of a map's value: in a box, if it is an array or map itself."""
     step = _step(kind, change)
     return change(step) if isinstance(kind, ArrayType | MapType) else step
 

@@ -95,7 +95,10 @@ def _pushed(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
 
 
 def _prefix(query: q.Query, reads: tuple[Source, ...], catalog: Catalog) -> str:
-    """The beginning of a query's id: ksqlDB has one of its own for queries that only watch what another one writes."""
+    """Return the beginning of a query's id.
+
+    KsqlDB has one of its own for queries that only watch what another one writes.
+    """
     latest = catalog.setting("auto.offset.reset").lower() == "latest"
     watches = latest and len(reads) == 1 and reads[0].query is not None and query.group_by is None
     return "SCALABLE_PUSH_QUERY" if watches else "transient"
@@ -310,7 +313,7 @@ def sorted_result(
 
 
 def order_of(ordering: q.Ordering, names: ClauseScope, library: Library) -> Order:
-    """The sort key of an expression.
+    """Return the sort key of an expression.
 
     Raises:
         SqlError: It names no column, or its values have no order.
@@ -323,7 +326,7 @@ def order_of(ordering: q.Ordering, names: ClauseScope, library: Library) -> Orde
 
 
 def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
-    """A number stands for a column of SELECT."""
+    """Return the column of SELECT for which a number stands; other expressions stay."""
     if not isinstance(node, x.IntegerLiteral):
         return node
     if not 1 <= node.value <= len(fields):
@@ -332,7 +335,7 @@ def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
 
 
 def _problem(node: Any, names: ClauseScope, library: Library) -> SqlError | None:
-    """What is wrong with an expression over the columns of the result."""
+    """Return what is wrong with an expression over the columns of the result."""
     try:
         typed_expression(qualified(node, names), names, library)
     except SqlError as error:

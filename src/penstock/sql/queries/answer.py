@@ -68,7 +68,7 @@ class Answer:
         return isinstance(self.plan, PushPlan) and self.plan.until == "never"
 
     def rows(self) -> Iterator[ResultRow | None]:
-        """The rows; None whenever there is none for a while."""
+        """Return the rows; None whenever there is none for a while."""
         return self._rows
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ __all__ = ["emit_intervals"]
 
 
 def emit_intervals(settings: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The intervals, in milliseconds, that a query's settings name.
+    """Return the intervals, in milliseconds, that a query's settings name.
 
     >>> emit_intervals([("ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__", "0"), ("a", "b")])
     {'__emit.interval.ms.kstreams.windowed.aggregation__': 0}

@@ -49,7 +49,7 @@ class Conditions:
 
     @classmethod
     def of(cls, node: Any) -> Conditions:
-        """The alternatives of a condition with qualified columns."""
+        """Return the alternatives of a condition with qualified columns."""
         alternatives = _alternatives(node)
         return cls(() if alternatives is None else tuple(alternatives), present=True)
 
@@ -110,16 +110,16 @@ class _Reader:
         self.columns = [names[0] for names in step.key_names]
 
     def index_of(self, column: x.Column) -> int | None:
-        """The index of a column in the key; None if it is not of the key."""
+        """Return the index of a column in the key; None if it is not of the key."""
         return self.columns.index(column) if column in self.columns else None
 
     def of_key(self, alternative: Sequence[Any]) -> list[_Compared]:
-        """The comparisons of key columns with constants."""
+        """Return the comparisons of key columns with constants."""
         comparisons = [compared for node in alternative if (compared := _compared(node)) is not None]
         return [compared for compared in comparisons if self.index_of(compared.column) is not None]
 
     def keys(self, alternative: Sequence[Any]) -> Iterator[tuple[Any, ...]] | None:
-        """The keys that can meet the conditions; None if they leave a column of the key open."""
+        """Return the keys that can meet the conditions; None if they leave a column of the key open."""
         values_by_column: list[list[Any] | None] = [None] * len(self.columns)
         for compared in self.of_key(alternative):
             index = self.index_of(compared.column)
@@ -135,7 +135,7 @@ class _Reader:
         return product(*[values for values in values_by_column if values is not None])
 
     def values(self, compared: _Compared, kind: SqlType) -> list[Any] | None:
-        """The constants as values of a type; those that it has not are left out. None: that cannot be said."""
+        """Return the constants as values of a type; those that it has not are left out. None: that cannot be said."""
         key_values = []
         for node in compared.constants:
             expression = typed_expression(node, ClauseScope((), "WHERE"), self.library)
@@ -163,7 +163,7 @@ _UNKNOWN = object()
 
 
 def _converted(value: Any, written: SqlType, kind: SqlType) -> Any:
-    """A constant as a value of a key's type; None if the type has no equal value."""
+    """Return a constant as a value of a key's type; None if the type has no equal value."""
     if written == kind:
         return value
     if not (is_numeric(written) and is_numeric(kind)):
@@ -183,7 +183,7 @@ def _converted(value: Any, written: SqlType, kind: SqlType) -> Any:
 
 
 def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Library, at: TextPosition) -> Lookup:
-    """The rows of a table that must be read for a condition.
+    """Return the rows of a table that must be read for a condition.
 
     Raises:
         SqlError: All rows would have to be read, and the settings do not allow it; or a constant is not a key.
@@ -202,7 +202,7 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
 
 
 def _keys(conditions: Conditions, reader: _Reader, at: TextPosition) -> Collection[tuple[Any, ...]] | None:
-    """The keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
+    """Return the keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
     keys: dict[str, tuple[Any, ...]] = {}
     for alternative in conditions.alternatives:
         more = reader.keys(alternative)
@@ -216,7 +216,7 @@ def _keys(conditions: Conditions, reader: _Reader, at: TextPosition) -> Collecti
 
 
 def _range(conditions: Conditions, reader: _Reader) -> RangeLookup | None:
-    """The range of keys of a text column, whose bytes are in the order of the texts."""
+    """Return the range of keys of a text column, whose bytes are in the order of the texts."""
     step = reader.step
     if len(conditions.alternatives) != 1 or step.key != (STRING,) or step.key_format.name != "KAFKA" or step.window:
         return None
@@ -284,7 +284,7 @@ def _text(alternative: Sequence[Any]) -> str:
 
 
 def window_starts(conditions: Conditions, step: Read, library: Library) -> tuple[int, int]:
-    """The first and the last start, in milliseconds, of the windows that can meet a condition."""
+    """Return the first and the last start, in milliseconds, of the windows that can meet a condition."""
     low, high = 0, FOREVER
     if step.window is None or len(conditions.alternatives) != 1:
         return low, high

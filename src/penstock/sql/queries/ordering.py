@@ -40,14 +40,14 @@ def ordered(
 
 
 def _sort_key(value: Any) -> Any:
-    """A value as one that sorts: NaN above all numbers, as in Java."""
+    """Return a value as one that sorts: NaN above all numbers, as in Java."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value
 
 
 def limited(items: Iterable[Item], limits: PullLimits) -> Iterator[Item]:
-    """The items behind OFFSET, as many as LIMIT says.
+    """Return the items behind OFFSET, as many as LIMIT says.
 
     >>> list(limited("abcde", PullLimits(2, 1)))
     ['b', 'c']

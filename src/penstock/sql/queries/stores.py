@@ -38,19 +38,19 @@ class StoreAccess(Protocol):
     """Read access to stores by their names; each call reads one state of the store."""
 
     def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        """The entry of a key of a store without windows; nothing if there is none."""
+        """Return the entry of a key of a store without windows; nothing if there is none."""
         ...
 
     def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
-        """The entries from one key to another, both included, by the bytes of keys; None is open."""
+        """Return the entries from one key to another, both included, by the bytes of keys; None is open."""
         ...
 
     def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
-        """The windows that start in a range of times, both included; of all keys if the key is None."""
+        """Return the windows that start in a range of times, both included; of all keys if the key is None."""
         ...
 
     def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        """The sessions of a key, or of all keys if it is None."""
+        """Return the sessions of a key, or of all keys if it is None."""
         ...
 
 

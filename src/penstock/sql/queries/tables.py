@@ -42,7 +42,7 @@ class TableRows:
         self._errors = errors or EvaluationErrors(plan.id)
 
     def rows(self, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
-        """The rows of a lookup, whose values are the columns of the query's value.
+        """Return the rows of a lookup, whose values are the columns of the query's value.
 
         Args:
             lookup: The keys.

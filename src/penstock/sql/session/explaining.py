@@ -64,7 +64,7 @@ def _plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
 
 
 def explained(plan: QueryPlan) -> Explained:
-    """The topology of a plan, and the back end of each of its expressions."""
+    """Return the topology of a plan, and the back end of each of its expressions."""
     return Explained(
         "", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root), plan.root), plan.to_json()
     )
@@ -101,7 +101,9 @@ def _back_ends(expressions: Iterable[Expression], root: Step | None) -> tuple[tu
 
 
 def _back_end(expression: Expression, root: Step | None) -> str:
-    """The back end of an expression in batches of some size: Polars if rows come by the column, and it has its form.
+    """Return the back end of an expression in batches of some size.
+
+    Polars if rows come by the column, and it has its form.
 
     Rows that have columns of their origin (ROWTIME, headers), keys of windowed sources, schemas in a registry, and the
     results of table functions and subqueries come one by one.

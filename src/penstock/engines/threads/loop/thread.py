@@ -59,7 +59,7 @@ _GOLDEN = 0.618034  # multiples of it, modulo one, lie far apart, however many t
 
 
 class StreamThread:
-    """Runs some of an application's tasks, in one thread of the process (Kafka: ``StreamThread``).
+    """A loop that runs some of an application's tasks (Kafka: ``StreamThread``).
 
     Args:
         app: The application.
