@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all lint types architecture unit bench compare soak fuzz docs docs-check clean setup java soak-connect
+.PHONY: help demo test test-all lint types architecture unit bench compare soak judges fuzz docs docs-check clean setup java soak-connect
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,7 @@ test-all: test  ## and the whole sets of which `make test` takes samples: record
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --splits 1
 	$(BIN)/python tests/connect/run.py --kind rest --log kafka --only '^(?!restart-standalone|source-truncated)'  # docs/connect/differences.md
 	$(BIN)/python tests/connect/connect_soak.py --rounds 5
+	$(BIN)/python tests/judges/judges.py --judge smoke --size short --count 1
 	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
 	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
 	PENSTOCK_EXAMPLES=100 $(BIN)/pytest -n 2 tests/property tests/sql tests/unit/runtime tests/unit/state/test_views.py
@@ -76,6 +77,9 @@ soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, no
 
 soak-connect: $(READY) java  ## 50 rounds of faults against three Connect workers over a broker; ARGS="--rounds 5 --log embedded"
 	$(BIN)/python tests/connect/connect_soak.py $(ARGS)
+
+judges: $(READY) java  ## Apache Kafka's own verifiers judge applications under kill -9; ARGS="--judge smoke --rounds 200"
+	$(BIN)/python tests/judges/judges.py --results bench/results/judges.json $(ARGS)
 
 fuzz: $(READY)  ## malformed record batches and answers of brokers, a million of each; COUNT=20000 for fewer
 	$(BIN)/python tests/fuzz/wire_fuzz.py $(or $(COUNT),1000000)

@@ -12,7 +12,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from penstock.base.jar_digests import PINS, pinned
+from penstock.base.jars import PINS, pinned
 
 __all__ = ["main"]
 

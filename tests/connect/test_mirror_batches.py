@@ -165,7 +165,7 @@ def test_a_task_copies_batches_as_they_are_stored_and_once_whenever_it_crashes(s
         assert copied == batches(log, topic)
         assert [codec for codec, _, _ in copied] == [CODECS["lz4"]] * (len(copied) - 1) + [0]
         syncs = [OffsetSync.read(row["key"], row["value"]) for row in rows(log, "mm2-offset-syncs.e.internal")]
-        known = [(each.upstream, each.downstream) for each in syncs if each.place.topic == topic]
+        known = [(each.upstream, each.downstream) for each in syncs if each.tp.topic == topic]
         assert (1700, settled_end(log, f"w.{topic}") - 2) in known
     gc.collect()  # the sockets of the task that has died
 

@@ -174,7 +174,7 @@ def test_checkpoints_are_those_of_groups_that_read_mirrored_topics(config, west,
     [row] = rows(east, "west.checkpoints.internal")
     mark = Checkpoint.read(row["key"], row["value"])
     assert mark == Checkpoint("app", TopicPartition("west.orders", 0), 3, 3)
-    assert east.committed_offsets("app") == {mark.place: 3}
+    assert east.committed_offsets("app") == {mark.tp: 3}
 
 
 def test_a_heartbeat_comes_after_each_interval_and_none_where_they_are_off(config, east):

@@ -85,12 +85,12 @@ def test_java_and_penstock_take_turns_and_read_each_others_topics(tmp_path):
             eventually(lambda: rows(log, "x.checkpoints.internal"), PATIENCE_S, "Java has written a checkpoint")
             eventually(lambda: rows(log, "heartbeats"), PATIENCE_S, "Java has written a heartbeat")
         marks = [Checkpoint.read(row["key"], row["value"]) for row in rows(log, "x.checkpoints.internal")]
-        assert {(mark.group, mark.place) for mark in marks} == {("reader", TopicPartition("x.rounds", 0))}
+        assert {(mark.group, mark.tp) for mark in marks} == {("reader", TopicPartition("x.rounds", 0))}
         assert all(0 < mark.downstream <= 30 for mark in marks)
         beats = [Heartbeat.read(row["key"], row["value"]) for row in rows(log, "heartbeats")]
         assert ("x", "y") in {(beat.source, beat.target) for beat in beats}
         syncs = [OffsetSync.read(row["key"], row["value"]) for row in rows(log, "mm2-offset-syncs.y.internal")]
-        assert {sync.place for sync in syncs} == {TopicPartition("rounds", 0)}
+        assert {sync.tp for sync in syncs} == {TopicPartition("rounds", 0)}
 
         produce(log, "rounds", range(50, 70))
         log.commit_offsets("reader", {TopicPartition("rounds", 0): 65})
@@ -98,7 +98,7 @@ def test_java_and_penstock_take_turns_and_read_each_others_topics(tmp_path):
             assert mirror.run_once() == 20
         assert values(log, "x.rounds") == list(range(70))
         last = Checkpoint.read(*(rows(log, "x.checkpoints.internal")[-1][name] for name in ("key", "value")))
-        assert (last.upstream, last.place) == (65, TopicPartition("x.rounds", 0))
+        assert (last.upstream, last.tp) == (65, TopicPartition("x.rounds", 0))
         written = len(rows(log, "x.checkpoints.internal"))
 
         produce(log, "rounds", range(70, 80))

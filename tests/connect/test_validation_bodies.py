@@ -4,8 +4,8 @@ import pytest
 
 from connect_cases import load_cases
 from connect_compare import differences
+from penstock.connect.connectors.file_stream import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins import Plugin, PluginKind, plugin_settings, standard_plugins, validate_connector
-from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 
 FILE = "org.apache.kafka.connect.file.FileStream"
 REST = {case["name"]: case for case in load_cases(kind="rest")}

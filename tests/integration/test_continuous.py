@@ -9,14 +9,18 @@ import signal
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock.engines.application.locations import Locations
 from penstock.engines.kafka_streams import State
+from penstock.engines.threads.replicas.backing import continuous_place
 from penstock.errors import ConfigError, ProcessingError
+from penstock.state.replicas.lmdb_replica import Replica
 
 from .conftest import Place, long
 
@@ -64,6 +68,24 @@ def test_word_count_runs_to_the_latest_stops_and_goes_on(place: Place, settings:
     assert sum(task["records_in"] for each in seen for task in each.tasks) == 20  # each word is processed twice
     committed = place.log.committed_offsets(f"{place.prefix}app")
     assert {tp.topic for tp in committed} == {source, f"{place.prefix}app-word-counts-repartition"}
+
+
+def test_a_machine_removes_the_replicas_of_tasks_that_it_has_no_more(embedded: Place) -> None:
+    place, source, sink = embedded, embedded.topic("words"), embedded.topic("counts")
+    place.write(source, words(10), 0)
+    with place.app(counting(source, sink), **{"state.cleanup.delay.ms": 1}) as app:
+        eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        root = Path(Locations.of(app.config, place.log).replicas)
+        own = {each.name for each in root.glob("continuous-*")}
+        moved = []
+        for task in ("1_7", "1_8", "1_9"):
+            identity, folder = continuous_place(root, app.config["application.id"], place.log.identity(), task)
+            Replica(folder, identity, ()).close()
+            moved.append(folder)
+        eventually(lambda: not any(each.exists() for each in moved), facts=lambda: app.error)
+        place.write(source, words(10), 1)
+        eventually(lambda: newest(place, sink) == counted(words(10), words(10)), facts=lambda: app.error)
+        assert {each.name for each in root.glob("continuous-*")} == own
 
 
 def test_a_running_application_joins_two_topics_and_stops_soon(place: Place) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.engines.application.locations import Locations
 from penstock.engines.committed.state import CommitLog
-from penstock.engines.spark.spark_files import spark_location
+from penstock.engines.dataframes.into_topic import spark_location
 from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import list_documents
 from penstock.state.segments.object_check import check_object_store

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.api.derived_tables import filter_table, map_table_values
+from penstock.api.derived_tables import filter_table, map_table_values, serdes_of
 from penstock.api.groups.table_grouping import group_table
-from penstock.api.handle import Fluent, GlobalTableHandle, name_of, option
+from penstock.api.handle import Fluent, GlobalTableHandle, TableHandle, name_of, option
 from penstock.api.joins.table_verbs import TableJoinVerbs
+from penstock.api.materialize import key_value_spec
 from penstock.api.options import Grouped, Materialized, Named
-from penstock.api.processing.table_transform import transform_values
+from penstock.api.processing.build import check_method, check_stores, check_supplier
+from penstock.api.processing.transformer import ValueTransformerWithKey
+from penstock.api.serdes import UNKNOWN
 from penstock.api.table_of_stream import stream_of_table
 from penstock.api.windowed.suppressed import Suppressed, suppress_table
 from penstock.base.java_names import with_java_names
+from penstock.errors import TopologyError
+from penstock.topology.building.graph import ProcessorGraph
 from penstock.topology.operations.functions import Function
+from penstock.topology.operations.tables import TableTransformValues
+from penstock.topology.tables import DerivedTable
 
 if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.groups.grouped_table import KGroupedTable
-    from penstock.api.processing.transformer import ValueTransformerWithKey
     from penstock.api.stream import KStream
 
 __all__ = ["GlobalKTable", "KTable"]
@@ -144,7 +150,7 @@ class KTable(TableJoinVerbs[K, V]):
             name: The processor's name.
         """
         store_options = Materialized.of(materialized)
-        return KTable(transform_values(self._handle, supplier, stores, store_options, name_of(name)))
+        return KTable(_transform_values(self._handle, supplier, stores, store_options, name_of(name)))
 
     @overload
     def to_stream(self, selector: None = None, *, name: Name = None) -> KStream[K, V]: ...
@@ -206,3 +212,38 @@ class GlobalKTable(Fluent[GlobalTableHandle], Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"GlobalKTable({self._handle.node})"
+
+
+def _transform_values(
+    above: TableHandle,
+    supplier: Callable[[], Any],
+    stores: Sequence[str],
+    materialized: Materialized | None,
+    name: str | None,
+) -> TableHandle:
+    """Add `KTable.transform_values`; the stores have been added to the builder."""
+    if isinstance(supplier, ValueTransformerWithKey):
+        raise TopologyError(
+            f"transform_values() takes a class or function that makes a transformer, not {supplier!r}",
+            hint="Every task needs its own transformer: pass the class, or lambda: MyTransformer(...).",
+        )
+    check_supplier(supplier, "transform_values")
+    check_method(supplier, "transform", ("key", "value"), "transform_values")
+    check_stores(stores, "transform_values")
+    uses = tuple(dict.fromkeys(stores))
+    spec = None
+    if materialized is not None and materialized.name is not None:
+        spec = key_value_spec(materialized, above.key_serde, UNKNOWN)
+    state = DerivedTable((above.state,), spec)
+    node = above.builder.names.processor("KTABLE-TRANSFORMVALUES-", name)
+    graph = ProcessorGraph(
+        name=node,
+        operation=lambda: TableTransformValues(supplier, above.node, uses, state.store, state.send_old),
+        own_stores=state.own_stores,
+        uses=uses,
+    )
+    if materialized is not None:
+        graph.output_versioned = materialized.history is not None
+    above.builder.add(above.graph, graph)
+    serdes = serdes_of(materialized, above.key_serde, UNKNOWN)
+    return TableHandle(above.builder, graph, node, *serdes, above.sources, state, state.store)

@@ -38,7 +38,7 @@ class ExtensionPoint(Generic[T]):
     Args:
         group: The group of entry points, such as ``penstock.applications``.
         check: Returns whether an object is such an extension.
-        wanted: What an extension must be, for messages.
+        required: What an extension must be, for messages.
 
     Example:
         >>> SHOUTERS = ExtensionPoint("example.shouters", callable, "a function of a text")
@@ -49,9 +49,9 @@ class ExtensionPoint(Generic[T]):
         ['loud']
     """
 
-    def __init__(self, group: str, check: Callable[[object], bool], wanted: str) -> None:
+    def __init__(self, group: str, check: Callable[[object], bool], required: str) -> None:
         self.group = group
-        self._check, self._required = check, wanted
+        self._check, self._required = check, required
         self._registered: dict[str, T] = {}
         self._loaded: dict[EntryPoint, T] = {}
 

@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
-from penstock.base.jar_digests import check_jars
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["KAFKA_VERSION", "Coordinates", "broker_jars", "cache_directory", "fetch_jars", "java_command"]
+__all__ = [
+    "KAFKA_VERSION",
+    "PINS",
+    "Coordinates",
+    "broker_jars",
+    "cache_directory",
+    "fetch_jars",
+    "java_command",
+    "pinned",
+]
+
+PINS = Path(__file__).with_name("jars.sha256")
+"""Lines ``digest  file name``, written by ``tools/pin_jars.py``."""
+
+
+@cache
+def pinned() -> Mapping[str, str]:
+    """Read the pinned digests (SHA-256, hexadecimal) by file name."""
+    lines = PINS.read_text(encoding="ascii").splitlines() if PINS.exists() else []
+    return MappingProxyType({name: digest for digest, _, name in (line.partition("  ") for line in lines)})
+
+
+def _check_jars(folder: Path) -> None:
+    """Compare each jar of a folder with its pinned digest.
+
+    Raises:
+        EnvironmentProblemError: A jar is not pinned, or its content differs.
+    """
+    digests = pinned()
+    for jar in sorted(folder.glob("*.jar")):
+        with jar.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digests.get(jar.name) != digest:
+            relation = "differs in content from" if jar.name in digests else "is not one of"
+            raise EnvironmentProblemError(
+                f"{jar} {relation} the jars that Penstock was tested with (its SHA-256 is {digest})",
+                hint=f"Nothing of it was run. Delete the folder {folder} and try again; if it comes back, the "
+                "machine's Maven repository serves something else under this name.",
+                jar=str(jar),
+            )
+
 
 Coordinates = tuple[str, str, str]
-"""Group, artifact, version."""
+"""Group, artifact, version; ``artifact:classifier`` means the jar of that classifier beside the artifact's own."""
 
 KAFKA_VERSION = "4.3.1"
 _COORDINATES = (
@@ -63,7 +105,7 @@ def fetch_jars(
     coordinates: Sequence[Coordinates],
     *,
     transitive: bool = True,
-    check: Callable[[Path], None] = check_jars,
+    check: Callable[[Path], None] = _check_jars,
 ) -> Path:
     """Return the folder ``name`` of the cache with these jars and their dependencies; downloads missing ones.
 
@@ -96,13 +138,10 @@ def _fetch(
     """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         ivy_file = Path(scratch) / "ivy.xml"
-        depth = f'transitive="{str(transitive).lower()}"'
-        dependencies = "".join(
-            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" {depth}/>'
-            for group, name, version in coordinates
-        )
+        dependencies = "".join(_dependency(each, transitive=transitive) for each in coordinates)
         ivy_file.write_text(
-            '<ivy-module version="2.0"><info organisation="penstock" module="jars"/>'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="penstock" module="jars"/>'
             "<configurations><conf name='default'/></configurations>"
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
@@ -115,12 +154,39 @@ def _fetch(
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
         except subprocess.TimeoutExpired as error:
             raise _not_fetched(folder, f"no end after {_PATIENCE_S} s") from error
-        if done.returncode or not all((jars / f"{name}-{version}.jar").exists() for _, name, version in coordinates):
+        if done.returncode or not all((jars / name).exists() for each in coordinates for name in _file_names(each)):
             errors = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
             reason = "; ".join(errors[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
             raise _not_fetched(folder, reason)
         check(jars)
         jars.rename(folder)
+
+
+def _dependency(coordinates: Coordinates, *, transitive: bool) -> str:
+    """Return Ivy's element for a dependency.
+
+    >>> _dependency(("org.slf4j", "slf4j-api", "1.7.36"), transitive=False)
+    '<dependency org="org.slf4j" name="slf4j-api" rev="1.7.36" conf="default->default" transitive="false"></dependency>'
+    """
+    group, name, version = coordinates
+    name, _, classifier = name.partition(":")
+    artifacts = f'<artifact name="{name}"/><artifact name="{name}" m:classifier="{classifier}"/>' if classifier else ""
+    depth = str(transitive).lower()
+    return (
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" transitive="{depth}">'
+        f"{artifacts}</dependency>"
+    )
+
+
+def _file_names(coordinates: Coordinates) -> list[str]:
+    """Return the names of the files that must come.
+
+    >>> _file_names(("org.apache.kafka", "kafka-streams:test", "4.3.1"))
+    ['kafka-streams-4.3.1.jar', 'kafka-streams-4.3.1-test.jar']
+    """
+    _, name, version = coordinates
+    name, _, classifier = name.partition(":")
+    return [f"{name}-{version}.jar", *([f"{name}-{version}-{classifier}.jar"] if classifier else [])]
 
 
 def _not_fetched(folder: Path, reason: str) -> EnvironmentProblemError:

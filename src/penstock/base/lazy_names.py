@@ -11,7 +11,7 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package whose names are imported when they are first used.
+    """Return the ``__getattr__`` of a package whose names are imported when they are first used.
 
     Args:
         package: The package's ``__name__``.

@@ -72,22 +72,22 @@ class Work:
     ('orders', '0_1', 7, 'hello')
     """
 
-    __slots__ = ("_given", "_token")
+    __slots__ = ("_facts", "_token")
 
     def __init__(self, *, application: str | None = None, task: str | None = None, batch: int | None = None) -> None:
         places = {"application": application, "task": task, "batch": batch}
-        self._given: dict[str, Any] = {name: value for name, value in places.items() if value is not None}
+        self._facts: dict[str, Any] = {name: value for name, value in places.items() if value is not None}
         self._token: Token[_At] | None = None
 
     def __enter__(self) -> None:
-        self._token = _at.set(replace(_at.get(), **self._given))
+        self._token = _at.set(replace(_at.get(), **self._facts))
 
     def run(self, call: Callable[[], object]) -> None:
         """Call a function inside the block, which is its application's: the target of a thread.
 
         While the application is the only one, lines of other threads of the process name it too.
         """
-        application = str(self._given.get("application", ""))
+        application = str(self._facts.get("application", ""))
         with _lock:
             _running[application] += 1
         try:
@@ -145,7 +145,7 @@ _secrets = _Secrets()
 
 
 class _Escapes(logging.Filter):
-    """Makes the characters of records visible, and passwords stars, before any handler sees them.
+    """A filter that makes the characters of records visible, and passwords stars, before any handler sees them.
 
     Programs choose handlers and formats.
     """

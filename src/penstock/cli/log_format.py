@@ -43,10 +43,10 @@ def logged(command: Callable[..., None]) -> Callable[..., None]:
     ['topic', 'log_format']
     """
 
-    def run(**given: Any) -> None:
-        if given.pop("log_format", LogFormat.TEXT) is LogFormat.JSON:
+    def run(**arguments: Any) -> None:
+        if arguments.pop("log_format", LogFormat.TEXT) is LogFormat.JSON:
             start_json_lines()
-        command(**given)
+        command(**arguments)
 
     signature = inspect.signature(command, eval_str=True)
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -87,10 +87,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(parameter.replace(annotation=hints[parameter.name], kind=kind))
 
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        command(**given)
+            arguments[name] = group(**{each.name: arguments.pop(each.name) for each in fields(group)})
+        command(**arguments)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__module__, run.__qualname__ = command.__module__, command.__qualname__

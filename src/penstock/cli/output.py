@@ -15,10 +15,10 @@ from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from penstock.base.terminal.bars import Bar
+    from rich.progress import Progress, TaskID
 
 __all__ = [
+    "Bar",
     "confirm",
     "console",
     "print_error",
@@ -27,6 +27,7 @@ __all__ = [
     "print_source",
     "print_table",
     "print_text",
+    "progress_bar",
     "waiting",
     "working",
 ]
@@ -55,8 +56,6 @@ def working(what: str, total: int | None = None, *, in_bytes: bool = False, prin
         in_bytes: Whether the amount is in bytes.
         prints: Whether the work prints to the standard output; if that is a terminal, there is no bar.
     """
-    from penstock.base.terminal.bars import progress_bar
-
     hidden = prints and sys.stdout.isatty()
     with progress_bar(console(stderr=True), what, total, in_bytes=in_bytes, hidden=hidden) as bar:
         yield bar
@@ -153,3 +152,47 @@ def print_error(message: str, hint: str = "", docs: str = "") -> None:
         out.print(Text.assemble(("Hint:", "bold"), f" {hint}"))
     if docs:
         out.print(Text(f"See {docs}", style="dim"))
+
+
+class Bar:
+    """A progress bar; its methods may be called from any thread.
+
+    Args:
+        progress: Rich's display of progress bars.
+        task: The id of this bar in it.
+    """
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
+
+    def advance(self, by: int = 1) -> None:
+        """Advance the bar."""
+        self._progress.advance(self._task, by)
+
+    def at(self, done: int, total: int | None = None, what: str | None = None) -> None:
+        """Set how much is done, the total and the description; None leaves a value as it is."""
+        self._progress.update(self._task, completed=done, total=total, description=what)
+
+
+@contextmanager
+def progress_bar(
+    console: Console, what: str, total: int | None = None, *, in_bytes: bool = False, hidden: bool = False
+) -> Iterator[Bar]:
+    """Show a progress bar while the block runs, and erase it at the end.
+
+    Args:
+        console: The console to draw on; nothing is shown unless it is a terminal.
+        what: The description of the work.
+        total: The amount of work; None if it is not known.
+        in_bytes: Whether the amounts are bytes.
+        hidden: Whether to show nothing, even on a terminal.
+    """
+    from rich import progress as parts
+
+    name = parts.TextColumn("{task.description}", markup=False)
+    counts = parts.DownloadColumn() if in_bytes else parts.MofNCompleteColumn()
+    columns = [parts.SpinnerColumn(), name, parts.BarColumn(), counts, parts.TimeElapsedColumn()]
+    with parts.Progress(
+        *columns, console=console, transient=True, disable=hidden or not console.is_terminal
+    ) as progress:
+        yield Bar(progress, progress.add_task(what, total=total))

@@ -19,7 +19,6 @@ MICRO_BATCH_ONLY = frozenset(
         "penstock.batch.pause.ms",
         "penstock.snapshot.interval.batches",
         "penstock.state.map.size",
-        "state.cleanup.delay.ms",
     }
 )
 """Settings that have no effect on stream threads, whose memory and pace the settings below limit."""

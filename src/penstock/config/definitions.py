@@ -240,8 +240,8 @@ _STATE = (
         DURATION,
         600_000,
         (
-            "Time before a machine deletes the replica of a task that runs elsewhere, if there is a newer snapshot. "
-            "Only with `processing.mode=micro_batch`."
+            "Time before a machine deletes the replica of a task that its threads neither run nor follow any more; in "
+            "micro-batches only if there is a newer snapshot."
         ),
     ),
     ("replication.factor", integer(-1), -1, "Replicas of topics that the app creates; -1: the broker's default."),

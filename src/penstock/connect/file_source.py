@@ -155,8 +155,8 @@ class FileSource:
         self._lines = 0
         self._partitions = ensure_topic(log, topic, partitions)
         self._positions = FilePositions(log, self.name, self.path)
-        self._known = self._positions.stored()  # as this source has read or written it last
-        self._tail = Tail(self.path, self._known)
+        self._last_stored = self._positions.stored()  # as this source has read or written it last
+        self._tail = Tail(self.path, self._last_stored)
         self._committed = self._tail.position
 
     def status(self) -> FileSourceStatus:
@@ -232,7 +232,7 @@ class FileSource:
                 )
                 transaction.append(self.topic, number, part)
             self._positions.write(transaction, piece.position)
-        self._committed = self._known = piece.position
+        self._committed = self._last_stored = piece.position
         self._lines += count
 
     def _is_written(self, position: FilePosition) -> bool:
@@ -244,7 +244,7 @@ class FileSource:
         stored = self._positions.stored()
         if stored == position:
             return True
-        if stored == self._known:
+        if stored == self._last_stored:
             return False
         raise FencedError(
             f"another process reads {self.path} into {self.topic} as {self.name!r} too; nothing was written twice",

@@ -179,8 +179,8 @@ class Applications:
     ) -> None:
         self._log, self._settings = log, dict(settings or {})
         self._own = own
-        self._given = {_name_at(location): location for location in checkpoints}
-        self._known: dict[str, Application] = {}
+        self._locations = {_name_at(location): location for location in checkpoints}
+        self._applications: dict[str, Application] = {}
         self._names: list[str] = []
         self._looked = float("-inf")
         self._lock = threading.Lock()
@@ -195,7 +195,7 @@ class Applications:
                 groups = [] if log is None else log.groups()
                 of_log = [group for group in groups if numbers_topic(group) in topics or _had_lease(log, group)]
                 own = [] if self._own is None else [self._own.name]
-                self._names = list(dict.fromkeys([*own, *self._given, *sorted(of_log)]))
+                self._names = list(dict.fromkeys([*own, *self._locations, *sorted(of_log)]))
             return list(self._names)
 
     def get(self, name: str) -> Application | OwnApplication:
@@ -211,19 +211,19 @@ class Applications:
                 f"no application is named {name!r}", hint=f"There are: {', '.join(self.names()) or 'none'}."
             )
         with self._lock:
-            if name not in self._known:
-                self._known[name] = Application(name, self._checkpoint(name), self._log, self.open_log)
-            return self._known[name]
+            if name not in self._applications:
+                self._applications[name] = Application(name, self._checkpoint(name), self._log, self.open_log)
+            return self._applications[name]
 
     def _checkpoint(self, name: str) -> str:
-        if name in self._given:
-            return self._given[name]
+        if name in self._locations:
+            return self._locations[name]
         config = StreamsConfig({**self._settings, "application.id": name})
         return Locations.of(config, self._log).checkpoint
 
     def close(self) -> None:
         """Release what was opened for queries."""
-        for each in self._known.values():
+        for each in self._applications.values():
             each.close()
 
 

@@ -71,7 +71,7 @@ class GroupWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[str, _Known] = {}
+        self._histories: dict[str, _Known] = {}
         self._rows: list[GroupRow] = []
         self._looked = float("-inf")
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class GroupWatch:
             return self._noted(group, lag, self._clock())
 
     def _noted(self, group: str, lag: int, now: float) -> Trend:
-        history = self._known.setdefault(group, _Known())
+        history = self._histories.setdefault(group, _Known())
         if not history.samples or now - history.samples[-1][0] >= _LOOK_S / 2:
             history.samples.append((now, lag))
         while history.samples[0][0] < now - _KEPT_S:
@@ -107,13 +107,13 @@ class GroupWatch:
         admin = GroupAdmin(log)
         summaries = admin.groups()[:_MOST_GROUPS]
         names = {each.group for each in summaries}
-        self._known = {name: history for name, history in self._known.items() if name in names}
+        self._histories = {name: history for name, history in self._histories.items() if name in names}
         deadline, rows = now + _AGES_BUDGET_S, []
         for each in summaries:
             lags = admin.lag(each.group)
             total = sum(row.lag for row in lags)
             seen = self._noted(each.group, total, now)
-            behind = self._behind(log, self._known[each.group], lags, deadline)
+            behind = self._behind(log, self._histories[each.group], lags, deadline)
             rows.append(GroupRow(each, total, len(lags), behind, application_trend(each.group) or seen))
         return rows
 

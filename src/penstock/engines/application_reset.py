@@ -18,7 +18,7 @@ from penstock.log.lease_keeper import held_lease
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
     from penstock.topology.topology import Topology
 
 __all__ = ["ApplicationReset", "ResetPlan"]
@@ -111,11 +111,11 @@ class ApplicationReset:
         Raises:
             FencedError: An instance runs, or consumers are members of its group.
         """
-        with self._stopped(force=force):
-            deleted = forget(self._log, replace(self._found(), topics=plan.topics))
+        with self._stopped(force=force) as lease:
+            deleted = forget(self._log, replace(self._found(), topics=plan.topics), lease)
             offsets = {TopicPartition(move.topic, move.partition): move.after for move in plan.moves}
             if offsets:
-                self._log.commit_offsets(self._application, offsets, RESET_NOTE)
+                self._log.commit_offsets(self._application, offsets, RESET_NOTE, lease)
         return deleted
 
     def _found(self) -> AppResources:
@@ -125,7 +125,7 @@ class ApplicationReset:
         return resources
 
     @contextmanager
-    def _stopped(self, *, force: bool) -> Iterator[None]:
+    def _stopped(self, *, force: bool) -> Iterator[Lease]:
         members = self._log.group_state(self._application).consumers
         if members:
             raise FencedError(
@@ -134,8 +134,8 @@ class ApplicationReset:
                 hint="Stop these consumers first.",
                 group=self._application,
             )
-        with held_lease(self._log, self._application, "penstock app reset", force=force):
-            yield
+        with held_lease(self._log, self._application, "penstock app reset", force=force) as keeper:
+            yield keeper.lease
 
     def is_known(self) -> bool:
         """Return whether the application has ever run on this log."""

@@ -93,8 +93,8 @@ class ApplicationExtension:
         """Release everything; called at the end, and perhaps again."""
 
 
-def _is_extension(found: object) -> bool:
-    return isinstance(found, type) and issubclass(found, ApplicationExtension)
+def _is_extension(loaded: object) -> bool:
+    return isinstance(loaded, type) and issubclass(loaded, ApplicationExtension)
 
 
 APPLICATIONS: ExtensionPoint[type[ApplicationExtension]] = ExtensionPoint(
@@ -167,10 +167,10 @@ class ApplicationExtensions:
         for name, each in self._loaded.items():
             self._guarded(name, each.close)
 
-    def _guarded(self, name: str, call: Callable[..., Any], *given: Any) -> Any:
+    def _guarded(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of an extension; the application does not end for its errors."""
         try:
-            return call(*given)
+            return call(*arguments)
         except Exception as error:  # noqa: BLE001 - logged; the application goes on
             method = (name, call.__name__)
             if method in self._has_raised:

@@ -244,8 +244,8 @@ class KafkaStreams:
             if not resources.has_run and resources.plan is None and resources.application not in log.groups():
                 _log.warning("%s has not run: there is nothing at %s", resources.application, resources.checkpoint)
                 return ()
-            with held_lease(log, resources.application, "reset"):
-                return forget(log, resources)
+            with held_lease(log, resources.application, "reset") as keeper:
+                return forget(log, resources, keeper.lease)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
         """Read a topic as a streaming DataFrame of topic, partition, offset, timestamp, key and value.

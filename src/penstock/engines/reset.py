@@ -22,7 +22,7 @@ from penstock.topology.topology import internal_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
     from penstock.topology.topology import Topology
 
 __all__ = ["AppResources", "find_resources", "forget", "internal_topics"]
@@ -142,12 +142,13 @@ def internal_topics(application: str, plan: Mapping[str, Any] | None, topology: 
     return topics
 
 
-def forget(log: TopicLog, found: AppResources) -> tuple[str, ...]:
-    """Delete state, checkpoint, internal topics, ledger and committed offsets; call it with the lease held.
+def forget(log: TopicLog, found: AppResources, lease: Lease) -> tuple[str, ...]:
+    """Delete state, checkpoint, internal topics, ledger and committed offsets.
 
     Args:
         log: The application's log.
         found: The resources to delete.
+        lease: The application's lease.
 
     Returns:
         The deleted folders and topics.
@@ -163,7 +164,7 @@ def forget(log: TopicLog, found: AppResources) -> tuple[str, ...]:
             log.delete_topic(topic)
             deleted.append(topic)
     log.clear_ledger(found.application)
-    log.delete_group(found.application)
+    log.delete_group(found.application, lease)
     if found.plan is not None:
         remove_checkpoint(found.checkpoint)
         deleted.append(found.checkpoint)

@@ -329,10 +329,11 @@ class TopicLog(Protocol):
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
     ) -> None:
-        """Set the group's next offsets, regardless of its members.
+        """Set the group's next offsets; it must have no members but the running application of ``lease``.
 
         Raises:
-            FencedError: ``lease``, that of the running application, was taken over by a newer instance.
+            LogError: The group has other members.
+            FencedError: ``lease`` was taken over by a newer instance.
         """
         ...
 
@@ -350,12 +351,12 @@ class TopicLog(Protocol):
         """Return a group's state and members; it is Empty also if there is no such group."""
         ...
 
-    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
-        """Delete the group's offsets of these partitions; it must have no members."""
+    def delete_offsets(self, group: str, places: Iterable[TopicPartition], lease: Lease | None = None) -> None:
+        """Delete the group's offsets of these partitions; it must have no members but the holder of ``lease``."""
         ...
 
-    def delete_group(self, group: str) -> None:
-        """Delete a group and its offsets; raises LogError if it has members."""
+    def delete_group(self, group: str, lease: Lease | None = None) -> None:
+        """Delete a group and its offsets; raises LogError if it has members but the holder of ``lease``."""
         ...
 
     # Applications

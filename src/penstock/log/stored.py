@@ -72,7 +72,7 @@ class StoredRecords:
 
 
 def stretches_of(records: pa.RecordBatch) -> tuple[StoredStretch, ...]:
-    """The stretches of the offsets of records, which are in order.
+    """Return the stretches of the offsets of records, which are in order.
 
     >>> [(each.first, each.count) for each in stretches_of(pa.record_batch({"offset": [3, 4, 7]}))]
     [(3, 2), (7, 1)]

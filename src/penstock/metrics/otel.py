@@ -37,7 +37,7 @@ def telemetry_name(name: MetricName) -> str:
 
 
 class OtelExport:
-    """Sends metrics by OTLP over HTTP at intervals, as the ``OTEL_EXPORTER_OTLP_*`` variables say; extra ``otel``.
+    """An export of metrics by OTLP over HTTP, as the ``OTEL_EXPORTER_OTLP_*`` variables say; extra ``otel``.
 
     Totals are monotonic sums, everything else is a gauge; metrics that are texts are left out.
 

@@ -66,7 +66,10 @@ class Spread:
 
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Add the values of an array."""
-        if len(values):
+        if len(values) == 1:
+            value = float(values[0])
+            self.add(value, 1, value, value)
+        elif len(values):
             self.add(float(values.sum()), len(values), float(values.min()), float(values.max()))
 
 

@@ -79,8 +79,8 @@ def execute(view: Any, query: Query) -> Any:
         case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
             return _windows(view, view.fetch_all(query.time_from, _LAST if query.time_to is None else query.time_to))
         case WindowRangeQuery() if isinstance(view, SessionView) and query.time_from is None:
-            found = view.fetch_key_range() if query.key is None else view.fetch(query.key)
-            return [(session, _value(entry)) for session, entry in found]
+            sessions = view.fetch_key_range() if query.key is None else view.fetch(query.key)
+            return [(session, _value(entry)) for session, entry in sessions]
         case VersionedKeyQuery() if isinstance(view, VersionedView):
             return view.get(query.key, query.as_of_ms)
         case MultiVersionedKeyQuery() if isinstance(view, VersionedView):
@@ -106,8 +106,8 @@ def _with_headers(view: Any, query: Query) -> Any:
             return [_record(key, entry) for key, entry in _range(view, query)]
         case WindowKeyQuery() if isinstance(view, WindowView):
             size = view.spec.window_size_ms
-            found = view.fetch_range(query.key, query.time_from, query.time_to)
-            return [_record(Windowed(query.key, Window(start, start + size)), entry) for start, entry in found]
+            windows = view.fetch_range(query.key, query.time_from, query.time_to)
+            return [_record(Windowed(query.key, Window(start, start + size)), entry) for start, entry in windows]
         case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
             last = _LAST if query.time_to is None else query.time_to
             return [_record(window, entry) for window, entry in view.fetch_all(query.time_from, last)]
@@ -190,10 +190,10 @@ def run_query(source: StateSource, request: StateQueryRequest, *, is_active: boo
         return result
     started = time.perf_counter()
     try:
-        wanted = None if info.is_global else sorted(partitions - missing)
+        numbers = None if info.is_global else sorted(partitions - missing)
         if request.isolation_level is not None and isinstance(source, IsolatedSource):
             source = source.isolated(request.isolation_level)
-        with source.reading(request.store, wanted) as reading:
+        with source.reading(request.store, numbers) as reading:
             opened = time.perf_counter() - started
             if info.is_global:
                 result.global_result = _answer(reading, GLOBAL, info, request, opened)

@@ -29,7 +29,7 @@ class ReplicaLagWatch:
         self._ends = ends
         self._topics: list[str] = []
         self._newest_ends: Ends | None = None
-        self._wanted = 0.0
+        self._asked_s = 0.0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -39,7 +39,7 @@ class ReplicaLagWatch:
         if commit is None:
             return None
         self._topics = list(commit.ends)
-        self._wanted = time.monotonic()
+        self._asked_s = time.monotonic()
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._watch, name="penstock-lag", daemon=True)
@@ -55,7 +55,7 @@ class ReplicaLagWatch:
         )
 
     def _watch(self) -> None:
-        while time.monotonic() - self._wanted < _IDLE_S:
+        while time.monotonic() - self._asked_s < _IDLE_S:
             try:
                 self._newest_ends = self._ends(self._topics)
             except Exception as error:  # noqa: BLE001 - a log may fail in many ways, and queries go on

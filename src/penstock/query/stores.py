@@ -255,8 +255,8 @@ class ReadOnlySessionStore(_Composite):
         return self._sessions(key, lambda view: view.find_sessions(key, first, last))
 
     def _sessions(self, key: Any, read: Callable[[Any], Iterable[Any]]) -> Iterator[tuple[Windowed[Any], Any]]:
-        found = self._lookup(key, lambda view: list(read(view)) or None)
-        return ((session, self._value(value)) for session, value in found or ())
+        sessions = self._lookup(key, lambda view: list(read(view)) or None)
+        return ((session, self._value(value)) for session, value in sessions or ())
 
     def fetch_key_range(self, low: Any = None, high: Any = None) -> Entries:
         """Return all sessions of the keys from ``low`` to ``high``; None is open."""

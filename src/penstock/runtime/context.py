@@ -222,10 +222,15 @@ class TaskContext:
         self.batch += 1
         self.input = batch
         before = self.stream_time
-        times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
-        self.input_stream_times = np.append(times, times[-1] if batch.length else before)
+        if batch.length == 1:
+            latest = max(int(batch.timestamps[0]), before)
+            self.input_stream_times = np.array([latest, latest], np.int64)
+        else:
+            times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
+            self.input_stream_times = np.append(times, times[-1] if batch.length else before)
+            latest = int(self.input_stream_times[-1])
         if batch.length:
-            self.put_meta(STREAM_TIME, int(self.input_stream_times[-1]))
+            self.put_meta(STREAM_TIME, latest)
 
     def let_go(self) -> None:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""

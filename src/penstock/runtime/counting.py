@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.base.clock import unix_ms
 from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
+from penstock.runtime.record import headers_of
 from penstock.runtime.sensor import Sensor
 from penstock.serde.buffers import LARGE_BINARY, parts
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.metrics.task_counts import Example
     from penstock.runtime.inputs import DecodedRecords
-    from penstock.runtime.record import Headers
+    from penstock.runtime.record import BytesColumn, Headers, RawRecord
 
 __all__ = ["CountingSensor"]
 
@@ -79,23 +80,19 @@ class CountingSensor(Sensor):
             lateness.add(late * unread, unread, late, late)
 
     def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
-        batch = records.batch.records  # with what could not be decoded, as in Kafka
-        keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
-        # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
-        size = _bytes_of(keys) + _bytes_of(values) - keys.null_count - values.null_count
-        if headers.null_count < len(headers):
-            size += _bytes_of_headers(headers.to_pylist())
+        batch = records.batch  # with what could not be decoded, as in Kafka
+        size = _bytes_of_columns(batch.records) if batch.rows is None else sum(map(_bytes_of_record, batch.rows))
         counts = self._of(task_id)
         self._add(counts.consumed, (records.source, topic), len(batch), size)
         counts.read[records.source] = counts.read.get(records.source, 0) + len(records)
         self.on_completed(task_id, records.source, records.timestamps)
 
     def on_produced(
-        self, task_id: str, node: str, topic: str, keys: pa.Array, values: pa.Array, headers: list[Headers] | None
+        self, task_id: str, node: str, topic: str, keys: BytesColumn, values: BytesColumn, headers: list[Headers] | None
     ) -> None:
         size = _bytes_of(keys) + _bytes_of(values)
         if headers is not None:
-            size += sum(len(name.encode()) + len(value or b"") for row in headers for name, value in row)
+            size += sum(map(_bytes_of_headers, headers))
         self._add(self._of(task_id).produced, (node, topic), len(keys), size)
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
@@ -162,7 +159,21 @@ class CountingSensor(Sensor):
         both[1] += size + records * (_BYTES_OF_A_RECORD + len(at[1].encode()))
 
 
-def _bytes_of(column: pa.Array) -> int:
+def _bytes_of_columns(batch: pa.RecordBatch) -> int:
+    keys, values, headers = (batch.column(name) for name in ("key", "value", "headers"))
+    # Kafka's consumer says that a null has -1 bytes, and Kafka Streams adds that.
+    size = _bytes_of(keys) + _bytes_of(values) - int(keys.null_count + values.null_count)
+    return size + sum(map(_bytes_of_headers, headers_of(headers) or ()))
+
+
+def _bytes_of_record(record: RawRecord) -> int:
+    size = sum(-1 if data is None else len(data) for data in (record.key, record.value))  # -1 as above
+    return size + _bytes_of_headers(record.headers) if record.headers else size
+
+
+def _bytes_of(column: BytesColumn) -> int:
+    if isinstance(column, list):
+        return sum(len(data) for data in column if data is not None)
     if column.null_count == len(column):
         return 0
     if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes
@@ -171,5 +182,5 @@ def _bytes_of(column: pa.Array) -> int:
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)
 
 
-def _bytes_of_headers(rows: list[list[dict[str, str | bytes | None]] | None]) -> int:
-    return sum(len(str(header["key"]).encode()) + len(header["value"] or b"") for row in rows if row for header in row)
+def _bytes_of_headers(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)

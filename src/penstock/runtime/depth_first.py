@@ -151,7 +151,7 @@ class DepthFirst:
             if wanted is not None and wanted != child:
                 continue
             self._step += 1
-            row = rows.with_place(Place((np.array([self._position], np.int64), self._step), 1))
+            row = rows.with_place(Place((self._position, self._step), 1))
             sink = self._sinks.get(child)
             if sink is not None:
                 sink.write(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,8 +50,7 @@ class TaskInput:
     ) -> None:
         self._pieces = pieces
         self._names = names or {}  # of internal topics, as the cluster knows them
-        lengths = [len(p) for p in pieces]
-        self.length = sum(lengths)
+        self.length = sum(map(len, pieces))
         if len(pieces) <= 1:
             self._order: NDArray[np.int64] | None = None
             self.timestamps = pieces[0].timestamps if pieces else np.empty(0, np.int64)
@@ -58,8 +58,12 @@ class TaskInput:
             stamps = np.concatenate([p.timestamps for p in pieces])
             self._order = None if ordered else self._merged()
             self.timestamps = stamps if self._order is None else stamps[self._order]
-        self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._records: dict[int, RecordContext] = {}
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        """Where each piece begins among all, and their end."""
+        return np.cumsum([0, *map(len, self._pieces)])
 
     def _merged(self) -> NDArray[np.int64]:
         ranks = {at: rank for rank, at in enumerate(sorted({(p.batch.topic, p.batch.partition) for p in self._pieces}))}
@@ -78,6 +82,8 @@ class TaskInput:
 
     def rows(self) -> list[tuple[str, Rows]]:
         """Return (source node, its rows) for each source node that has any."""
+        if len(self._pieces) == 1 and self.length:
+            return [(self._pieces[0].source, _rows_of(self._pieces[0], np.arange(self.length)))]
         if self._order is None:
             positions = np.arange(self.length)
         else:
@@ -86,8 +92,7 @@ class TaskInput:
         by_source: dict[str, list[Rows]] = {}
         for number, piece in enumerate(self._pieces):
             if len(piece):
-                place = Place.of_inputs(positions[self._starts[number] : self._starts[number + 1]])
-                rows = Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)
+                rows = _rows_of(piece, positions[self._starts[number] : self._starts[number + 1]])
                 by_source.setdefault(piece.source, []).append(rows)
         return [(source, Rows.merge(parts)) for source, parts in by_source.items()]
 
@@ -123,3 +128,8 @@ class TaskInput:
             found = found._replace(topic=self._names.get(piece.batch.topic, piece.batch.topic))
             self._records[position] = found
         return found
+
+
+def _rows_of(piece: DecodedRecords, positions: NDArray[np.int64]) -> Rows:
+    place = Place.of_inputs(positions)
+    return Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)

@@ -7,18 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.logged_state import LoggedState
 from penstock.runtime.priority_queue import PriorityQueue
-from penstock.runtime.record import RawRecord, RecordContext, TopicBatch, headers_of
-from penstock.runtime.row_order import Place
+from penstock.runtime.record import RawRecord, RecordContext, TopicBatch
 from penstock.runtime.sensor import Sensor
-from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
+from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 
@@ -152,7 +148,7 @@ class LocalTask:
 
     def written_before_failure(self) -> list[RawRecord]:
         """Return what the batch that failed had written by then; see `StreamTask.written_before_failure`."""
-        return [*self._taken, *_in_order(self._main.written_before_failure())]
+        return [*self._taken, *self._main.written_before_failure().one_by_one()]
 
     def store(self, name: str) -> Any:
         """Return the typed view of a store."""
@@ -203,7 +199,7 @@ class LocalTask:
             changes = self._state.commit()
             for record in changes if self._logs_changes else ():
                 self._write(record)
-        outgoing = _in_order(output)
+        outgoing = output.one_by_one()
         if self._refusal is not None:
             outgoing = self._not_refused(outgoing, records)
         for record in outgoing:
@@ -314,30 +310,4 @@ def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
             runs[-1].append(record)
         else:
             runs.append([record])
-    return [TopicBatch(run[0].topic, run[0].partition, _arrow(run)) for run in runs]
-
-
-def _arrow(records: list[RawRecord]) -> pa.RecordBatch:
-    headers = [[{"key": name, "value": value} for name, value in r.headers] or None for r in records]
-    columns = [
-        [r.offset for r in records],
-        [r.timestamp for r in records],
-        [r.key for r in records],
-        [r.value for r in records],
-        headers,
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
-
-
-def _in_order(output: TaskOutput) -> list[RawRecord]:
-    """Return the records of all sinks in the order in which Kafka Streams would have written them."""
-    records: list[RawRecord] = []
-    for topic, batch in output.records.items():
-        headers = headers_of(batch.column("headers"))
-        columns = (batch.column(name).to_pylist() for name in ("timestamp", "key", "value"))
-        for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
-            records.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
-    if len(output.records) <= 1:
-        return records
-    return [records[i] for i in Place.concat(list(output.places.values())).order().tolist()]
+    return [TopicBatch.of_rows(run) for run in runs]

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-__all__ = ["ExtractorRecord", "Headers", "RawRecord", "RecordContext", "TopicBatch", "headers_of", "record_context"]
+from penstock.log.base import RECORD_SCHEMA
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BytesColumn",
+    "ExtractorRecord",
+    "Headers",
+    "RawRecord",
+    "RecordContext",
+    "TopicBatch",
+    "headers_of",
+    "record_context",
+]
+
+BytesColumn = pa.Array | list[bytes | None]
+"""Bytes of many rows, or of few."""
+
+_FEW = 64  # records; more are columns from the beginning
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -24,13 +44,57 @@ class RawRecord(NamedTuple):
     partition: int = 0
 
 
-@dataclass(frozen=True)
 class TopicBatch:
-    """Records of one partition, in offset order (RECORD_SCHEMA). Internal topics go by their logical names."""
+    """Records of one partition, in offset order. Internal topics go by their logical names.
 
-    topic: str
-    partition: int
-    records: pa.RecordBatch
+    Args:
+        topic: The topic.
+        partition: The partition.
+        records: The records as columns (RECORD_SCHEMA).
+
+    Attributes:
+        rows: The records one by one, if the batch was made of a few; None: they are columns alone.
+    """
+
+    __slots__ = ("_records", "partition", "rows", "topic")
+
+    def __init__(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.rows: Sequence[RawRecord] | None = None
+        self._records = records
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[RawRecord]) -> TopicBatch:
+        """Return a batch of these records; few become columns only if those are asked for."""
+        if len(rows) > _FEW:
+            return cls(rows[0].topic, rows[0].partition, _columns_of(rows))
+        batch = cls(rows[0].topic, rows[0].partition, None)
+        batch.rows = rows
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._records) if self.rows is None else len(self.rows)
+
+    @property
+    def records(self) -> pa.RecordBatch:
+        """The records as columns (RECORD_SCHEMA)."""
+        if self._records is None:
+            self._records = _columns_of(self.rows or ())
+        return self._records
+
+    def timestamps(self) -> NDArray[np.int64]:
+        """Return the times of the records."""
+        if self.rows is None:
+            times: NDArray[np.int64] = self._records.column("timestamp").to_numpy(zero_copy_only=False)
+            return times
+        return np.array([row.timestamp for row in self.rows], np.int64)
+
+    def headers(self) -> list[Headers] | None:
+        """Return each record's headers; None when no record has any."""
+        if self.rows is None:
+            return headers_of(self._records.column("headers"))
+        return [row.headers for row in self.rows] if any(row.headers for row in self.rows) else None
 
 
 class RecordContext(NamedTuple):
@@ -57,6 +121,19 @@ class ExtractorRecord(NamedTuple):
     headers: Headers
 
 
+def _columns_of(rows: Sequence[RawRecord]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in row.headers] or None for row in rows]
+    columns = [
+        [row.offset for row in rows],
+        [row.timestamp for row in rows],
+        [row.key for row in rows],
+        [row.value for row in rows],
+        headers,
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
 def headers_of(array: pa.Array) -> list[Headers] | None:
     """Return each record's headers; None when no record has any."""
     if array.null_count == len(array):
@@ -68,6 +145,9 @@ def headers_of(array: pa.Array) -> list[Headers] | None:
 
 def record_context(batch: TopicBatch, row: int) -> RecordContext:
     """Return the record at a row of a batch."""
+    if batch.rows is not None:
+        raw = batch.rows[row]
+        return RecordContext(raw.topic, raw.partition, raw.offset, raw.timestamp, raw.headers, raw.key, raw.value)
     records = batch.records
     headers = records.column("headers")[row].as_py()
     return RecordContext(

@@ -22,9 +22,12 @@ AFTER = 1 << 40  # a part that comes after all that a record itself causes: punc
 FLUSH = 1 << 41  # a part that comes after punctuation, too: changes that leave the caches at a commit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
-    """``parts[0]`` is the input position; every part is an int64 array over the rows, or one int for all rows."""
+    """The order of rows; nobody changes one.
+
+    ``parts[0]`` is the input position; every part is an int64 array over the rows, or one int for all rows.
+    """
 
     parts: tuple[NDArray[np.int64] | int, ...]
     length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,9 @@ __all__ = ["FEW", "Rows"]
 FEW = 64  # up to so many rows, going value by value costs less than setting up columns (measured with w3)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rows:
-    """Columns of equal length in order of place.
+    """Columns of equal length in order of place; nobody changes them.
 
     ``olds`` is None for a stream; for a table the old values (all null when the node does not send old values), and
     ``values`` the new ones. ``headers`` is None when no row has any. ``timestamps`` are int64 milliseconds.
@@ -63,13 +63,13 @@ class Rows:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def with_values(self, values: Column) -> Rows:
-        return replace(self, values=values)
+        return Rows(self.place, self.timestamps, self.keys, values, self.headers, self.olds, self.latest, self.origins)
 
     def with_keys(self, keys: Column) -> Rows:
-        return replace(self, keys=keys)
+        return Rows(self.place, self.timestamps, keys, self.values, self.headers, self.olds, self.latest, self.origins)
 
     def with_place(self, place: Place) -> Rows:
-        return replace(self, place=place)
+        return Rows(place, self.timestamps, self.keys, self.values, self.headers, self.olds, self.latest, self.origins)
 
     def origin(self, row: int) -> RecordContext | None:
         """Return the source record of a row that waited in a buffer; None: it is found by the row's place."""

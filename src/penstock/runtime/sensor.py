@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.metrics.task_counts import Cause, Example
     from penstock.runtime.inputs import DecodedRecords
-    from penstock.runtime.record import Headers
+    from penstock.runtime.record import BytesColumn, Headers
 
 __all__ = ["Sensor", "SensorGroup"]
 
@@ -47,7 +47,7 @@ class Sensor:
         """
 
     def on_produced(
-        self, task_id: str, node: str, topic: str, keys: pa.Array, values: pa.Array, headers: list[Headers] | None
+        self, task_id: str, node: str, topic: str, keys: BytesColumn, values: BytesColumn, headers: list[Headers] | None
     ) -> None:
         """Called when a sink node has encoded records; the topic has its name in the log."""
 

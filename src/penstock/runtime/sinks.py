@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import pyarrow as pa
 from penstock.errors import ConfigError, PenstockError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.exception_handlers import is_decided
-from penstock.runtime.record import Headers
+from penstock.runtime.record import BytesColumn, Headers, RawRecord
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import FEW, Rows
 from penstock.serde.binding import bound, header_frame, split
-from penstock.serde.buffers import cut
+from penstock.serde.buffers import bytes_column, cut
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SinkNode
     from penstock.topology.operations.functions import Function
 
-__all__ = ["OUTPUT_SCHEMA", "Collector", "Sink"]
+__all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "Sink", "columns_of"]
 
+_BYTES = {bytes, type(None)}
 _DEFAULT = -2  # in place of a partition: the one that Kafka's hash of the key names
 
 OUTPUT_SCHEMA = pa.schema(
@@ -51,15 +53,25 @@ OUTPUT_SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class _Chunk:
-    """Encoded rows for one topic."""
+class EncodedRows:
+    """Encoded rows for one topic; the bytes of few rows are a list."""
 
     place: Place
     partitions: NDArray[np.int32]
     timestamps: NDArray[np.int64]
-    keys: pa.Array
-    values: pa.Array
+    keys: BytesColumn
+    values: BytesColumn
     headers: list[Headers] | None
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def raw_records(self, topic: str) -> list[RawRecord]:
+        """Return the rows one by one, as records that have no offset yet."""
+        keys = self.keys if isinstance(self.keys, list) else self.keys.to_pylist()
+        values = self.values if isinstance(self.values, list) else self.values.to_pylist()
+        columns = (self.timestamps.tolist(), keys, values, self.headers or repeat((), len(self)))
+        return [RawRecord(topic, -1, *row) for row in zip(*columns, strict=True)]
 
 
 class Collector:
@@ -71,14 +83,15 @@ class Collector:
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self._partitions = partitions
-        self._chunks: dict[str, list[_Chunk]] = {}
+        self._parts: dict[str, list[EncodedRows]] = {}
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's number of partitions; 0 if it is not known."""
         return self._partitions.get(topic, 0)
 
-    def add(self, topic: str, chunk: _Chunk) -> None:
-        self._chunks.setdefault(topic, []).append(chunk)
+    def add(self, topic: str, part: EncodedRows) -> None:
+        """Add encoded rows."""
+        self._parts.setdefault(topic, []).append(part)
 
     def add_letters(self, letters: list[tuple[Place, DeadLetter]], now_ms: int) -> None:
         """Add records for dead letter topics; those without a timestamp get the present time."""
@@ -87,49 +100,46 @@ class Collector:
             target = _partitions(key, self.partition_count(letter.topic))
             value = pa.array([letter.value], pa.large_binary())
             stamp = np.array([now_ms if letter.timestamp is None else letter.timestamp], np.int64)
-            self.add(letter.topic, _Chunk(place, target, stamp, key, value, [letter.headers]))
+            self.add(letter.topic, EncodedRows(place, target, stamp, key, value, [letter.headers]))
 
-    def drain(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
-        """Return everything, in order of place within each topic, and empty the collector."""
-        records: dict[str, pa.RecordBatch] = {}
-        places: dict[str, Place] = {}
-        for topic, chunks in self._chunks.items():
-            records[topic], places[topic] = _joined(chunks)
-        self._chunks = {}
-        return records, places
+    def drain(self) -> dict[str, list[EncodedRows]]:
+        """Return everything, and empty the collector."""
+        parts, self._parts = self._parts, {}
+        return parts
 
 
-def _joined(chunks: list[_Chunk]) -> tuple[pa.RecordBatch, Place]:
-    if len(chunks) == 1:
-        chunk = chunks[0]
+def columns_of(parts: list[EncodedRows]) -> pa.RecordBatch:
+    """Return the rows of one topic (OUTPUT_SCHEMA) in order of place."""
+    if len(parts) == 1:
+        part = parts[0]
         arrays = [
-            chunk.partitions,
-            chunk.timestamps,
-            chunk.keys,
-            chunk.values,
-            _headers_array(chunk.headers, len(chunk.keys)),
+            pa.array(part.partitions),
+            pa.array(part.timestamps),
+            _bytes_array(part.keys),
+            _bytes_array(part.values),
+            _headers_array(part.headers, len(part)),
         ]
-        return pa.RecordBatch.from_arrays([pa.array(a) for a in arrays], schema=OUTPUT_SCHEMA), chunk.place
-    place = Place.concat([c.place for c in chunks])
-    order = place.order()
+        return pa.RecordBatch.from_arrays(arrays, schema=OUTPUT_SCHEMA)
+    order = Place.concat([part.place for part in parts]).order()
     headers: list[Headers] | None = None
-    if any(c.headers is not None for c in chunks):
-        headers = [h for c in chunks for h in (c.headers if c.headers is not None else [()] * len(c.keys))]
-        headers = [headers[i] for i in order.tolist()]
-    keys = pa.concat_arrays([c.keys for c in chunks])
-    values = pa.concat_arrays([c.values for c in chunks])
+    if any(part.headers is not None for part in parts):
+        headers = [h for part in parts for h in (part.headers if part.headers is not None else [()] * len(part))]
+        headers = [headers[at] for at in order.tolist()]
     index = pa.array(order)
-    batch = pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [
-            pa.array(np.concatenate([c.partitions for c in chunks])[order]),
-            pa.array(np.concatenate([c.timestamps for c in chunks])[order]),
-            keys.take(index),
-            values.take(index),
+            pa.array(np.concatenate([part.partitions for part in parts])[order]),
+            pa.array(np.concatenate([part.timestamps for part in parts])[order]),
+            pa.concat_arrays([_bytes_array(part.keys) for part in parts]).take(index),
+            pa.concat_arrays([_bytes_array(part.values) for part in parts]).take(index),
             _headers_array(headers, len(order)),
         ],
         schema=OUTPUT_SCHEMA,
     )
-    return batch, place.take(order)
+
+
+def _bytes_array(column: BytesColumn) -> pa.Array:
+    return bytes_column(column) if isinstance(column, list) else column
 
 
 def _headers_array(headers: list[Headers] | None, length: int) -> pa.Array:
@@ -139,12 +149,12 @@ def _headers_array(headers: list[Headers] | None, length: int) -> pa.Array:
     return pa.array(rows, HEADERS_TYPE)
 
 
-def _partitions(keys: pa.Array, count: int) -> NDArray[np.int32]:
+def _partitions(keys: BytesColumn, count: int) -> NDArray[np.int32]:
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
     if count == 1:
         return np.zeros(len(keys), np.int32)
-    return np.asarray(partitions_for(keys, count), np.int32)
+    return np.asarray(partitions_for(_bytes_array(keys), count), np.int32)
 
 
 class Sink:
@@ -229,7 +239,8 @@ class Sink:
                 self._unencodable(topic, rows, row, "key" if row in of_keys else "value", error)
             mask = np.ones(len(rows), np.bool_)
             mask[list(failures)] = False
-            rows, keys, values = rows.filter(mask), keys.filter(pa.array(mask)), values.filter(pa.array(mask))
+            rows = rows.filter(mask)
+            keys, values = (_bytes_array(column).filter(pa.array(mask)) for column in (keys, values))
             chosen = None if chosen is None else chosen[mask]
         if not len(rows):
             return
@@ -238,9 +249,9 @@ class Sink:
             for part, serde in (("key", key_serde), ("value", value_serde)):
                 frame = header_frame(serde)
                 if frame is not None and part == "key":
-                    keys, headers = split(keys, frame, headers, part)
+                    keys, headers = split(_bytes_array(keys), frame, headers, part)
                 elif frame is not None:
-                    values, headers = split(values, frame, headers, part)
+                    values, headers = split(_bytes_array(values), frame, headers, part)
         context = self._context
         name = context.physical_name(topic)
         context.sensor.on_produced(context.task_id, self._node.name, name, keys, values, headers)
@@ -249,7 +260,7 @@ class Sink:
         targets = self._targets(topic, rows, keys, count)
         if chosen is not None:
             targets = np.where(chosen == _DEFAULT, targets, chosen).astype(np.int32)
-        self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))
+        self._collector.add(topic, EncodedRows(rows.place, targets, rows.timestamps, keys, values, headers))
 
     def _unencodable(self, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
         """Ask the production handler; for a value of a wrong type nobody is asked, as in Kafka."""
@@ -258,12 +269,13 @@ class Sink:
         except SerializationError as raised:
             self._fail(rows, row, raised)
 
-    def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
+    def _targets(self, topic: str, rows: Rows, keys: BytesColumn, count: int) -> NDArray[np.int32]:
         if isinstance(rows.values, ResponseColumn):
             return _answered(rows.values.partitions, keys, count)
         if self._windowed is not None and count > 1:
             serde = bound(self._windowed.inner, self._context.physical_name(topic), "key")
-            encoded, frame = _encode(serde, WindowedColumn.of(rows.keys).keys, {}), header_frame(serde)
+            frame = header_frame(serde)
+            encoded = _bytes_array(_encode(serde, WindowedColumn.of(rows.keys).keys, {}))
             return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
         return _partitions(keys, count)
 
@@ -307,7 +319,7 @@ class Sink:
         return [int(target) for target in answers]
 
 
-def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[np.int32]:
+def _answered(wanted: NDArray[np.int32], keys: BytesColumn, count: int) -> NDArray[np.int32]:
     """Send a response to the partition from which its subscription came, where that is known."""
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
@@ -315,7 +327,7 @@ def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[
     return wanted if known.all() else np.where(known, wanted, _partitions(keys, count)).astype(np.int32)
 
 
-def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> pa.Array:
+def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> BytesColumn:
     if len(column) > FEW:
         try:
             return _large(serde.encode(column))
@@ -330,10 +342,12 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
         except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
             data.append(None)
             failures.setdefault(row, error)
+    if set(map(type, data)) <= _BYTES:
+        return data
     return pa.array(data, pa.large_binary())
 
 
-def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> pa.Array:
+def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> BytesColumn:
     """Encode new and old values as one, for the repartition topic of a regrouped table."""
     olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
     if len(rows) > FEW:

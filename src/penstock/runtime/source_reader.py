@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, TopologyError
 from penstock.runtime.context import partition_time_meta
 from penstock.runtime.inputs import DecodedRecords
-from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, headers_of, record_context
+from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, record_context
 from penstock.runtime.rows import FEW
 from penstock.serde.binding import ask_again, joined, schema_at_front
 from penstock.serde.changes import ChangeSerde
@@ -49,10 +49,8 @@ class SourceReader:
 
     def read(self, batch: TopicBatch) -> DecodedRecords:
         """Decode a batch; records that do not decode, or have no valid time, are left out as the handlers say."""
-        records = batch.records
         keys, values, headers, failures = self._columns(batch)
-        timestamps = records.column("timestamp").to_numpy(zero_copy_only=False)
-        piece = DecodedRecords(self.node.name, batch, None, timestamps, keys, values, headers)
+        piece = DecodedRecords(self.node.name, batch, None, batch.timestamps(), keys, values, headers)
         if failures:
             for row, error in sorted(failures.items()):
                 self._context.undecodable(self.node.name, record_context(batch, row), error)
@@ -77,10 +75,10 @@ class SourceReader:
         largest = self._context.get_meta(name, -1) if partition_time is None else partition_time
         extractor = self._extractor
         if extractor is None:
-            return batch.records.column("timestamp").to_numpy(zero_copy_only=False), largest
+            return batch.timestamps(), largest
         key_column, value_column, _, failures = self._columns(batch)
         keys, values = key_column.items(), value_column.items()
-        times = np.full(batch.records.num_rows, -1, np.int64)
+        times = np.full(len(batch), -1, np.int64)
         for row in range(len(times)):
             if row not in failures:
                 record = _extractor_record(batch, record_context(batch, row), keys[row], values[row])
@@ -93,11 +91,14 @@ class SourceReader:
 
     def _columns(self, batch: TopicBatch) -> tuple[Column, Column, list[Headers] | None, dict[int, Exception]]:
         """Decode a batch: keys, values and headers of all rows, and the rows that do not decode, with the errors."""
-        records = batch.records
         failures: dict[int, Exception] = {}
-        key_data, value_data = records.column("key"), records.column("value")
-        headers = headers_of(records.column("headers"))
+        headers = batch.headers()
         key_serde, value_serde = self._serdes.of(batch.topic)
+        if batch.rows is not None and not self._by_column and not self._serdes.has_schema:
+            keys = self._decode_rows(key_serde, [row.key for row in batch.rows], failures)
+            return keys, self._decode_rows(value_serde, [row.value for row in batch.rows], failures), headers, failures
+        records = batch.records
+        key_data, value_data = records.column("key"), records.column("value")
         if self._serdes.has_schema:
             ask_again(key_serde)
             ask_again(value_serde)
@@ -120,22 +121,25 @@ class SourceReader:
                 raise  # no fault of a record
             except UNDECODABLE:
                 pass  # some row is bad: find it
+        column = self._decode_rows(serde, data.to_pylist(), failures)
+        if self._by_column and failures:
+            # The good rows keep the column type that they have when no bad row is among them.
+            good = np.ones(len(column), np.bool_)
+            good[list(failures)] = False
+            return _decoded_around(serde, data, good, column)
+        return column
+
+    @staticmethod
+    def _decode_rows(serde: Serde[Any], rows: list[bytes | None], failures: dict[int, Exception]) -> Column:
         items: list[Any] = []
-        for row, one in enumerate(data.to_pylist()):
+        for row, data in enumerate(rows):
             try:
-                items.append(serde.deserialize(one))
+                items.append(serde.deserialize(data))
             except (ConfigError, SchemaRegistryError):
                 raise  # no fault of the record
             except UNDECODABLE as error:
                 items.append(None)
                 failures.setdefault(row, as_exception(error))
-        if self._by_column and not failures:
-            return Column.of_items(items)
-        if self._by_column:
-            # The good rows keep the column type that they have when no bad row is among them.
-            good = np.ones(len(items), np.bool_)
-            good[list(failures)] = False
-            return _decoded_around(serde, data, good, items)
         return Column.of_items(items)
 
     def _stamp(self, piece: DecodedRecords) -> DecodedRecords:
@@ -192,14 +196,14 @@ def _extractor_record(batch: TopicBatch, source: RecordContext, key: Any, value:
     return ExtractorRecord(batch.topic, source.partition, source.offset, source.timestamp, key, value, source.headers)
 
 
-def _decoded_around(serde: Serde[Any], data: pa.Array, good: NDArray[np.bool_], items: list[Any]) -> Column:
+def _decoded_around(serde: Serde[Any], data: pa.Array, good: NDArray[np.bool_], column: Column) -> Column:
     """Decode with nulls at bad rows; the rest in the serde's column type where that works."""
     try:
         return serde.decode(
             pa.array([one if ok else None for one, ok in zip(data.to_pylist(), good, strict=True)], data.type)
         )
     except UNDECODABLE:
-        return Column.of_items(items)
+        return column
 
 
 def _without(piece: DecodedRecords, rows: list[int]) -> DecodedRecords:

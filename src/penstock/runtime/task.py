@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,11 +22,11 @@ from penstock.runtime.graph import Graph, has_expressions, stores_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.joins import foreign_key_left, self_join, stream_stream, stream_table, table_table
 from penstock.runtime.missing_fields import MissingFields
-from penstock.runtime.record import TopicBatch
+from penstock.runtime.record import RawRecord, TopicBatch
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.serde_errors import naming_stores
-from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
+from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, Sink, columns_of
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import operators as table_operators
@@ -87,17 +87,30 @@ _FAMILIES: tuple[ModuleType, ...] = (
 )
 
 
-@dataclass(frozen=True)
 class TaskOutput:
     """The output of a batch.
 
-    ``records``: topic -> OUTPUT_SCHEMA rows in order. ``places``: the same rows' places, by which rows of several
-    topics can be put into the order in which Kafka Streams would have written them.
+    Args:
+        written: The encoded rows of the sinks, by topic.
+        metrics: Its figures.
     """
 
-    records: dict[str, pa.RecordBatch]
-    places: dict[str, Place] = field(default_factory=dict)
-    metrics: dict[str, int | float] = field(default_factory=dict)
+    def __init__(self, written: dict[str, list[EncodedRows]], metrics: dict[str, int | float]) -> None:
+        self._written = written
+        self.metrics = metrics
+
+    @cached_property
+    def records(self) -> dict[str, pa.RecordBatch]:
+        """Topic -> OUTPUT_SCHEMA rows in order."""
+        return {topic: columns_of(parts) for topic, parts in self._written.items()}
+
+    def one_by_one(self) -> list[RawRecord]:
+        """Return the rows of all topics in the order in which Kafka Streams would have written them."""
+        parts = [part for parts in self._written.values() for part in parts]
+        rows = [row for topic, parts in self._written.items() for part in parts for row in part.raw_records(topic)]
+        if len(rows) <= 1:
+            return rows
+        return [rows[at] for at in Place.concat([part.place for part in parts]).order().tolist()]
 
 
 @dataclass(frozen=True)
@@ -186,13 +199,13 @@ class StreamTask:
         context = self._context
         context.wall_clock_ms = wall_clock_ms
         context.stream_queue.is_held = context.wall_clock_queue.is_held = hold_punctuation
-        self._sensor.on_batch_start(self.task_id, sum(b.records.num_rows for b in batch))
+        self._sensor.on_batch_start(self.task_id, sum(map(len, batch)))
         dropped = context.dropped
-        pieces = [self._reader(one.topic).read(one) for one in batch if one.records.num_rows]
+        pieces = [self._reader(one.topic).read(one) for one in batch if len(one)]
         for piece in pieces:
             self._sensor.on_consumed(self.task_id, context.physical_name(piece.batch.topic), piece)
         context.begin(TaskInput(pieces, ordered=ordered, names=self._physical_names))
-        records_in = sum(b.records.num_rows for b in batch)
+        records_in = sum(map(len, batch))
         unread = records_in - context.input.length
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
@@ -211,7 +224,7 @@ class StreamTask:
 
     def written_before_failure(self) -> TaskOutput:
         """Return what the batch that failed had written by then, dead letters of the failure included."""
-        return TaskOutput(*self._drained())
+        return TaskOutput(self._drained(), {})
 
     def refused(self, topic: str, source: RecordContext, record: TopicRecord, error: PenstockError) -> Response:
         """Ask the production handler about a record that the log refuses to take into a topic."""
@@ -300,11 +313,11 @@ class StreamTask:
                     inbox.setdefault(child, []).append((name, sent))
 
     def _output(self, records_in: int, dropped: int, started: float) -> TaskOutput:
-        records, places = self._drained()
+        written = self._drained()
         seconds = time.perf_counter() - started
         metrics: dict[str, int | float] = {
             "records_in": records_in,
-            "records_out": sum(r.num_rows for r in records.values()),
+            "records_out": sum(len(part) for parts in written.values() for part in parts),
             "dropped": dropped,
             "unread": records_in - self._context.input.length,
             "fields_never_found": self._missing.never_found,
@@ -312,9 +325,9 @@ class StreamTask:
             "process_seconds": seconds,
         }
         self._sensor.on_batch_end(self.task_id, seconds, metrics)
-        return TaskOutput(records, places, metrics)
+        return TaskOutput(written, metrics)
 
-    def _drained(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
+    def _drained(self) -> dict[str, list[EncodedRows]]:
         """Return all that has been written since the last call."""
         if self._context.letters:
             self._collector.add_letters(self._context.letters, self._context.wall_clock_ms)

@@ -15,7 +15,7 @@ from penstock.serde.rowwise import BaseSerde
 __all__ = ["BytesSerde", "StringSerde", "UuidSerde", "VoidSerde"]
 
 NoneType = type(None)
-_FEW = 24  # texts that are encoded one by one: work by column takes longer to begin
+_FEW = 24  # values that are converted one by one: work by column takes longer to begin
 
 
 class StringSerde(BaseSerde):
@@ -70,6 +70,8 @@ class StringSerde(BaseSerde):
         return super().encode(column)
 
     def decode(self, data: pa.Array) -> Column:
+        if len(data) <= _FEW:
+            return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()), pl.String)
         try:
             return Column.of_series(series_of(large_binary(data).cast(pa.large_string())))
         except pa.ArrowInvalid:
@@ -99,6 +101,8 @@ class BytesSerde(BaseSerde):
         return super().encode(column)
 
     def decode(self, data: pa.Array) -> Column:
+        if len(data) <= _FEW:
+            return Column.of_items(large_binary(data).to_pylist(), pl.Binary)
         return Column.of_series(series_of(large_binary(data)))
 
 

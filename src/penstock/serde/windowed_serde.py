@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.base import Serde
-from penstock.serde.buffers import from_fixed_width, join, large_binary, parts, without_suffix
+from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionWindowedSerde", "TimeWindowedSerde"]
 
 _LONG_MAX = (1 << 63) - 1
+_FEW = 24  # keys that are converted one by one: work by column takes longer to begin
 _ONE = struct.Struct(">q")
 _TWO = struct.Struct(">qq")
 
@@ -42,11 +43,21 @@ class _WindowedSerde(BaseSerde):
         if type(column) is Column and any(isinstance(one, Windowed) and one.key is None for one in column.items()):
             return super().encode(column)  # raises, and names the row; in a WindowedColumn such a row is null
         windowed = WindowedColumn.of(column)
+        if len(windowed) <= _FEW:
+            rows = zip(self.inner.encode(windowed.keys).to_pylist(), self._times(windowed), strict=True)
+            return bytes_column([None if key is None else key + times.tobytes() for key, times in rows])
         keys = large_binary(self.inner.encode(windowed.keys))
         return join(keys, from_fixed_width(self._times(windowed)))
 
     def decode(self, data: pa.Array) -> Column:
         data = large_binary(data)
+        if len(data) <= _FEW and not data.null_count:
+            rows, width = data.to_pylist(), self._suffix_bytes
+            if min(map(len, rows), default=width) < width:
+                return super().decode(data)  # raises, and names the row
+            suffixes = np.frombuffer(b"".join([row[-width:] for row in rows]), ">i8").astype(np.int64)
+            keys = bytes_column([row[:-width] for row in rows])
+            return self._of_times(data, keys, suffixes.reshape(len(rows), width // 8))
         body, offsets = parts(data)
         valid = np.asarray(data.is_valid())
         lengths = np.where(valid, np.diff(offsets), self._suffix_bytes)
@@ -60,9 +71,12 @@ class _WindowedSerde(BaseSerde):
         times: NDArray[np.int64] = (
             np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), self._suffix_bytes // 8)
         )
+        return self._of_times(data, without_suffix(data, self._suffix_bytes), times)
+
+    def _of_times(self, data: pa.Array, keys: pa.Array, times: NDArray[np.int64]) -> Column:
         if (times[:, -1] < 0).any() or (times[:, 0] < times[:, -1]).any():  # the start is the last of them
             return super().decode(data)  # raises, and names the row
-        return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
+        return self._column(self.inner.decode(keys), times)
 
     @abstractmethod
     def _times(self, windowed: WindowedColumn) -> Any: ...

@@ -78,7 +78,7 @@ class SqlMagic:
 
 
 def _finished(result: StatementResult) -> StatementResult:
-    """The rows of a stream until it ends, or the user interrupts it."""
+    """Return the rows of a stream until it ends, or the user interrupts it."""
     if not isinstance(result, Stream):
         return result
     rows: list[tuple[Any, ...]] = []

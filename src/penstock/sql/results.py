@@ -78,22 +78,22 @@ class Rows(StatementResult):
     note: str = ""
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Each row as a dictionary by column."""
+        """Return each row as a dictionary by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_polars(self) -> pl.DataFrame:
-        """The rows as a Polars frame, with the dtypes of their SQL types: TIMESTAMP is a datetime in UTC."""
+        """Return the rows as a Polars frame, with the dtypes of their SQL types: TIMESTAMP is a datetime in UTC."""
         return polars_frame(self.columns, self._types(), self.rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas frame; TIMESTAMP is a datetime in UTC."""
+        """Return the rows as a pandas frame; TIMESTAMP is a datetime in UTC."""
         return pandas_frame(self.columns, self._types(), self.rows)
 
     def _types(self) -> tuple[str, ...]:
         return self.types or ("",) * len(self.columns)
 
     def _repr_html_(self) -> str:
-        """The rows as a table of a notebook."""
+        """Return the rows as a table of a notebook."""
         return str(self.to_pandas().to_html(index=False, max_rows=100, na_rep=""))
 
 

@@ -88,13 +88,13 @@ def stream(
     try:
         if not isinstance(last.statement, Query):
             raise refusal(last.statement.at, "the last statement must be a SELECT")
-        found = TransientAnalysis(last.statement, "the result", catalog, library_of(catalog)).result()
+        analysed = TransientAnalysis(last.statement, "the result", catalog, library_of(catalog)).result()
     except SqlError as error:
         raise _located(text, error, last.at) from error
-    rows = with_plain_keys(compile_results(found.step, builder, EvaluationErrors("SELECT")), found.step)
-    made: KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]
-    made = rows.map_values(_AsDictionary(tuple(field.name for field in found.step.fields)))
-    return made
+    rows = with_plain_keys(compile_results(analysed.step, builder, EvaluationErrors("SELECT")), analysed.step)
+    selected: KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]
+    selected = rows.map_values(_AsDictionary(tuple(field.name for field in analysed.step.fields)))
+    return selected
 
 
 def _located(text: str, error: SqlError, at: Any) -> SqlError:

@@ -52,7 +52,7 @@ class SnapshotPolicy:
 
 
 class SnapshotWriter:
-    """Writes one snapshot at a time in a thread of its own, from a reader that later batches do not disturb.
+    """A writer of one snapshot at a time in a thread of its own, from a reader that later batches do not disturb.
 
     A failure is only a warning: the deltas still hold everything, and the next snapshot is tried later.
     """

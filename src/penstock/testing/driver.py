@@ -10,6 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
 from penstock.base.argument_checks import check_given, check_mapping, check_whole
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
@@ -130,7 +132,8 @@ class TopologyTestDriver:
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
         """Write a record of bytes to a source topic."""
         self._open()
-        self.pipe_record(RawRecord(topic, self._task.next_offset(topic), timestamp, key, value, headers))
+        pairs = tuple((name, _bytes(value)) for name, value in headers)
+        self.pipe_record(RawRecord(topic, self._task.next_offset(topic), timestamp, _bytes(key), _bytes(value), pairs))
 
     def pipe_record(self, record: RawRecord) -> None:
         """Write a record of bytes with the partition and offset that it has in a log."""
@@ -334,6 +337,11 @@ def _serde(serde: Any, what: str) -> Serde[Any]:
             f"no {what} serde is known for this topic", hint=f"Pass {what}_serde, or set default.{what}.serde."
         )
     return Serdes.of(serde)
+
+
+def _bytes(data: Any) -> bytes | None:
+    """Return bytes of any type that a serializer may return as a log keeps them."""
+    return data if data is None or type(data) is bytes else pa.scalar(data, pa.large_binary()).as_py()
 
 
 class DriverMetrics:

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from penstock.base.terminal.bars import progress_bar
 from penstock.base.terminal.live import LiveView
+from penstock.cli.output import progress_bar
 
 
 class Clock:

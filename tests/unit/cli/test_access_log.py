@@ -10,7 +10,7 @@ from penstock import TopologyTestDriver
 from penstock.connect.generators.access_log import access_log as lines
 from penstock.connect.generators.base import GeneratorSettings
 from penstock.tools.demo import access_log, counts
-from penstock.tools.demo.writer import LogWriter
+from penstock.tools.demo.job import LogWriter
 
 START = 1_790_000_000_000
 IPHONE = (

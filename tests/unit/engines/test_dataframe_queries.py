@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries
-from penstock.engines.spark.spark_files import spark_location
+from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries, spark_location
 from penstock.engines.threads.hosting.engine import is_passing
 from penstock.errors import CheckpointMismatchError, FencedError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.base import TopicLog

@@ -15,17 +15,19 @@ def test_offsets_that_the_application_did_not_set_are_taken_up_once(tmp_path, ca
     with open_log("memory://") as log:
         log.create_topic("t", 2)
         log.commit_offsets("app", {A: 7, B: 8, TopicPartition("other", 0): 1}, f"{MARK} batch 3")
-        assert take_up_group_resets(str(tmp_path), log, "app", ["t"]) == ()
+        lease = log.acquire_lease("app", "here")
+        assert take_up_group_resets(str(tmp_path), log, lease, ["t"]) == ()
+        log.release_lease(lease)
         log.commit_offsets("app", {A: 2})
         with caplog.at_level(logging.WARNING):
-            first = take_up_group_resets(str(tmp_path), log, "app", ["t"])
+            first = take_up_group_resets(str(tmp_path), log, lease, ["t"])
         assert [move.offsets for move in first] == [{A: 2}]
         assert "t-0 at 2" in caplog.text
         assert log.group_offsets("app")[A] == OffsetAndMetadata(2, f"{MARK} move 1")
-        assert take_up_group_resets(str(tmp_path), log, "app", ["t"]) == first
+        assert take_up_group_resets(str(tmp_path), log, lease, ["t"]) == first
         log.commit_offsets("app", {A: 2})
         log.commit_offsets("app", {B: 0})
-        assert resets_since(take_up_group_resets(str(tmp_path), log, "app", ["t"]), 1) == (2, {A: 2, B: 0})
+        assert resets_since(take_up_group_resets(str(tmp_path), log, lease, ["t"]), 1) == (2, {A: 2, B: 0})
 
 
 def test_a_batch_document_says_where_it_starts():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from worker_support import ROWS, append, loaded, prepared, run, written
 
+from group_offsets import set_offsets
 from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.batches.launch import prepare_job
@@ -43,7 +44,7 @@ def app(tmp_path):
 
 
 def commit(log, batch):
-    log.commit_offsets("app", {WORDS: (batch + 1) * ROWS}, f"penstock batch {batch}")
+    set_offsets(log, {WORDS: (batch + 1) * ROWS}, f"penstock batch {batch}")
 
 
 def prepare(log, job):
@@ -83,7 +84,7 @@ def test_it_goes_on_where_it_was_and_counts_nothing_twice(app):
 def test_what_would_be_lost_or_doubled_is_refused(app, offsets, why):
     _, log, job = app
     for offset, mark in offsets:
-        log.commit_offsets("app", {WORDS: offset}, mark)
+        set_offsets(log, {WORDS: offset}, mark)
     with pytest.raises(CheckpointMismatchError, match=why):
         LostCheckpoint(job.topology, job.config, log).make()
     assert not Path(job.checkpoint).exists()

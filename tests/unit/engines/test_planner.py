@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from group_offsets import set_offsets
 from penstock import Consumed, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planned_app import PlannedApp
@@ -95,13 +96,13 @@ def test_the_first_batch_notes_where_it_begins(source):
 
 def test_a_committed_offset_of_the_group_counts_most(source):
     source.write("in", 5)
-    source.log.commit_offsets("app", {A: 3})
+    set_offsets(source.log, {A: 3})
     assert first(source.planner(auto_offset_reset="latest")).starts == {A: 3, B: 0}
 
 
 def test_a_committed_offset_that_retention_has_taken_gives_way_to_the_policy(source):
     source.write("in", 5)
-    source.log.commit_offsets("app", {A: 1})
+    set_offsets(source.log, {A: 1})
     source.log.delete_records("in", 0, 4)
     assert first(source.planner()).starts == {A: 4, B: 0}
 
@@ -222,10 +223,10 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(source, count,
 @pytest.mark.parametrize("count", [0, 3, 10, 25])
 def test_or_it_is_read_from_its_beginning(source, count):
     source.write("in", 10)
-    source.log.commit_offsets("app", {A: 10})
+    set_offsets(source.log, {A: 10})
     batch = first(source.planner())
     make_again(source, count)
-    source.log.commit_offsets("app", {A: 10}, "penstock batch 0")  # Kafka keeps the offsets of deleted topics
+    set_offsets(source.log, {A: 10}, "penstock batch 0")  # Kafka keeps the offsets of deleted topics
     planner = source.planner(penstock_data_loss="continue", auto_offset_reset="latest")
     again = planner.next_batch(batch, None)
     assert again is not None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from worker_support import ROWS, append, loaded, prepared, run
 
+from group_offsets import set_offsets
 from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
@@ -93,7 +94,7 @@ def test_what_another_program_has_done_is_taken_up_from_changelogs_and_group(app
     run(data, 1)
     foreign(log, "w0", count_of(70))
     foreign(log, "new", count_of(1))
-    log.commit_offsets("app", {WORDS: 50})
+    set_offsets(log, {WORDS: 50})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("penstock.engines.batches.recovery.lost_checkpoint.write_stored_plan", cut_off)
         with pytest.raises(OSError, match="power cut"):
@@ -122,10 +123,10 @@ def test_what_another_program_has_not_read_of_its_repartition_topic_is_refused(t
         log.create_topic("app-by-word-repartition", 1)
         for topic in (LOGGED, "app-by-word-repartition"):
             append(log, topic, [("w0", count_of(1))])
-        log.commit_offsets("app", {WORDS: 50})
+        set_offsets(log, {WORDS: 50})
         with pytest.raises(CheckpointMismatchError, match=r"1 records of app-by-word-repartition-0 wait for it"):
             prepare(log, job)
-        log.commit_offsets("app", {TopicPartition("app-by-word-repartition", 0): 1})
+        set_offsets(log, {TopicPartition("app-by-word-repartition", 0): 1})
         prepare(log, job)
     open_tasks.close_open_tasks()
 
@@ -135,10 +136,10 @@ def test_after_a_reset_by_a_tool_of_kafkas_it_begins_where_the_group_is_with_not
     run(data, 0)
     for topic in (LOGGED, "app-penstock-numbers-changelog"):
         log.delete_topic(topic)
-    log.commit_offsets("app", {WORDS: 10}, "penstock batch 0")
+    set_offsets(log, {WORDS: 10}, "penstock batch 0")
     with pytest.raises(CheckpointMismatchError, match="deleted, or made again"):
         prepare(log, job)  # the group is where it was
-    log.commit_offsets("app", {WORDS: 0})
+    set_offsets(log, {WORDS: 0})
     open_tasks.close_open_tasks()
     with caplog.at_level(logging.WARNING):
         again = prepare(log, job)
@@ -162,7 +163,7 @@ def prepare(log, job):
 def test_a_move_of_the_group_alone_is_an_operators(app):
     data, log, job = app
     run(data, 0)
-    log.commit_offsets("app", {TopicPartition("words", 0): 3})
+    set_offsets(log, {TopicPartition("words", 0): 3})
     assert [move.offsets for move in prepare(log, job).group_resets] == [{TopicPartition("words", 0): 3}]
 
 
@@ -187,7 +188,7 @@ def test_where_no_segment_can_tell_the_group_does(app):
     shutil.rmtree(f"{job.checkpoint}/state")
     foreign(log, "w0", "from Java")
     assert check(log, job) == frozenset()  # the lost segments are what the start will complain of
-    log.commit_offsets("app", {TopicPartition("words", 0): 50})
+    set_offsets(log, {TopicPartition("words", 0): 50})
     with pytest.raises(CheckpointMismatchError, match="another program has continued"):
         check(log, job)
 
@@ -202,18 +203,18 @@ def test_an_older_copy_of_a_checkpoint_is_refused(app):
         write_document(job.checkpoint, f"spark/offsets/{batch}", text)
 
     planned(4, 50)
-    log.commit_offsets("app", {place: 50}, "penstock batch 4")
+    set_offsets(log, {place: 50}, "penstock batch 4")
     check_group(job.checkpoint, log, "app")
-    log.commit_offsets("app", {place: 50}, "penstock batch 5")  # there was nothing to do
+    set_offsets(log, {place: 50}, "penstock batch 5")  # there was nothing to do
     check_group(job.checkpoint, log, "app")
     planned(5, 60)  # and then there was, up to a crash
     check_group(job.checkpoint, log, "app")
     Path(job.checkpoint, "spark/offsets/5").unlink()
-    log.commit_offsets("app", {place: 55}, "penstock batch 5")  # a power cut took its note: its checksum will decide
+    set_offsets(log, {place: 55}, "penstock batch 5")  # a power cut took its note: its checksum will decide
     check_group(job.checkpoint, log, "app")
-    log.commit_offsets("app", {place: 40}, "penstock batch 4")
+    set_offsets(log, {place: 40}, "penstock batch 4")
     with pytest.raises(CheckpointMismatchError, match="offset 40 of words-0 by the group, and at 50"):
         check_group(job.checkpoint, log, "app")
-    log.commit_offsets("app", {place: 90}, "penstock batch 9")
+    set_offsets(log, {place: 90}, "penstock batch 9")
     with pytest.raises(CheckpointMismatchError, match=r"the group is at batch 9, .* at batch 4"):
         check_group(job.checkpoint, log, "app")

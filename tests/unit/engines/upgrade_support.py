@@ -9,6 +9,7 @@ from typing import Any
 
 from worker_support import ROWS, loaded
 
+from group_offsets import set_offsets
 from penstock.config import StreamsConfig
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import TopicPartition
@@ -23,7 +24,7 @@ def commit(job: Any, log: EmbeddedLog, batch: int, topic: str = "words") -> None
     end = SourceOffset(ends, ids=log.topic_ids([tp.topic for tp in ends]))
     write_document(job.checkpoint, f"spark/offsets/{batch}", "v1\n{}\n" + json.dumps(end.to_json()))
     write_document(job.checkpoint, f"spark/commits/{batch}", "v1\n{}")
-    log.commit_offsets("app", ends, f"penstock batch {batch}")
+    set_offsets(log, ends, f"penstock batch {batch}")
 
 
 def lose_segments(data: bytes, root: Path) -> None:

@@ -17,7 +17,7 @@ from penstock.config import CONFIG_DEFS, StreamsConfig
 from penstock.errors import ConfigError
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.clients.connections import Clients
-from penstock.tools.broker.certificates import make_certificates
+from penstock.tools.broker.process import make_certificates
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="alice" password="won\\"der;";'

@@ -4,10 +4,12 @@ import sqlite3
 
 import pytest
 
+from eventually import eventually
 from penstock.errors import FencedError, InvalidStateError, LogError
-from penstock.log.base import TopicPartition
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import membership
 from penstock.log.embedded.membership import JoinRequest
+from penstock.log.lease_holders import is_fresh
 from penstock.log.open import open_log
 
 T = [TopicPartition("t", n) for n in range(4)]
@@ -110,6 +112,68 @@ def test_readers_outside_the_group_and_the_end_of_a_group(topic):
     assert topic.committed_offsets("g") == {}
     topic.delete_group("g")
     assert topic.groups() == []
+
+
+def as_metadata(topic, offsets):
+    with topic.transaction("") as transaction:
+        transaction.commit_with_metadata("g", {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})
+
+
+def in_transaction(topic, offsets):
+    with topic.transaction("") as transaction:
+        transaction.commit_as(membership.ConsumerIdentity("g", ""), offsets)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda topic: topic.commit_offsets("g", {T[0]: 9}),
+        lambda topic: topic.commit_offsets("g", {T[0]: 9}, "stream-thread thread-0 epoch 1"),
+        lambda topic: topic.commit_as(membership.ConsumerIdentity("g", ""), {T[0]: 9}),
+        lambda topic: as_metadata(topic, {T[0]: 9}),
+        lambda topic: in_transaction(topic, {T[0]: 9}),
+        lambda topic: topic.delete_offsets("g", [T[0]]),
+        lambda topic: topic.delete_group("g"),
+        join,
+    ],
+)
+def test_only_the_application_changes_the_offsets_of_its_group_while_it_runs(topic, change):
+    lease = topic.acquire_lease("g", "here")
+    topic.commit_offsets("g", {T[0]: 3}, "mine", lease)
+    with pytest.raises(FencedError, match="'g' is the group of an application that runs: here "):
+        change(topic)
+    assert topic.group_offsets("g") == {T[0]: OffsetAndMetadata(3, "mine")}
+    assert topic.group_state("g").members == ()
+    topic.release_lease(lease)
+    change(topic)
+    assert topic.group_offsets("g") != {T[0]: OffsetAndMetadata(3, "mine")} or topic.group_state("g").members
+
+
+def test_an_application_that_died_may_have_its_offsets_set(topic):
+    topic.acquire_lease("g", "here", ttl_ms=0)
+    eventually(lambda: not is_fresh(topic.lease("g")))
+    topic.commit_offsets("g", {T[0]: 9})
+    assert topic.committed_offsets("g") == {T[0]: 9}
+
+
+def test_the_lease_of_another_application_does_not_help(topic):
+    topic.acquire_lease("g", "here")
+    with pytest.raises(FencedError, match="the group of an application that runs"):
+        topic.commit_offsets("g", {T[0]: 9}, "", topic.acquire_lease("other", "there"))
+
+
+def test_offsets_of_a_group_with_members_are_set_by_members_alone(topic):
+    """Brokers answer UNKNOWN_MEMBER_ID to others."""
+    me = join(topic)
+    settle(topic, me)
+    with pytest.raises(FencedError, match="1 member: only they may commit"):
+        topic.commit_offsets("g", {T[0]: 9})
+    with pytest.raises(FencedError, match="1 member: only they may commit"):
+        as_metadata(topic, {T[0]: 9})
+    topic.commit_as(me, {T[0]: 1})
+    topic.leave_group(me)
+    topic.commit_offsets("g", {T[0]: 9})
+    assert topic.committed_offsets("g") == {T[0]: 9}
 
 
 def test_partitions_that_are_added_are_shared_out(topic):

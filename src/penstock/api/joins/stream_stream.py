@@ -13,7 +13,7 @@ from penstock.api.serdes import UNKNOWN, for_store, for_topic
 from penstock.errors import TopologyError
 from penstock.serde import Serdes
 from penstock.topology.building.graph import ProcessorGraph
-from penstock.topology.building.stream_joins import JoinWindow, StreamJoinGraph
+from penstock.topology.building.joins import JoinWindow, StreamJoinGraph
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["join_streams"]

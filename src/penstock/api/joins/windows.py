@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.base.durations import DurationLike, duration_ms
 from penstock.base.java_names import with_java_names
 from penstock.errors import TopologyError
-from penstock.topology.building.stream_joins import JoinWindowSpec
+from penstock.topology.building.joins import JoinWindowSpec
 
 __all__ = ["JoinWindows"]
 

@@ -8,7 +8,7 @@ LOW = "".join(map(chr, range(33)))  # what trim takes off: blanks and control ch
 
 
 def trim(text: str) -> str:
-    r"""The text without blanks and control characters around it.
+    r"""Return the text without blanks and control characters around it.
 
     >>> trim(" a\u00a0")
     'a\xa0'
@@ -17,5 +17,5 @@ def trim(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is empty or nothing but blanks."""
+    """Return whether a text is empty or nothing but blanks."""
     return not trim(text)

@@ -10,7 +10,7 @@ GREGORIAN_SHIFT = 719_468
 
 
 def days_from_civil(year: int, month: int, day: int = 1) -> int:
-    """The days since 1970 of a date; months beyond 1 to 12 and any days count on. Year 0 is 1 BC.
+    """Return the days since 1970 of a date; months beyond 1 to 12 and any days count on. Year 0 is 1 BC.
 
     >>> days_from_civil(1970, 1, 1), days_from_civil(1582, 10, 15), days_from_civil(1, 1, 3) * 86_400_000
     (0, -141427, -62135596800000)
@@ -43,7 +43,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def weekday(days: int) -> int:
-    """The day of the week, 0 for Sunday.
+    """Return the day of the week, 0 for Sunday.
 
     >>> weekday(0)
     4
@@ -52,15 +52,15 @@ def weekday(days: int) -> int:
 
 
 def on_or_before(days: int, day_of_week: int) -> int:
-    """The last such day of the week, 0 for Sunday, that is not after a day."""
+    """Return the last such day of the week, 0 for Sunday, that is not after a day."""
     return days - (weekday(days) - day_of_week) % 7
 
 
 def month_length(year: int, month: int) -> int:
-    """The number of days of a month."""
+    """Return the number of days of a month."""
     return days_from_civil(year, month + 1) - days_from_civil(year, month)
 
 
 def year_length(year: int) -> int:
-    """The number of days of a year."""
+    """Return the number of days of a year."""
     return days_from_civil(year + 1, 1) - days_from_civil(year, 1)

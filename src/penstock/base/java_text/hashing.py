@@ -10,7 +10,7 @@ _LEAST_BUCKETS = 16
 
 
 def string_hash(text: str) -> int:
-    """The hash of a text, without its sign. Java's ``String.hashCode``.
+    """Return the hash of a text, without its sign. Java's ``String.hashCode``.
 
     >>> string_hash("name"), string_hash("")
     (3373707, 0)

@@ -22,7 +22,7 @@ FLOATING = re.compile(
 
 
 def double_text(value: float) -> str:
-    """The text of a double, as Java's ``Double.toString`` writes it.
+    """Return the text of a double, as Java's ``Double.toString`` writes it.
 
     >>> [double_text(x) for x in (1.0, 1e7, 0.001, 1.25e-5, float("inf"))]
     ['1.0', '1.0E7', '0.001', '1.25E-5', 'Infinity']
@@ -47,7 +47,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """The text of a float of 32 bits, as Java's ``Float.toString`` writes it.
+    """Return the text of a float of 32 bits, as Java's ``Float.toString`` writes it.
 
     >>> [float_text(x) for x in (0.1, 1e10, 3.4028234663852886e38)]
     ['0.1', '1.0E10', '3.4028235E38']
@@ -60,7 +60,7 @@ def float_text(value: float) -> str:
 
 
 def to_float32(value: float) -> float:
-    """The float of 32 bits nearest to a number; infinite if it is too large.
+    """Return the float of 32 bits nearest to a number; infinite if it is too large.
 
     >>> to_float32(1e39), to_float32(0.5)
     (inf, 0.5)
@@ -72,7 +72,7 @@ def to_float32(value: float) -> float:
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """A whole number from text, as Java's ``Integer.parseInt`` and its kin read it: no blanks, no fraction.
+    """Return a whole number from text, as Java's ``Integer.parseInt`` and its kin read it: no blanks, no fraction.
 
     Raises:
         JavaTextError: The text is not a number, or does not fit the bits.
@@ -85,7 +85,7 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """A double from text, as Java's ``Double.parseDouble`` reads it: blanks around it, ``1f``, hexadecimal, NaN.
+    """Return a double from text, as Java's ``Double.parseDouble`` reads it: blanks around it, ``1f``, hexadecimal, NaN.
 
     >>> parse_double(" 1.5f "), parse_double("0x1p4")
     (1.5, 16.0)
@@ -101,7 +101,7 @@ def parse_double(text: str) -> float:
 
 
 def parse_big_decimal(text: str) -> Decimal:
-    """A decimal from text, as Java's ``BigDecimal`` reads it: its scale stays.
+    """Return a decimal from text, as Java's ``BigDecimal`` reads it: its scale stays.
 
     >>> parse_big_decimal("12.30"), parse_big_decimal("1e3")
     (Decimal('12.30'), Decimal('1E+3'))

@@ -31,7 +31,7 @@ ENDS = {"z": r"\Z", "Z": r"(?=(?:\r\n|[\n\r\u0085\u2028\u2029])?\Z)", "R": r"(?:
 
 @lru_cache(maxsize=512)
 def compile_java(pattern: str) -> re.Pattern[str]:
-    r"""A regular expression of Java's syntax.
+    r"""Return a regular expression of Java's syntax.
 
     >>> compile_java(r"(?<year>\p{Digit}{4})\Q-\E").match("2024-")["year"]
     '2024'
@@ -51,7 +51,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 def java_complaint(pattern: str, error: JavaTextError) -> str:
-    """The message of Java's ``PatternSyntaxException`` for the commonest mistakes, else ours.
+    """Return the message of Java's ``PatternSyntaxException`` for the commonest mistakes, else ours.
 
     >>> print(java_complaint("a(", JavaTextError("missing ), unterminated subpattern")))
     Unclosed group near index 2
@@ -69,7 +69,7 @@ def java_complaint(pattern: str, error: JavaTextError) -> str:
 
 
 def replacement(text: str, match: re.Match[str]) -> str:
-    """The text that replaces a match, with Java's ``$1`` and ``${name}``.
+    """Return the text that replaces a match, with Java's ``$1`` and ``${name}``.
 
     >>> replacement("<$1>", re.match("a(b)", "ab"))
     '<b>'
@@ -96,7 +96,7 @@ def replacement(text: str, match: re.Match[str]) -> str:
 
 
 def _reference(text: str, at: int, match: re.Match[str]) -> tuple[str | int, int]:
-    """The group that follows a ``$``, and the position behind it; digits count while there is such a group."""
+    """Return the group that follows a ``$``, and the position behind it; digits count while there is such a group."""
     name = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}|([0-9])").match(text, at)
     if name is None:
         raise JavaTextError(f"illegal group reference in the replacement {text!r}")

@@ -37,13 +37,13 @@ class SimpleDateFormat:
         self._parts = _compiled(pattern)
 
     def format(self, ms: int) -> str:
-        """The text of a moment, given in milliseconds since 1970."""
+        """Return the text of a moment, given in milliseconds since 1970."""
         days, of_day = divmod(ms, DAY_MS)
         moment = _Moment(days, of_day)
         return "".join(part if isinstance(part, str) else moment.text(part.letter, part.count) for part in self._parts)
 
     def parse(self, text: str) -> int:
-        """The milliseconds since 1970 of the moment that a text begins with. Fields beyond their range count on.
+        """Return the milliseconds since 1970 of the moment that a text begins with. Fields beyond their range count on.
 
         Raises:
             JavaTextError: The text does not match the pattern.

@@ -67,7 +67,7 @@ class _Fields:
 
 
 def parse_parts(parts: tuple[str | Part, ...], text: str) -> int | None:
-    """The milliseconds since 1970 of the moment that a text begins with; None if it does not match."""
+    """Return the milliseconds since 1970 of the moment that a text begins with; None if it does not match."""
     fields = _Fields()
     at = 0
     for index, part in enumerate(parts):
@@ -96,7 +96,7 @@ def _is_digits(part: str | Part) -> bool:
 
 
 def _century_start() -> int:
-    """The day 80 years ago, where the hundred years of two-digit years begin."""
+    """Return the day 80 years ago, where the hundred years of two-digit years begin."""
     year, month, day = civil_from_days(int(time.time() // 86_400))
     return days_from_civil(year - 80, month, day)
 

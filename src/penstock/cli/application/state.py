@@ -162,7 +162,7 @@ def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any
                     {
                         "task": f"{sub.id}_{number}",
                         "stores": list(sub.stores),
-                        "changelog_records": sum(ends.get(place, 0) - first.get(place, 0) for place in kept),
+                        "changelog_records": sum(ends.get(tp, 0) - first.get(tp, 0) for tp in kept),
                         "bytes": sum(each.stat().st_size for each in folder.rglob("*.mdb")),
                     }
                 )

@@ -121,7 +121,7 @@ def tap(
 
 
 def _configs(folder: Path) -> dict[str, dict[str, str]]:
-    """The configs of all files, by the connectors' names."""
+    """Return the configs of all files, by the connectors' names."""
     if not folder.exists():
         raise ConfigError(f"{folder} does not exist", hint="Name a folder of connectors' files, or one file.")
     files = [folder] if folder.is_file() else sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES)

@@ -115,7 +115,7 @@ def list_connectors(*, as_json: Json = False) -> None:
 
 
 def read_connector(file: Path) -> dict[str, str]:
-    """The config of a connector's file: settings, or ``name`` and ``config`` as in a request that creates one.
+    """Return the config of a connector's file: settings, or ``name`` and ``config`` as in a request that creates one.
 
     Nested settings are joined with dots; ``transforms`` and ``predicates`` may be mappings in their order.
 
@@ -196,7 +196,7 @@ def _plugins(file: Path | None) -> Plugins:
 
 
 def shown_record(step: ConnectRecord | Encoded | str | None) -> Any:
-    """A record, or what a converter makes of it, as JSON has it; texts and None stay."""
+    """Return a record, or what a converter makes of it, as JSON has it; texts and None stay."""
     from penstock.connect.delivery import Encoded
     from penstock.serde.plain import plain
 

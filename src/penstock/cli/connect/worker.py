@@ -100,7 +100,7 @@ def _server(properties: Path | None, defaults: dict[str, str], settings: list[st
 
 
 def given_settings(properties: Path | None, settings: list[str] | None) -> dict[str, str]:
-    """The settings of a worker's file, and those of ``--set`` in place of them.
+    """Return the settings of a worker's file, and those of ``--set`` in place of them.
 
     Raises:
         ConfigError: The file cannot be read, or an option is not NAME=VALUE.

@@ -15,7 +15,6 @@ import typer
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
-from penstock.cli.completion import serde_names
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
 from penstock.cli.output import confirm, console, print_json, print_table, working
@@ -26,22 +25,47 @@ if TYPE_CHECKING:
 
 __all__ = ["LineConversion", "app", "owner_of"]
 
+_WINDOW_SIZES_MS = (60_000, 3_600_000, 86_400_000)
+
+
+def _serde_names(incomplete: str) -> list[str]:
+    """Complete the name of a serde; of a nested one first the outer name, then the inner one.
+
+    >>> _serde_names("lo"), _serde_names("list<lo")
+    (['long'], ['list<long>'])
+    >>> _serde_names("windowed<st")[0]
+    'windowed<string,60000>'
+    """
+    from penstock.serde.serdes import NESTED_NAMES, SIMPLE_NAMES
+
+    outer, bracket, inner = incomplete.partition("<")
+    if not bracket:
+        names = [*SIMPLE_NAMES, *(f"{name}<" for name in NESTED_NAMES)]
+        return [name for name in names if name.startswith(incomplete)]
+    if outer not in NESTED_NAMES:
+        return []
+    insides = [name for name in SIMPLE_NAMES if name.startswith(inner)]
+    if outer in ("windowed", "time_windowed"):
+        return [f"{outer}<{name},{size}>" for name in insides for size in _WINDOW_SIZES_MS]
+    return [f"{outer}<{name}>" for name in insides]
+
+
 app = typer.Typer(help="Topics: list, describe, create, delete, produce, consume.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 KeyFormat = Annotated[
     str,
-    typer.Option("--key-format", help="string, json, long, windowed<string,60000>, ...", autocompletion=serde_names),
+    typer.Option("--key-format", help="string, json, long, windowed<string,60000>, ...", autocompletion=_serde_names),
 ]
 NotedKeyFormat = Annotated[
     str | None,
     typer.Option(
-        "--key-format", help="By default the writing application's format, else string.", autocompletion=serde_names
+        "--key-format", help="By default the writing application's format, else string.", autocompletion=_serde_names
     ),
 ]
 NotedValueFormat = Annotated[
-    str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)
+    str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=_serde_names)
 ]
-ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)]
+ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=_serde_names)]
 _REST = re.compile(r"-(?:.+-(?:changelog|repartition|dataframe)|penstock-.+|.+SUBSCRIPTION-.+-topic)")  # of the name
 
 

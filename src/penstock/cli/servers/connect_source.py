@@ -58,5 +58,5 @@ def _state(name: str, connector_status: Any, experimental: frozenset[str]) -> Co
 
 
 def _class(info: Any) -> str:
-    """The end of a class's name by which a config names its connector."""
+    """Return the end of a class's name by which a config names its connector."""
     return str(info.get("config", {}).get("connector.class") or "")

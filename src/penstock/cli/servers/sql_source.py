@@ -53,7 +53,7 @@ class SqlServerClient:
         self._url = without_passwords(url)
         auth = (name, password) if colon else None
         self._client: httpx.Client = httpx.Client(base_url=url.rstrip("/"), auth=auth, timeout=30.0)
-        self._known = KnownNames()
+        self._known_names = KnownNames()
         self._looked = float("-inf")
 
     @property
@@ -168,12 +168,12 @@ class SqlServerClient:
                 for document in (self._ask({"ksql": described}) if described else ())
                 if (description := document.get("sourceDescription"))
             }
-            self._known = KnownNames(
+            self._known_names = KnownNames(
                 {name: (str(each.get("type", "STREAM")), columns.get(name, ())) for name, each in kinds.items()},
                 [each["name"] for document in listed for each in _rows(document, "topics")],
                 [each["id"] for document in listed for each in _rows(document, "queries")],
             )
-        return self._known
+        return self._known_names
 
 
 def _rows(document: Mapping[str, Any], *names: str) -> list[Any]:

@@ -30,7 +30,7 @@ class SqlOptions:
     config_file: ConfigFile = None
 
     def settings(self) -> dict[str, Any]:
-        """The config of a session."""
+        """Return the config of a session."""
         return {
             "bootstrap.servers": self.bootstrap,
             **read_command_config(self.command_config),

@@ -148,7 +148,7 @@ class Prompt:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter runs a text: it is empty, a word of the prompt, or ends with a semicolon outside of quotes.
+    """Return whether Enter runs a text: it is empty, a word of the prompt, or ends with a semicolon outside of quotes.
 
     >>> is_whole("SELECT 1"), is_whole("SELECT ';"), is_whole("SHOW STREAMS; -- all"), is_whole("exit")
     (False, False, True, True)
@@ -166,7 +166,7 @@ def is_whole(text: str) -> bool:
 
 
 def _history() -> History:
-    """The history in the user's directory of state; in memory if that cannot be written."""
+    """Return the history in the user's directory of state; in memory if that cannot be written."""
     try:
         folder = state_home() / "penstock"
         own_folder(folder)
@@ -219,7 +219,7 @@ def unechoed(stream: TextIO) -> Iterator[None]:
 
 
 def _switched_off(stream: TextIO) -> list[Any] | None:
-    """The attributes of the terminal before; None if nothing was switched."""
+    """Return the attributes of the terminal before; None if nothing was switched."""
     try:
         import termios
     except ImportError:

@@ -27,7 +27,7 @@ LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9
 
 
 class ResultRenderer:
-    """Writes results to a console.
+    """A writer of results to a console.
 
     Args:
         console: Where to.
@@ -91,7 +91,7 @@ class ResultRenderer:
         self._console.print(table)
 
     def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """One column a line, for tables that are wider than the terminal."""
+        """Print one column a line, for tables that are wider than the terminal."""
         width = max(map(len, columns))
         for number, row in enumerate(rows, 1):
             self._console.print(Text(f"row {number}", style="dim"))
@@ -131,7 +131,7 @@ class ResultRenderer:
 
 
 def cell_text(name: str, value: Any, kind: str = "") -> str:
-    """A value as a cell: times as in UTC, structures as JSON, null as null.
+    """Return a value as a cell: times as in UTC, structures as JSON, null as null.
 
     >>> cell_text("ROWTIME", 0), cell_text("A", None), cell_text("B", [1, "x"]), cell_text("C", True)
     ('1970-01-01 00:00:00.000', 'null', '[1, "x"]', 'true')

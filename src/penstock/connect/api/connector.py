@@ -75,7 +75,7 @@ class Connector:
         """Let go of what `start` opened."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The configs of the tasks, at most ``max_tasks``. None at all: there is nothing to do now."""
+        """Return the configs of the tasks, at most ``max_tasks``. None at all: there is nothing to do now."""
         raise NotImplementedError
 
     def validate(self, settings: Mapping[str, str | None]) -> dict[str, ConfigValue]:
@@ -99,7 +99,7 @@ class Connector:
         return ()
 
     def parse(self, settings: Mapping[str, str]) -> dict[str, Any]:
-        """The values of all settings.
+        """Return the values of all settings.
 
         Raises:
             SettingError: One is wrong, is missing, or contradicts another.
@@ -135,11 +135,11 @@ class SourceConnector(Connector):
     task_class: ClassVar[type[SourceTask]]
 
     def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:  # noqa: ARG002 - for those that know
-        """Whether records come exactly once with this config; None: it does not say."""
+        """Return whether records come exactly once with this config; None: it does not say."""
         return None
 
     def can_define_transaction_boundaries(self, settings: Mapping[str, str]) -> Boundaries | None:  # noqa: ARG002
-        """Whether ``transaction.boundary=connector`` can be used."""
+        """Return whether ``transaction.boundary=connector`` can be used."""
         return Boundaries.UNSUPPORTED
 
     def alter_offsets(

@@ -13,7 +13,7 @@ __all__ = ["ErrantRecordReporter", "SinkTask", "SinkTaskContext"]
 
 
 class ErrantRecordReporter(Protocol):
-    """Takes records that a sink cannot write. Kafka's ``ErrantRecordReporter``."""
+    """A receiver of records that a sink cannot write. Kafka's ``ErrantRecordReporter``."""
 
     def report(self, record: SinkRecord, error: BaseException) -> Future[None]:
         """Send a record to the dead letters, as ``errors.*`` says; the future is done when it is written.
@@ -119,7 +119,7 @@ class SinkTask:
         """Write all that is kept, before these offsets (those after the last record put) are committed."""
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offsets that may be committed, by default all of them after a `flush`."""
+        """Return the offsets that may be committed, by default all of them after a `flush`."""
         self.flush(offsets)
         return offsets
 

@@ -15,15 +15,15 @@ class OffsetReader(Protocol):
     """The stored source offsets of a connector. Kafka's ``OffsetStorageReader``."""
 
     def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The offset to go on from in a source partition; None: there is none."""
+        """Return the offset to go on from in a source partition; None: there is none."""
         ...
 
     def offsets(self, partitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
-        """The offsets of several partitions, in their order."""
+        """Return the offsets of several partitions, in their order."""
         ...
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All source partitions with their offsets."""
+        """Return all source partitions with their offsets."""
         ...
 
 
@@ -100,7 +100,7 @@ class SourceTask:
         """
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """The next records; none, after a short wait, if there are none now.
+        """Return the next records; none, after a short wait, if there are none now.
 
         Wait at most about a second: commits, pauses and stops come between two polls.
 

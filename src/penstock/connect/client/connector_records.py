@@ -17,7 +17,7 @@ MOST = 500
 
 
 class Tap:
-    """Reads topics of a connector without its group, from their ends on or from their beginnings.
+    """A reader of a connector's topics without its group, from their ends on or from their beginnings.
 
     Args:
         log: The log.
@@ -42,7 +42,7 @@ class Tap:
                 self._positions[tp] = first(topic, number)
 
     def read(self) -> Iterator[SinkRecord]:
-        """The records that have come since the last call."""
+        """Yield the records that have come since the last call."""
         for tp, position in sorted(self._positions.items()):
             fetched = self._log.read(tp.topic, tp.partition, position, MOST)
             for row in fetched.records.to_pylist():

@@ -95,7 +95,7 @@ def _difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def _shown(key: str, value: str) -> str:
-    """The value for people: not of secrets, unless it only refers to one."""
+    """Return the value for people: not of secrets, unless it only refers to one."""
     if SECRET.search(key) and not REFERENCE.fullmatch(value):
         return "[hidden]"
     return re.sub(r"//[^/@\s]*@", "//[hidden]@", value)

@@ -54,14 +54,14 @@ class ConnectClient:
         self._client.close()
 
     def configs(self) -> dict[str, dict[str, str]]:
-        """The configs of all connectors, by name."""
+        """Return the configs of all connectors, by name."""
         connectors = self._ask("GET", "/connectors?expand=info")
         if isinstance(connectors, list):  # workers before Kafka 2.3
             return {name: dict(self._ask("GET", f"{_path(name)}/config")) for name in connectors}
         return {name: dict(each["info"]["config"]) for name, each in connectors.items()}
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """The config (``info``) and the state (``status``) of all connectors, by name."""
+        """Return the config (``info``) and the state (``status``) of all connectors, by name."""
         return dict(self._ask("GET", "/connectors?expand=info&expand=status"))
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
@@ -69,7 +69,7 @@ class ConnectClient:
         self._ask("POST", f"{_path(name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}")
 
     def config(self, name: str) -> dict[str, str]:
-        """The config of a connector.
+        """Return the config of a connector.
 
         Raises:
             ConnectError: There is none of this name.
@@ -77,7 +77,7 @@ class ConnectClient:
         return dict(self._ask("GET", f"{_path(name)}/config"))
 
     def problems(self, config: Mapping[str, str]) -> list[str]:
-        """What is wrong with a config, by the worker's own validation: setting and error."""
+        """Return what is wrong with a config, by the worker's own validation: setting and error."""
         kind = config.get("connector.class", "").rpartition(".")[2]
         if not kind:
             return ["connector.class: it must be set"]
@@ -102,7 +102,7 @@ class ConnectClient:
         self._ask("DELETE", _path(name))
 
     def topics(self, name: str) -> list[str]:
-        """The topics that a connector has written or read since they were reset last."""
+        """Return the topics that a connector has written or read since they were reset last."""
         reply = self._ask("GET", f"{_path(name)}/topics")
         return list(reply.get(name, {}).get("topics", []))
 

@@ -87,5 +87,5 @@ def _is_web_url(text: str) -> bool:
 
 
 def _shown_url(text: str) -> str:
-    """The text without what may be a password."""
+    """Return the text without what may be a password."""
     return re.sub(r"[^/@]*@", "****@", text)[:100]

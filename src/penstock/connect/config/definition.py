@@ -84,18 +84,18 @@ class Setting:
         return self.default is NO_DEFAULT
 
     def missing(self) -> SettingError:
-        """The error that it is not set."""
+        """Return the error that it is not set."""
         return SettingError(f'Missing required configuration "{self.name}" which has no default value.')
 
     def read(self, value: Any, find_class: FindClass | None = None) -> Any:
-        """The parsed value, before the rule has seen it; elements that come twice in a list go."""
+        """Return the parsed value, before the rule has seen it; elements that come twice in a list go."""
         parsed = parse_kind(self.name, value, self.kind, find_class)
         if isinstance(self.rule, UniqueList) and isinstance(parsed, list):
             return list(dict.fromkeys(parsed))
         return parsed
 
     def described(self) -> dict[str, Any]:
-        """The definition as the REST interface answers it."""
+        """Return the definition as the REST interface answers it."""
         return {
             "name": self.name,
             "type": self.kind.name,
@@ -145,7 +145,7 @@ class ConfigDef:
         return self
 
     def copy(self) -> ConfigDef:
-        """The same settings in a definition of their own."""
+        """Return the same settings in a definition of their own."""
         return ConfigDef(self.settings.values())
 
     @property
@@ -154,7 +154,9 @@ class ConfigDef:
         return list(dict.fromkeys(s.group for s in self.settings.values() if s.group is not None))
 
     def parse(self, config: Mapping[str, Any], find_class: FindClass | None = None) -> dict[str, Any]:
-        """The values of all settings: those that are given, else the defaults. Names that are not defined are left out.
+        """Return the values of all settings: those that are given, else the defaults.
+
+        Names that are not defined are left out.
 
         Raises:
             SettingError: A value is wrong, or one without default is missing.
@@ -180,7 +182,7 @@ class ConfigDef:
         return {name for s in self.settings.values() for name in s.dependents if name not in self.settings}
 
     def sorted(self) -> list[Setting]:
-        """The settings as documentation lists them: by group, place, required first, importance, name."""
+        """Return the settings as documentation lists them: by group, place, required first, importance, name."""
         ranks = {group: rank for rank, group in enumerate(self.groups)}
         importance = list(Importance)
 

@@ -158,7 +158,7 @@ def _a(value: object) -> str:
 
 
 def setting_text(value: Any, kind: Kind | None = None) -> str | None:
-    """The text of a parsed value, as answers of the REST interface have it; None stays None.
+    """Return the text of a parsed value, as answers of the REST interface have it; None stays None.
 
     >>> setting_text(["a", "b"]), setting_text(True), setting_text(0.5), setting_text(Password("x"))
     ('a,b', 'true', '0.5', '[hidden]')
@@ -175,14 +175,14 @@ def setting_text(value: Any, kind: Kind | None = None) -> str | None:
 
 
 def class_name(value: Any) -> str:
-    """The name of a class: Java's, if it stands in for a class of Java."""
+    """Return the name of a class: Java's, if it stands in for a class of Java."""
     if isinstance(value, str):
         return value
     return str(getattr(value, "java_class", None) or f"{value.__module__}.{value.__qualname__}")
 
 
 def java_class(name: str) -> str:
-    """The name of a class that Java or Kafka itself has, as far as its package tells.
+    """Return the name of a class that Java or Kafka itself has, as far as its package tells.
 
     Raises:
         LookupError: It is another one: no class of other Java libraries can be loaded here.

@@ -24,7 +24,7 @@ class Refused:
     unless: tuple[str, ...] = ()
 
     def allows(self, value: str | None) -> bool:
-        """Whether the plugin does what the value asks for."""
+        """Return whether the plugin does what the value asks for."""
         return value is not None and value.strip().lower() in {each.lower() for each in self.unless}
 
 
@@ -57,7 +57,7 @@ class Model:
     own: tuple[str, ...] = ()
 
     def refusal(self, name: str, value: str | None, what: str = "connector") -> str | None:
-        """The sentence that refuses a setting; None if the model has no such setting, or it is not refused.
+        """Return the sentence that refuses a setting; None if the model has no such setting, or it is not refused.
 
         Args:
             name: The setting.
@@ -73,12 +73,12 @@ class Model:
         return f"{name} is a setting of {self.software} that this {what} does not have. {refused.advice}"
 
     def idleness(self, name: str) -> str | None:
-        """The sentence about a setting that changes nothing; None if it is not one of them."""
+        """Return the sentence about a setting that changes nothing; None if it is not one of them."""
         reason = _of(self.idle, name)
         return None if reason is None else f"{name} has no effect: {reason}"
 
     def has(self, name: str) -> bool:
-        """Whether the setting is one of the model's, or the plugin reads it besides its definition."""
+        """Return whether the setting is one of the model's, or the plugin reads it besides its definition."""
         is_listed = _of(self.refused, name) is not None or _of(self.idle, name) is not None
         return is_listed or any(name.startswith(prefix) and name != prefix for prefix in self.own)
 
@@ -87,7 +87,7 @@ NO_MODEL = Model()
 
 
 def _of(table: Mapping[str, T], name: str) -> T | None:
-    """The entry of a name, or of a beginning of it that ends with a dot."""
+    """Return the entry of a name, or of a beginning of it that ends with a dot."""
     if name in table:
         return table[name]
     return next((value for key, value in table.items() if key.endswith(".") and name.startswith(key)), None)

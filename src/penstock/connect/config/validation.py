@@ -32,7 +32,7 @@ class ConfigValue:
     visible: bool = True
 
     def described(self, kind: Kind | None = None) -> dict[str, Any]:
-        """The value as the REST interface answers it."""
+        """Return the value as the REST interface answers it."""
         return {
             "name": self.name,
             "value": setting_text(self.value, kind),

@@ -20,24 +20,64 @@ from penstock.connect.api import (
     SourceConnector,
     SourceTask,
 )
+from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, Setting
 from penstock.connect.connectors.followed_files import FollowedFiles
 from penstock.connect.connectors.line_reader import FileNote, ReadLines
 from penstock.connect.connectors.lines import Place
 from penstock.connect.data import STRING, RetriableError, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
-from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 from penstock.serde.data.texts import java_text
 
 __all__ = [
+    "FILE_SINK",
+    "FILE_SOURCE",
     "AppendedFile",
     "FileStreamSinkConnector",
     "FileStreamSinkTask",
     "FileStreamSourceConnector",
     "FileStreamSourceTask",
 ]
+
+FILE_SOURCE = ConfigDef(
+    [
+        Setting(
+            name="file",
+            kind=Kind.STRING,
+            default=None,
+            importance=Importance.HIGH,
+            doc=("Source filename. If not specified, the standard input will be used"),
+        ),
+        Setting(
+            name="topic",
+            kind=Kind.STRING,
+            rule=NonEmptyText(),
+            importance=Importance.HIGH,
+            doc=("The topic to publish data to"),
+        ),
+        Setting(
+            name="batch.size",
+            kind=Kind.INT,
+            default="2000",
+            importance=Importance.LOW,
+            doc=("The maximum number of records the source task can read from the file each time it is polled"),
+        ),
+    ]
+)
+FILE_SINK = ConfigDef(
+    [
+        Setting(
+            name="file",
+            kind=Kind.STRING,
+            default=None,
+            importance=Importance.HIGH,
+            doc=("Destination filename. If not specified, the standard output will be used"),
+        ),
+    ]
+)
+
 
 _PACKAGE = "org.apache.kafka.connect.file"
 FILENAME, POSITION = "filename", "position"
@@ -63,7 +103,7 @@ class FileStreamSourceTask(SourceTask):
         self._files = FollowedFiles(self._path, self._stored)
 
     def poll(self) -> SourceBatch | None:
-        """The next lines, at most ``batch.size`` of one file."""
+        """Return the next lines, at most ``batch.size`` of one file."""
         for name, file in self._files.current():
             lines = file.read(self._batch)
             if not lines and file.is_gone and not self._files.is_one:
@@ -80,7 +120,7 @@ class FileStreamSourceTask(SourceTask):
             self._files.close()
 
     def _stored(self) -> Iterator[tuple[str, Place]]:
-        """The stored positions by names of files."""
+        """Yield the stored positions by names of files."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
             name, position = partition.get(FILENAME), offset.get(POSITION)
             if name is None or len(partition) > 1:
@@ -138,7 +178,7 @@ class FileStreamSourceConnector(SourceConnector):
         self._settings = dict(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one task reads all files
-        """The config of the only task."""
+        """Return the config of the only task."""
         return [dict(self._settings)]
 
     def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:
@@ -233,7 +273,7 @@ class FileStreamSinkConnector(SinkConnector):
         self._settings = dict(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The same config for each task; the group shares the partitions among them."""
+        """Return the same config for each task; the group shares the partitions among them."""
         return [dict(self._settings) for _ in range(max_tasks)]
 
     def alter_offsets(
@@ -297,7 +337,7 @@ class AppendedFile:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """The turn of one writer, of which nothing stays if it fails."""
+        """Yield the turn of one writer, of which nothing stays if it fails."""
         if not self._is_regular:
             yield
             return

@@ -41,7 +41,7 @@ class FollowedFiles:
         self._names: frozenset[str] = frozenset()
 
     def current(self) -> Iterator[tuple[str, FollowedFile]]:
-        """The files by name, also those that are gone and not read to their end."""
+        """Yield the files by name, also those that are gone and not read to their end."""
         names = self._listed()
         self._names = frozenset(names)
         self._rename()
@@ -90,7 +90,7 @@ class FollowedFiles:
         return sorted((name for name in names if self._is_taken(name)), key=_age)
 
     def _is_taken(self, name: str) -> bool:
-        """Whether a file of a folder or pattern is read; the log says once which is left out, and why."""
+        """Return whether a file of a folder or pattern is read; the log says once which is left out, and why."""
         if name in self._files:
             return True
         reason = self._reason(name)
@@ -165,7 +165,7 @@ class FollowedFiles:
 
 
 def _claimed(path: Path, identity: tuple[int, int] | None, noted: list[tuple[str, Place]]) -> tuple[str, Place] | None:
-    """The place, under whatever name, up to which this very file, or the one that it was packed of, was read."""
+    """Return the place, under whatever name, up to which this very file, or the one that it was packed of, was read."""
 
     def rank(pair: tuple[str, Place]) -> tuple[bool, int]:
         return pair[0] != str(path), -pair[1][0]
@@ -180,7 +180,7 @@ def _claimed(path: Path, identity: tuple[int, int] | None, noted: list[tuple[str
 
 
 def _is_of_another(name: str, own: Place, now: dict[str, tuple[int, int] | None]) -> bool:
-    """Whether the place that is stored under a name is that of a file which has another name now."""
+    """Return whether the place that is stored under a name is that of a file which has another name now."""
     note = own[1]
     return note is not None and any(
         each == (note.device, note.inode) and _matches(Path(other), own) for other, each in now.items() if other != name

@@ -68,12 +68,12 @@ def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
 
 
 def may_pass(answer: httpx.Response) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     return answer.status_code in AGAIN or answer.is_server_error
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON that any parser reads.
+    """Return a value as JSON that any parser reads.
 
     Raises:
         DataError: It is nested too deeply.
@@ -90,7 +90,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON takes it; numbers that JSON does not have are texts, as Kafka's JsonConverter writes them.
+    """Return a value as JSON takes it; numbers that JSON does not have are texts, as Kafka's JsonConverter writes them.
 
     >>> plain({"at": Moment(0), "price": Decimal("1.50"), "raw": b"a", "rate": float("-inf")})
     {'at': '1970-01-01T00:00:00+00:00', 'price': '1.50', 'raw': 'YQ==', 'rate': '-Infinity'}

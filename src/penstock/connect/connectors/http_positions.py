@@ -33,7 +33,7 @@ _MAIL = re.compile(r"[A-Za-z]{3,9},? .*[0-9]{2}:[0-9]{2}.*")
 
 
 def position_order(value: Any) -> tuple[str, Any]:
-    """What a position is compared by: its kind, and its place among those of its kind.
+    """Return what a position is compared by: its kind, and its place among those of its kind.
 
     A text that is a time (ISO 8601, or as in mails) is a time; without a zone it is one of UTC. A text of digits is a
     number.
@@ -69,7 +69,7 @@ def position_order(value: Any) -> tuple[str, Any]:
 
 
 def _instant(moment: re.Match[str]) -> Fraction:
-    """The seconds since 1970, exactly."""
+    """Return the seconds since 1970, exactly."""
     numbers = {name: int(moment[name] or 0) for name in ("year", "month", "day", "hour", "minute", "second")}
     leap = numbers["second"] == 60
     numbers["second"] -= leap
@@ -96,7 +96,7 @@ class _Edge:
 
 
 class NewRecords:
-    """Tells records that have not come yet, by a position that grows from round to round.
+    """The detection of records that have not come yet, by a position that grows from round to round.
 
     Records of a round come in any order and over several pages. What is older than the newest record of the rounds
     before has come, and so have the records that were seen at exactly that position.
@@ -119,7 +119,7 @@ class NewRecords:
         return None if self._since is None else self._since.value
 
     def stored(self) -> dict[str, Any]:
-        """What is to be stored with the records that were taken."""
+        """Return what is to be stored with the records that were taken."""
         offset: dict[str, Any] = {}
         if self._since is not None:
             offset |= {"since": self._since.value, "seen": list(self._since.marks)}
@@ -128,7 +128,7 @@ class NewRecords:
         return offset
 
     def take(self, record: Any, value: Any) -> bool:
-        """Whether a record is new; it is noted as one that has come.
+        """Return whether a record is new; it is noted as one that has come.
 
         Raises:
             ConnectError: Its position cannot be compared with those that came before.
@@ -159,7 +159,7 @@ class NewRecords:
         return True
 
     def end_round(self) -> None:
-        """All pages are read: what comes next must be newer."""
+        """End a round, as all pages are read: what comes next must be newer."""
         self._round.clear()
         newest = self._newest
         if newest is None or (self._since is not None and newest.order == self._since.order):

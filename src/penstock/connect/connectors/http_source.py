@@ -28,7 +28,7 @@ _BACKOFF = Backoff(1.0, 300.0, jitter=0.5)
 
 
 def field_at(value: Any, path: str) -> Any:
-    """The part of a JSON value at a path of names and numbers joined by dots; None if it is not there.
+    """Return the part of a JSON value at a path of names and numbers joined by dots; None if it is not there.
 
     >>> field_at({"data": [{"id": 7}]}, "data.0.id"), field_at({}, "a.b"), field_at([1], "")
     (7, None, [1])
@@ -182,7 +182,7 @@ class _State:
         return self.link is None and self.page is None
 
     def new(self, settings: Settings, page: HttpPage) -> list[Any]:
-        """The records that have not come yet."""
+        """Return the records that have not come yet."""
         path = settings.since_path
         if not path:
             return page.records
@@ -211,7 +211,7 @@ class _State:
 
 
 def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | None:
-    """The next answer; None: nothing has changed."""
+    """Return the next answer; None: nothing has changed."""
     import httpx
 
     params: dict[str, str] = {}

@@ -28,7 +28,9 @@ OWN: tuple[type[Connector], ...] = (
 
 
 def known_plugins(paths: Iterable[str] = ()) -> Plugins:
-    """The plugins of a worker: those of Kafka and of Penstock, of installed packages, and of the files of its paths.
+    """Return the plugins of a worker.
+
+    Those of Kafka and of Penstock, of installed packages, and of the files of its paths.
 
     Args:
         paths: Python files, or folders of them. All of their connectors and transformations are plugins; others of a

@@ -22,7 +22,7 @@ __all__ = ["LIBRARY"]
 
 
 def _of_function(function: Any, model: Model) -> type[Connector]:
-    """The connector of a function, with its model; none of them was compared with a model's own runs."""
+    """Return the connector of a function, with its model; none of them was compared with a model's own runs."""
     connector = connector_of(function)
     connector.model, connector.experimental = model, True
     return connector

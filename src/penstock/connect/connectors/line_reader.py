@@ -42,7 +42,7 @@ PACKED: dict[str, Callable[[BinaryIO], Any]] = {
 
 
 def is_packed(path: Path | str) -> bool:
-    """Whether a file's name says that it is packed in a way that is unpacked here.
+    """Return whether a file's name says that it is packed in a way that is unpacked here.
 
     >>> is_packed("app.log.2.gz"), is_packed("app.log")
     (True, False)
@@ -67,7 +67,7 @@ def is_whole(path: Path) -> str | None:
 
 
 def _unpacked(path: Path, file: BinaryIO) -> BinaryIO:
-    """The contents of a file: unpacked, if its name says that it is packed."""
+    """Return the contents of a file: unpacked, if its name says that it is packed."""
     make = PACKED.get(path.suffix.lower())
     return file if make is None else cast("BinaryIO", make(file))
 
@@ -86,18 +86,18 @@ class FileNote:
     lines: str
 
     def text(self) -> str:
-        """The note as text."""
+        """Return the note as text."""
         return f"{self.device}:{self.inode}:{self.lines}"
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """The note of a text; None if it is none."""
+        """Return the note of a text; None if it is none."""
         device, _, rest = (text or "").partition(":")
         inode, _, lines = rest.partition(":")
         return cls(int(device), int(inode), lines) if device.isdigit() and inode.isdigit() and lines else None
 
     def is_of(self, path: Path) -> bool:
-        """Whether a path names the very file."""
+        """Return whether a path names the very file."""
         try:
             facts = path.stat()
         except OSError:
@@ -127,7 +127,7 @@ NO_LINES = ReadLines()
 
 
 class LineReader:
-    """Reads an open file line by line, and sums up what it has read, so that the file can be known again.
+    """A reader of an open file, line by line; it sums up what it has read, so that the file can be known again.
 
     Args:
         file: The file.
@@ -175,7 +175,7 @@ class LineReader:
         return self._path is not None and os.fstat(self._file.fileno()).st_nlink == 0
 
     def note(self) -> FileNote:
-        """What the file can be known by again, as far as it was returned."""
+        """Return what the file can be known by again, as far as it was returned."""
         return self._note(self._sum)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class LineReader:
             self._file.close()
 
     def lines(self, most: int) -> ReadLines:
-        """The next complete lines, at most so many; none: there are none now."""
+        """Return the next complete lines, at most so many; none: there are none now."""
         while self._at >= len(self._texts):
             self._cut()
             if self._at >= len(self._texts) and not self._more():
@@ -195,7 +195,7 @@ class LineReader:
         return self._returned(texts, positions)
 
     def rest(self) -> ReadLines:
-        """What stands behind the last end of a line, as a line."""
+        """Return what stands behind the last end of a line, as a line."""
         text, self._text = self._text + self._decoder.decode(b"", final=True), ""
         self._decoder.reset()
         return self._returned([text.removesuffix("\r")], [self.position + _units(text)]) if text else NO_LINES
@@ -271,7 +271,7 @@ class LineReader:
         return True
 
     def _is_intact(self) -> bool:
-        """Whether the file still begins as it did, and has what was read last where it was."""
+        """Return whether the file still begins as it did, and has what was read last where it was."""
         number = self._file.fileno()
         if os.fstat(number).st_size < self._bytes:
             return False
@@ -302,7 +302,7 @@ class LineReader:
 
 
 def _line_ends(text: str) -> Iterator[re.Match[str]]:
-    """The ends of lines; a CR at the end of the text may be half of a CR LF, and waits."""
+    """Yield the ends of lines; a CR at the end of the text may be half of a CR LF, and waits."""
     for line_end in _ENDS.finditer(text):
         if line_end[0] == "\r" and line_end.end() == len(text):
             return
@@ -310,7 +310,7 @@ def _line_ends(text: str) -> Iterator[re.Match[str]]:
 
 
 def _divided_lines(text: str) -> tuple[list[str], str]:
-    """The complete lines of a text, and the rest."""
+    """Return the complete lines of a text, and the rest."""
     texts, start = [], 0
     for end in _line_ends(text):
         texts.append(text[start : end.start()])
@@ -319,7 +319,7 @@ def _divided_lines(text: str) -> tuple[list[str], str]:
 
 
 def _units(text: str) -> int:
-    """The length of a text in UTF-16 units."""
+    """Return the length of a text in UTF-16 units."""
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 

@@ -39,7 +39,7 @@ class FollowedFile:
         self._reader: LineReader | None = None
         self._waiting: list[tuple[Path, Place]] = []  # files to read behind the one that is open
         self._is_old = False  # the open file is another one than the path names
-        self._found: dict[Path, LineReader] = {}  # files that are open at their place already
+        self._readers: dict[Path, LineReader] = {}  # files that are open at their place already
         self._noted: set[Path] = set()
 
     @property
@@ -58,7 +58,7 @@ class FollowedFile:
         return None if self._reader is None else self._reader.identity
 
     def read(self, most: int) -> ReadLines:
-        """The next complete lines, at most so many.
+        """Return the next complete lines, at most so many.
 
         Raises:
             ConnectError: The file cannot be read.
@@ -94,7 +94,7 @@ class FollowedFile:
         return self._reader is not None and self._reader.is_deleted
 
     def finish(self) -> ReadLines:
-        """What stands behind the last end of a line of a file that is gone."""
+        """Return what stands behind the last end of a line of a file that is gone."""
         return NO_LINES if self._reader is None else self._reader.rest()
 
     def close(self) -> None:
@@ -102,9 +102,9 @@ class FollowedFile:
         if self._reader is not None:
             self._place = self.place
             self._reader.close()
-        for reader in self._found.values():
+        for reader in self._readers.values():
             reader.close()
-        self._reader, self._found = None, {}
+        self._reader, self._readers = None, {}
 
     # Opening
 
@@ -121,7 +121,7 @@ class FollowedFile:
         try:
             if is_packed(path) and not self._is_whole(path):
                 return False
-            reader = self._found.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
+            reader = self._readers.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
         except FileNotFoundError:
             del self._waiting[0]
             return bool(self._waiting) and self._open()
@@ -130,7 +130,7 @@ class FollowedFile:
         return reader is not None
 
     def _is_whole(self, path: Path) -> bool:
-        """Whether a packed file can be read to its end; else it waits, and the log says why."""
+        """Return whether a packed file can be read to its end; else it waits, and the log says why."""
         problem = is_whole(path)
         if problem is not None and path not in self._noted:
             self._noted.add(path)
@@ -138,7 +138,7 @@ class FollowedFile:
         return problem is None
 
     def _begin(self) -> list[tuple[Path, Place]]:
-        """The files to read from the stored place on, in their order; the last one is that of the path."""
+        """Return the files to read from the stored place on, in their order; the last one is that of the path."""
         assert self.path is not None  # noqa: S101 - callers have one
         path, (position, note) = self.path, self._place
         if note is None or not position:
@@ -158,7 +158,7 @@ class FollowedFile:
         return [(old, self._place), *self._between(old), (path, (0, None))]
 
     def _matches(self, path: Path, place: Place) -> bool:
-        """Whether a file has, up to a position, what was read before; if so, it is kept open there."""
+        """Return whether a file has, up to a position, what was read before; if so, it is kept open there."""
         try:
             if is_packed(path) and is_whole(path) is not None:
                 return False
@@ -170,7 +170,7 @@ class FollowedFile:
         if place[1] is not None and reader.note().lines != place[1].lines:
             reader.close()
             return False
-        self._found[path] = reader
+        self._readers[path] = reader
         return True
 
     def _between(self, old: Path) -> list[tuple[Path, Place]]:
@@ -181,7 +181,7 @@ class FollowedFile:
     # Changes while it is open
 
     def _is_replaced(self, reader: LineReader) -> bool:
-        """Whether the path names another file by now."""
+        """Return whether the path names another file by now."""
         if self.path is None:
             return False
         try:
@@ -191,7 +191,7 @@ class FollowedFile:
         return (now.st_dev, now.st_ino) != reader.identity
 
     def _go_on_behind_rotated(self, reader: LineReader) -> None:
-        """The open file was renamed or deleted: read what is left of it, then what came after it."""
+        """Read what is left of the open file, which was renamed or deleted, then what came after it."""
         assert self.path is not None  # noqa: S101 - it is replaced
         note = reader.note()
         old = next((each for each in named_files(self.path, ()) if note.is_of(each)), None)
@@ -199,7 +199,7 @@ class FollowedFile:
         self._is_old = True
 
     def _go_on_behind_cut(self, reader: LineReader) -> ReadLines:
-        """The open file was cut: go on in the copy beside it; without one, half a line may be left of it."""
+        """Go on in the copy beside the open file, which was cut; without one, half a line may be left of it."""
         assert self.path is not None  # noqa: S101 - the standard input is never cut
         place, rest = self.place, NO_LINES
         rotated = rotated_files(self.path, self._others()) if place[0] else []
@@ -219,7 +219,7 @@ class FollowedFile:
 
 
 def _opened(path: Path, place: Place) -> LineReader | None:
-    """A reader at a place; None if the file does not reach that far."""
+    """Return a reader at a place; None if the file does not reach that far."""
     try:
         reader = LineReader.of(path)
     except FileNotFoundError:

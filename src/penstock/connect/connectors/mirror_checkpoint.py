@@ -36,7 +36,10 @@ class MirrorCheckpointTask(MirrorTask):
         self._due = {name: now + flow.setting(name) for name in (_EMIT, _SYNC)}
 
     def poll(self) -> list[SourceRecord] | None:
-        """The checkpoints that have moved, if the interval is over; commits the groups' offsets in the target too."""
+        """Return the checkpoints that have moved, if the interval is over.
+
+        Commits the groups' offsets in the target too.
+        """
         if self._flow.setting("sync.group.offsets.enabled") and self._is_due(_SYNC):
             self._checkpoints.commit(self._groups)
         if not self._is_due(_EMIT):
@@ -100,7 +103,7 @@ class MirrorCheckpointConnector(MirrorConnector):
             self.watch(look, flow.setting("refresh.groups.interval.seconds"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The groups, dealt out to the tasks; no task without groups."""
+        """Return the groups, dealt out to the tasks; no task without groups."""
         groups = self._groups
         shares = [groups[number::max_tasks] for number in range(min(max_tasks, len(groups)))]
         return [{**self._settings, GROUPS: ",".join(share), INDEX: str(number)} for number, share in enumerate(shares)]

@@ -30,7 +30,7 @@ class MirrorHeartbeatTask(SourceTask):
         self._due = time.monotonic() + self._interval_s
 
     def poll(self) -> list[SourceRecord] | None:
-        """A heartbeat, if one is due."""
+        """Return a heartbeat, if one is due."""
         now = time.monotonic()
         if now < self._due:
             return None
@@ -66,6 +66,6 @@ class MirrorHeartbeatConnector(MirrorConnector):
         ensure_topic(logs.target, flow.policy.heartbeats, 1, settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one heart
-        """The config of the only task; none if heartbeats are switched off."""
+        """Return the config of the only task; none if heartbeats are switched off."""
         emits = self._flow.setting("enabled") and self._flow.setting("emit.heartbeats.enabled")
         return [dict(self._settings)] if emits else []

@@ -53,7 +53,7 @@ class MirrorSourceTask(MirrorTask):
             self._reader.begin(tp, offset)
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """The next records of each partition: as the source has them, unless a transformation asks for records.
+        """Return the next records of each partition: as the source has them, unless a transformation asks for records.
 
         Raises:
             RetriableError: The source does not answer.
@@ -66,14 +66,14 @@ class MirrorSourceTask(MirrorTask):
     def _copies(self) -> CopiedBatch | None:
         pieces = [piece for of_topic in self._reader.pieces(as_stored=self._as_stored).values() for piece in of_topic]
         for piece in pieces:
-            self._reader.move(piece.place, piece.next_offset)
+            self._reader.move(piece.tp, piece.next_offset)
         more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)
         return CopiedBatch([self._copy(piece) for piece in pieces], more=more) if pieces else None
 
     def _copy(self, piece: SourcePiece) -> Copy:
-        tp, partition = piece.place, source_partition(self._flow, piece.place)
+        tp, partition = piece.tp, source_partition(self._flow, piece.tp)
         return Copy(
-            place=self._topics.remote(tp),
+            tp=self._topics.remote(tp),
             records=piece.records,
             count=piece.count,
             source_partition=partition,
@@ -175,7 +175,7 @@ class MirrorSourceConnector(MirrorConnector):
             self.watch(copy_acls, flow.setting("sync.topic.acls.interval.seconds"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The partitions, dealt out to the tasks; no task without partitions."""
+        """Return the partitions, dealt out to the tasks; no task without partitions."""
         places = [f"{tp.topic}-{tp.partition}" for tp in self._places]
         shares = [places[number::max_tasks] for number in range(min(max_tasks, len(places)))]
         return [

@@ -18,7 +18,7 @@ _PACKING = re.compile(r"\.(?:gz|bz2|xz|zst)$", re.IGNORECASE)
 
 
 def base_name(name: str) -> str:
-    """The name of the log that a rotated file was, or the name itself.
+    """Return the name of the log that a rotated file was, or the name itself.
 
     >>> [base_name(each) for each in ("app.log.2.gz", "app.log-20240131", "app.2024-01-31.log", "app.log")]
     ['app.log', 'app.log', 'app.log', 'app.log']
@@ -29,7 +29,7 @@ def base_name(name: str) -> str:
 
 
 def named_files(path: Path, others: Collection[str]) -> Iterator[Path]:
-    """All plain files in the folder of a path, without the path itself and those that are followed themselves."""
+    """Yield all plain files in the folder of a path, without the path itself and those that are followed themselves."""
     try:
         with os.scandir(path.parent) as entries:
             files = [Path(entry.path) for entry in entries if entry.is_file() and entry.name != path.name]
@@ -39,13 +39,13 @@ def named_files(path: Path, others: Collection[str]) -> Iterator[Path]:
 
 
 def rotated_files(path: Path, others: Collection[str]) -> list[Path]:
-    """The files that a path was rotated into, by their names, the newest first."""
+    """Return the files that a path was rotated into, by their names, the newest first."""
     rotated = [each for each in named_files(path, others) if _is_rotation(each, path)]
     return sorted(rotated, key=lambda each: (-_time(each), each.name))
 
 
 def later_rotated(path: Path, old: Path, others: Collection[str]) -> list[Path]:
-    """The files that a path was rotated into after an old one, the oldest first."""
+    """Return the files that a path was rotated into after an old one, the oldest first."""
     later = [each for each in rotated_files(path, others) if each != old and _is_later(each, old)]
     once = {_plain(each): each for each in later}  # while one is packed, both are there
     return sorted(once.values(), key=lambda each: (_order(each), _time(each)))
@@ -65,7 +65,7 @@ def _is_later(path: Path, old: Path) -> bool:
 
 
 def _order(path: Path) -> int:
-    """The place among those with numbers: the largest number is the oldest file."""
+    """Return the place among those with numbers: the largest number is the oldest file."""
     turn = _turn(path)
     return -int(turn) if turn is not None and turn.isdigit() and len(turn) < 5 else 0
 

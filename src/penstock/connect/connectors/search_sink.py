@@ -89,7 +89,7 @@ _NOT_IN_INDEX = re.compile(r"""[\\/*?"<>|\s,#:\x00-\x1f]""")
 
 
 def index_name(text: str) -> str:
-    """The name of an index for a topic, as Confluent's sink makes it: small letters, without a first - or _.
+    """Return the name of an index for a topic, as Confluent's sink makes it: small letters, without a first - or _.
 
     >>> index_name("_Audit"), index_name("a" * 300) == "a" * 255
     ('audit', True)

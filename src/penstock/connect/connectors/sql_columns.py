@@ -114,7 +114,7 @@ class SqlColumn:
     zoned: bool = False
 
     def value(self, cell: Any, table: str) -> Any:
-        """The value of Connect.
+        """Return the value of Connect.
 
         Raises:
             DataError: The column's type does not have it.
@@ -138,7 +138,7 @@ def _reason(error: Exception) -> str:
 
 
 def instant_of(local_us: int, zone: dt.tzinfo) -> int:
-    """The moment, in microseconds since 1970 in UTC, that a clock of a time zone shows.
+    """Return the moment, in microseconds since 1970 in UTC, that a clock of a time zone shows.
 
     >>> from zoneinfo import ZoneInfo
     >>> instant_of(0, ZoneInfo("Asia/Tokyo")), local_of(-32_400_000_000, ZoneInfo("Asia/Tokyo"))
@@ -151,7 +151,7 @@ def instant_of(local_us: int, zone: dt.tzinfo) -> int:
 
 
 def local_of(instant_us: int, zone: dt.tzinfo) -> int:
-    """What a clock of a time zone shows at a moment, in microseconds since 1970."""
+    """Return what a clock of a time zone shows at a moment, in microseconds since 1970."""
     if zone is dt.UTC:
         return instant_us
     moment, shifted = _datetime(instant_us)
@@ -160,7 +160,10 @@ def local_of(instant_us: int, zone: dt.tzinfo) -> int:
 
 
 def _datetime(micros: int) -> tuple[dt.datetime, int]:
-    """A time as Python's, and by how much it was moved to be in Python's years: the calendar repeats in 400 years."""
+    """Return a time as Python's, and by how much it was moved to be in Python's years.
+
+    The calendar repeats in 400 years.
+    """
     times = 0
     if not FIRST_US <= micros <= LAST_US:
         times = (FIRST_US - micros) // CYCLE_US + 1 if micros < FIRST_US else -((micros - LAST_US) // CYCLE_US + 1)
@@ -217,7 +220,7 @@ def _midnight(days: int) -> Moment:
 
 
 def _of_day(time_us: int, offset_us: int = 0) -> Moment:
-    """A time of the day in UTC, with 24:00 as the end of the day."""
+    """Return a time of the day in UTC, with 24:00 as the end of the day."""
     shifted = time_us if not offset_us else (time_us - offset_us) % DAY_US
     return Moment(shifted // 1000)
 
@@ -226,7 +229,7 @@ def _of_day(time_us: int, offset_us: int = 0) -> Moment:
 
 
 def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
-    """A decimal with so many digits behind the point: those that a declared scale does not keep are rounded.
+    """Return a decimal with so many digits behind the point: those that a declared scale does not keep are rounded.
 
     Args:
         value: The number.
@@ -251,7 +254,7 @@ def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
 
 
 def _whole(bits: int) -> Callable[[Any], int]:
-    """Makes a whole number of so many bits; anything else is refused."""
+    """Return the conversion to a whole number of so many bits, which refuses all else."""
     most = 1 << (bits - 1)
 
     def read(value: Any) -> int:
@@ -265,7 +268,7 @@ def _whole(bits: int) -> Callable[[Any], int]:
 
 
 def _numeric(column: tuple[str, str], precision: int | None, scale: int | None, rules: ColumnRules) -> SqlColumn:
-    """A column of decimals: by the mapping, whole numbers, doubles, or Connect's Decimal."""
+    """Return a column of decimals: by the mapping, whole numbers, doubles, or Connect's Decimal."""
     name, kind = column
     mapping, is_declared = rules.numerics, precision is not None
     digits, places = precision or 0, scale or 0
@@ -287,7 +290,7 @@ def _numeric(column: tuple[str, str], precision: int | None, scale: int | None, 
 
 
 def _decimal(value: Any) -> Decimal:
-    """A float is the decimal that it is written as: what was stored as 0.1 is 0.1."""
+    """Return a float as the decimal that it is written as: what was stored as 0.1 is 0.1."""
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
@@ -303,7 +306,7 @@ def _integer_schema(digits: int) -> tuple[Schema, int]:
 
 
 def postgres_column(name: str, kind: PgType, rules: ColumnRules, *, nullable: bool) -> SqlColumn:
-    """A column of PostgreSQL."""
+    """Return a column of PostgreSQL."""
     column = _postgres(name, kind, rules)
     return replace(column, schema=column.schema.as_optional(nullable))
 
@@ -392,7 +395,7 @@ _SQLITE_NUMERIC = re.compile(r".*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*")
 
 
 def sqlite_column(name: str, declared: str, rules: ColumnRules, *, nullable: bool) -> SqlColumn | None:
-    """A column of SQLite by its declared type; None: it has none that says what it holds."""
+    """Return a column of SQLite by its declared type; None: it has none that says what it holds."""
     kind = declared.upper()
     column = _sqlite(name, declared, kind.partition("(")[0].strip(), rules)
     return None if column is None else replace(column, schema=column.schema.as_optional(nullable))
@@ -431,7 +434,7 @@ def _sqlite(name: str, declared: str, kind: str, rules: ColumnRules) -> SqlColum
 
 
 def column_of_affinities(name: str, affinities: frozenset[str]) -> SqlColumn:
-    """A column of SQLite that has no type, by the types of the values that it holds.
+    """Return a column of SQLite that has no type, by the types of the values that it holds.
 
     >>> column_of_affinities("a", frozenset({"integer", "real"})).schema.type
     <Type.FLOAT64: 'double'>
@@ -449,7 +452,7 @@ def column_of_affinities(name: str, affinities: frozenset[str]) -> SqlColumn:
 
 
 def sqlite_micros(value: Any) -> int:
-    """The microseconds since 1970 of a time in SQLite: a text, milliseconds since 1970, or a Julian day.
+    """Return the microseconds since 1970 of a time in SQLite: a text, milliseconds since 1970, or a Julian day.
 
     >>> sqlite_micros("2024-01-01T00:00:00.5Z") == sqlite_micros(1704067200500), sqlite_micros(2440587.5)
     (True, 0)
@@ -483,7 +486,7 @@ def _sqlite_text(value: Any) -> str:
 
 
 def sqlalchemy_column(name: str, kind: TypeEngine[Any], rules: ColumnRules, *, nullable: bool) -> SqlColumn:
-    """A column of another database, by its type in SQLAlchemy; types that Connect does not have are text."""
+    """Return a column of another database, by its type in SQLAlchemy; types that Connect does not have are text."""
     column = _sqlalchemy(name, kind, rules)
     return replace(column, schema=column.schema.as_optional(nullable))
 

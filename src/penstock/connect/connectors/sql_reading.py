@@ -59,7 +59,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """A name as settings have it: ``users``, ``shop.users``, ``db.shop.users``, parts with dots in quotes.
+        """Return a name as settings have it: ``users``, ``shop.users``, ``db.shop.users``, parts with dots in quotes.
 
         Raises:
             ConnectError: It is not a name.
@@ -115,7 +115,7 @@ class FetchedRows:
         self._connection, self._result = connection, result
 
     def fetch(self, most: int) -> Sequence[Sequence[Any]]:
-        """The next rows; fewer than asked for at the end."""
+        """Return the next rows; fewer than asked for at the end."""
         return self._result.fetchmany(most)
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class FetchedRows:
 
 
 class DatabaseReader:
-    """Reads a database by what SQLAlchemy knows of it."""
+    """A reader of databases by what SQLAlchemy knows of them."""
 
     def __init__(self, engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT") -> None:
         self.engine, self.rules, self._quotes = engine, rules, quotes
@@ -143,7 +143,7 @@ class DatabaseReader:
         return connection
 
     def quoted(self, name: str) -> str:
-        """A name as statements have it."""
+        """Return a name as statements have it."""
         if not self._quotes:
             return name
         rules = self.engine.dialect.identifier_preparer
@@ -151,7 +151,7 @@ class DatabaseReader:
         return f"{first}{name.replace(last, last * 2)}{last}"
 
     def source(self, relation: Relation) -> str:
-        """What stands behind FROM."""
+        """Return what stands behind FROM."""
         table = relation.table
         if table is None:
             return f"({relation.query}\n) AS {SQLITE_QUERY}"
@@ -159,7 +159,7 @@ class DatabaseReader:
         return ".".join(map(self.quoted, parts))
 
     def tables(self, connection: Connection) -> list[TableName]:
-        """All tables and views of users."""
+        """Return all tables and views of users."""
         from sqlalchemy import inspect
 
         inspector = inspect(connection)
@@ -167,7 +167,7 @@ class DatabaseReader:
         return base_tables + [TableName(None, name, "VIEW") for name in inspector.get_view_names()]
 
     def found(self, connection: Connection, name: TableName) -> TableName | None:
-        """A table as the database has it, with its kind; None: there is none."""
+        """Return a table as the database has it, with its kind; None: there is none."""
         from sqlalchemy import inspect
 
         inspector = inspect(connection)
@@ -176,7 +176,7 @@ class DatabaseReader:
         return name if inspector.has_table(name.name, schema=name.schema) else None
 
     def columns(self, connection: Connection, relation: Relation) -> list[SqlColumn]:
-        """The columns as they are now."""
+        """Return the columns as they are now."""
         from sqlalchemy import inspect
 
         table = relation.table
@@ -193,29 +193,29 @@ class DatabaseReader:
         return [column_of_affinities(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def attributes(self, connection: Connection, name: TableName) -> Sequence[Sequence[Any]]:
-        """The columns of a table of PostgreSQL: name, type, modifier, and whether it is never null."""
+        """Return the columns of a table of PostgreSQL: name, type, modifier, and whether it is never null."""
         raise NotImplementedError
 
     def declared(self, connection: Connection, name: TableName) -> list[tuple[str, str, bool]]:
-        """The columns of a table of SQLite: name, declared type, and whether it may be null."""
+        """Return the columns of a table of SQLite: name, declared type, and whether it may be null."""
         raise NotImplementedError
 
     def selected(self, column: SqlColumn) -> str:
-        """What stands behind SELECT for a column."""
+        """Return what stands behind SELECT for a column."""
         return self.quoted(column.name)
 
     def moment(self, columns: Sequence[SqlColumn]) -> str:
-        """The first of timestamps that is not null, as statements compare it."""
+        """Return the first of timestamps that is not null, as statements compare it."""
         names = [self.quoted(column.name) for column in columns]
         return names[0] if len(names) == 1 else f"COALESCE({', '.join(names)})"
 
     def literal(self, micros: int, columns: Sequence[SqlColumn]) -> str:
-        """A moment as statements compare it with these columns."""
+        """Return a moment as statements compare it with these columns."""
         zoned = columns[0].zoned
         return f"'{timestamp_text(micros if zoned else local_of(micros, self.rules.zone))}'"
 
     def now(self, connection: Connection) -> int:  # noqa: ARG002 - PostgreSQL asks
-        """The time, by the database's clock where it can be asked."""
+        """Return the time, by the database's clock where it can be asked."""
         return time.time_ns() // 1000
 
     def start(self, statement: str) -> FetchedRows:
@@ -228,7 +228,7 @@ class DatabaseReader:
             raise
 
     def all(self, connection: Connection, statement: str) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         return [tuple(row) for row in self.run(connection, statement)]
 
     def run(self, connection: Connection, statement: str, **options: Any) -> CursorResult[Any]:
@@ -237,7 +237,7 @@ class DatabaseReader:
 
 
 class PostgresReader(DatabaseReader):
-    """Reads PostgreSQL: each value as the text that the server writes for it."""
+    """A reader of PostgreSQL: each value as the text that the server writes for it."""
 
     def tables(self, connection: Connection) -> list[TableName]:
         rows = self.all(
@@ -316,7 +316,7 @@ class PostgresReader(DatabaseReader):
 
 
 class SqliteReader(DatabaseReader):
-    """Reads SQLite: values of any type in any column, and a copy of a query's rows, so that nothing stays locked."""
+    """A reader of SQLite: any type in any column, and a copy of a query's rows, so that nothing stays locked."""
 
     def __init__(self, engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT") -> None:
         super().__init__(engine, rules, quotes=quotes, isolation=isolation)
@@ -359,7 +359,7 @@ class SqliteReader(DatabaseReader):
         ]
 
     def _affinity(self, connection: Connection, relation: Relation, name: str) -> frozenset[str]:
-        """The types of the values of a column that declares none; what was seen once counts on."""
+        """Return the types of the values of a column that declares none; what was seen once counts on."""
         affinities = self._affinities.get(name, frozenset())
         text = f"SELECT DISTINCT typeof({self.quoted(name)}) FROM {self.source(relation)}"  # noqa: S608 - quoted
         affinities |= frozenset(str(row[0]) for row in self.run(connection, text))
@@ -391,7 +391,7 @@ _POSTGRES_KINDS = {"r": "TABLE", "p": "TABLE", "f": "TABLE", "v": "VIEW", "m": "
 def reader_for(
     engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT"
 ) -> DatabaseReader:
-    """The reader of a database."""
+    """Return the reader of a database."""
     kinds = {"postgresql": PostgresReader, "sqlite": SqliteReader}
     return kinds.get(engine.dialect.name, DatabaseReader)(engine, rules, quotes=quotes, isolation=isolation)
 
@@ -410,7 +410,7 @@ def check_names(names: Iterable[str], relation: Relation) -> None:
 
 
 def _modifier(column: Sequence[Any]) -> int:
-    """The modifier of a type in the description of a cursor that has no better one."""
+    """Return the modifier of a type in the description of a cursor that has no better one."""
     precision, scale = column[4], column[5]
     return -1 if precision is None else (int(precision) << 16 | int(scale or 0) & 0x7FF) + 4
 

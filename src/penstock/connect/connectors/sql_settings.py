@@ -34,7 +34,7 @@ TYPES = ("TABLE", "VIEW", "PARTITIONED TABLE")
 
 
 def zone_of(name: str) -> dt.tzinfo:
-    """The time zone of a setting; UTC as Python's own, which costs nothing.
+    """Return the time zone of a setting; UTC as Python's own, which costs nothing.
 
     Raises:
         LookupError: There is none of this name.

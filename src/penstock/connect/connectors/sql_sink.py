@@ -146,7 +146,7 @@ class SqlSinkTask(SinkTask):
             self._engine.dispose()
 
     def _guarded(self) -> _Guarded:
-        """A transaction whose failures are Connect's errors."""
+        """Return a transaction whose failures are Connect's errors."""
         self._file.check()
         return _Guarded(self._engine, trimmed=self._parsed["trim.sensitive.log"])
 
@@ -195,7 +195,7 @@ class SqlSinkTask(SinkTask):
         return _Write(target, row, tuple(str(places[each]) for each in key), deletes)
 
     def _cells(self, record: SinkRecord, key: Mapping[str, Cell]) -> dict[str, Cell]:
-        """The fields of a record's value that are written."""
+        """Return the fields of a record's value that are written."""
         schema = record.value_schema
         if isinstance(record.value, str) and schema is not None and schema.type is Type.STRING:
             column = self._parsed["string.output.value.column.name"]
@@ -258,7 +258,7 @@ class SqlSinkTask(SinkTask):
             )
 
     def _fitting(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> TargetTable:
-        """The table with a column for each field; it is looked up again before anything is missed."""
+        """Return the table with a column for each field; it is looked up again before anything is missed."""
         target = self._target(connection, name)
         if target is None:
             return self._created(connection, name, cells, key)
@@ -371,7 +371,7 @@ class SqlSinkTask(SinkTask):
             self._upsert(connection, table, rows, first.key)
 
     def _clause(self, write: _Write) -> TableClause:
-        """The table of a statement; its columns have no types, so that values go to the driver as they are."""
+        """Return the table of a statement; its columns have no types, so that values go to the driver as they are."""
         from sqlalchemy import column, table
         from sqlalchemy.sql import quoted_name
 
@@ -442,7 +442,7 @@ class _Guarded:
 
 
 def _is_about_columns(error: Exception) -> bool:
-    """Whether the database says that a table or column is not there, or is of another type than before."""
+    """Return whether the database says that a table or column is not there, or is of another type than before."""
     cause = getattr(error, "orig", error)
     if type(cause).__name__ in ("UndefinedColumn", "UndefinedTable", "DatatypeMismatch"):
         return True

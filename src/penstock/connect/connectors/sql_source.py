@@ -51,7 +51,7 @@ class _Round:
         self._ahead: Sequence[Sequence[Any]] = ()
 
     def fetch(self, most: int) -> tuple[Sequence[Sequence[Any]], Sequence[Any] | None]:
-        """The next rows, and the one behind them; None: there is none, and the round is over."""
+        """Return the next rows, and the one behind them; None: there is none, and the round is over."""
         rows = list(self._ahead)
         while len(rows) <= most and not self._at_end:
             lacking = most + 1 - len(rows)
@@ -162,7 +162,7 @@ class SqlSourceTask(SourceTask):
         return records
 
     def _counted(self, watched: _Watched, failure: ConnectError) -> ConnectError:
-        """The failure, which is for good once it has come too often."""
+        """Return the failure, which is for good once it has come too often."""
         watched.failures += 1
         most = self._parsed["query.retry.attempts"]
         if isinstance(failure, RetriableError) and 0 < most <= watched.failures:
@@ -186,7 +186,7 @@ class SqlSourceTask(SourceTask):
             self._engine.dispose()
 
     def _look(self, watched: _Watched) -> list[SourceRecord]:
-        """The records of the next batch."""
+        """Return the records of the next batch."""
         self._file.check()
         if watched.round is None:
             watched.round = self._begin(watched)
@@ -224,7 +224,7 @@ class SqlSourceTask(SourceTask):
         return _moment_offset(self._reader.now(connection) if initial == -1 else initial * 1000)
 
     def _conditions(self, connection: Connection, offset: Mapping[str, Any], keys: _Keys) -> tuple[str, str]:
-        """The rows behind an offset, and the order in which offsets grow."""
+        """Return the rows behind an offset, and the order in which offsets grow."""
         reader, number = self._reader, keys.number
         counter = "" if number is None else reader.quoted(number.name)
         last_number = int(offset["incrementing"]) if "incrementing" in offset else None
@@ -246,7 +246,7 @@ class SqlSourceTask(SourceTask):
         return conditions, moment if number is None else f"{moment}, {counter}"
 
     def _described(self, connection: Connection, watched: _Watched) -> tuple[list[SqlColumn], _Keys]:
-        """The columns as they are now, with those that find new rows.
+        """Return the columns as they are now, with those that find new rows.
 
         Raises:
             ConnectError: They cannot.
@@ -333,7 +333,7 @@ def _query_of(parsed: Mapping[str, Any]) -> str:
 
 
 def _mapped(parsed: Mapping[str, Any], which: str, table: str | None) -> Any:
-    """The columns of a table by the mappings, or those that count for all tables."""
+    """Return the columns of a table by the mappings, or those that count for all tables."""
     is_several = which == "timestamp"
     mapping = parsed["timestamp.columns.mapping" if is_several else "incrementing.column.mapping"]
     if not mapping or table is None:
@@ -355,7 +355,7 @@ def _mapped(parsed: Mapping[str, Any], which: str, table: str | None) -> Any:
 
 
 def _named(columns: Sequence[SqlColumn], name: str, label: str) -> SqlColumn:
-    """A column by its name, or by its name in other letters where only one is like it."""
+    """Return a column by its name, or by its name in other letters where only one is like it."""
     exact = [column for column in columns if column.name == name]
     alike = exact or [column for column in columns if column.name.lower() == name.lower()]
     if len(alike) != 1:
@@ -400,7 +400,7 @@ def _number(column: SqlColumn, value: Any) -> int:
 
 
 def _moment(keys: _Keys, row: Sequence[Any], places: Mapping[str, int], label: str) -> int:
-    """The microseconds of a row's first time that is not null."""
+    """Return the microseconds of a row's first time that is not null."""
     for column in keys.moments:
         cell = row[places[column.name]]
         if cell is not None and column.micros is not None:
@@ -413,7 +413,7 @@ def _moment_offset(micros: int) -> dict[str, int]:
 
 
 def _moment_of(offset: Mapping[str, Any]) -> int | None:
-    """The microseconds of an offset; those that are set by hand may lack the nanoseconds."""
+    """Return the microseconds of an offset; those that are set by hand may lack the nanoseconds."""
     if "timestamp" not in offset:
         return None
     millis = int(offset["timestamp"])
@@ -426,7 +426,7 @@ def _kinds(parsed: Mapping[str, Any]) -> set[str]:
 
 
 def _like(pattern: str | None) -> re.Pattern[str]:
-    """A pattern of SQL's LIKE; None: anything."""
+    """Return a pattern of SQL's LIKE; None: anything."""
     if pattern is None:
         return re.compile(".*", re.DOTALL)
     parts = {"%": ".*", "_": "."}
@@ -434,13 +434,13 @@ def _like(pattern: str | None) -> re.Pattern[str]:
 
 
 def _quoted_name(table: TableName) -> str:
-    """A name that `TableName.parse` reads; in quotes where it has to be."""
+    """Return a name that `TableName.parse` reads; in quotes where it has to be."""
     parts = [each for each in (table.schema, table.name) if each is not None]
     return ".".join(each if re.fullmatch(r"[\w$]+", each) else '"{}"'.format(each.replace('"', '""')) for each in parts)
 
 
 def _discovered(engine: Any, parsed: Mapping[str, Any]) -> list[str]:
-    """The names of the tables that the settings ask for, as the database has them now."""
+    """Return the names of the tables that the settings ask for, as the database has them now."""
     reader = _reader(engine, parsed)
     with reader.connect() as connection:
         tables = [each for each in reader.tables(connection) if each.kind in _kinds(parsed)]
@@ -531,7 +531,7 @@ class SqlSourceConnector(SourceConnector):
         return [{**self._settings, TABLES: json.dumps(share)} for share in shares]
 
     def _found(self) -> list[str] | None:
-        """The tables now; None: the database is away."""
+        """Return the tables now; None: the database is away."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:

@@ -20,7 +20,7 @@ _JDBC_TUNING = ("prepareThreshold", "reWriteBatchedInserts", "stringtype", "tcpK
 
 
 def database_url(parsed: Mapping[str, Any]) -> URL:
-    """The URL of the database, with user and password.
+    """Return the URL of the database, with user and password.
 
     Raises:
         SettingError: It is none.
@@ -116,7 +116,7 @@ def _file_of(url: Any) -> Path | None:
 
 
 def database_error(error: Exception, where: str, *, trimmed: bool = False) -> ConnectError:
-    """A failure of the database as one of Connect's: to be tried again, the record's fault, or the settings'.
+    """Return a failure of the database as one of Connect's: to be tried again, the record's fault, or the settings'.
 
     Args:
         error: SQLAlchemy's error.
@@ -140,7 +140,7 @@ def database_error(error: Exception, where: str, *, trimmed: bool = False) -> Co
 
 
 def _is_mistake(cause: BaseException) -> bool:
-    """Whether SQLite, which has one class for all, says that the statement is wrong."""
+    """Return whether SQLite, which has one class for all, says that the statement is wrong."""
     if type(cause).__module__ != "sqlite3":
         return False
     text = str(cause)

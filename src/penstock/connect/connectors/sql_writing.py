@@ -122,12 +122,12 @@ class TargetTable:
             self._lower[column.lower()] = "" if column.lower() in self._lower else column
 
     def column(self, field_name: str) -> str | None:
-        """The column of a field: of its name, or of its name in other letters where only one is like it."""
+        """Return the column of a field: of its name, or of its name in other letters where only one is like it."""
         return field_name if field_name in self.columns else self._lower.get(field_name.lower()) or None
 
 
 def described_table(connection: Connection, reader: DatabaseReader, name: TableName) -> TargetTable | None:
-    """The table as it is now; None: there is none."""
+    """Return the table as it is now; None: there is none."""
     table = reader.found(connection, name)
     if table is None:
         return None
@@ -150,7 +150,7 @@ def described_table(connection: Connection, reader: DatabaseReader, name: TableN
 
 
 def column_type(dialect: str, name: str, cell: Cell, rules: ValueRules) -> str:
-    """The type of a column that is made for a field, as statements have it.
+    """Return the type of a column that is made for a field, as statements have it.
 
     Raises:
         DataError: There is none.
@@ -206,7 +206,7 @@ def _other_type(dialect: str, kind: Type) -> str:
 
 
 def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRules, *, field_name: str = "") -> Any:
-    """A value in the form that a column takes.
+    """Return a value in the form that a column takes.
 
     Raises:
         DataError: It has none.
@@ -281,7 +281,7 @@ def _zoned_text(value: Moment | _Micros) -> str:
 
 
 def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: ValueRules) -> str:
-    """The text of a value that the type reads."""
+    """Return the text of a value that the type reads."""
     if isinstance(value, list) and kind.element is not None:
         return array_text(_elements(kind.element, schema, value, rules), kind.delimiter)
     if isinstance(value, Moment | _Micros):
@@ -308,7 +308,7 @@ def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: Value
 
 
 def _decimal_text(value: Decimal) -> str:
-    """The digits of a decimal; one of the scale that stands for none comes without the zeros that fill it."""
+    """Return the digits of a decimal; one of the scale that stands for none comes without the zeros that fill it."""
     text = format(value, "f")
     is_filled = value.as_tuple().exponent == -HIGH_SCALE
     return text.rstrip("0").rstrip(".") if is_filled else text
@@ -343,7 +343,7 @@ def _postgres_moment(kind: PgType, schema: Schema | None, value: Moment | _Micro
 
 
 def _postgres_integer(kind: PgType, schema: Schema | None, value: int, rules: ValueRules) -> str:
-    """A whole number; Debezium's times as the times that they are, where the column is one."""
+    """Return a whole number; Debezium's times as the times that they are, where the column is one."""
     name = (schema.name if schema is not None else None) or ""
     if name in DEBEZIUM_US and kind.name in ("timestamp", "timestamptz", "date"):
         micros = value // 1000 if name.endswith("NanoTimestamp") else value * DEBEZIUM_US[name]
@@ -360,7 +360,7 @@ def _postgres_integer(kind: PgType, schema: Schema | None, value: int, rules: Va
 
 
 def _rest(name: str, value: int) -> int:
-    """The microseconds behind the milliseconds."""
+    """Return the microseconds behind the milliseconds."""
     return value % 1000 if name.endswith("MicroTime") else 0
 
 
@@ -368,7 +368,7 @@ def _rest(name: str, value: int) -> int:
 
 
 def _sqlite_value(kind: str, schema: Schema | None, value: Any, rules: ValueRules) -> Any:
-    """A value that SQLite keeps as it is."""
+    """Return a value that SQLite keeps as it is."""
     if isinstance(value, Moment | _Micros):
         return _moment_text(schema, value, rules)
     if isinstance(value, bool):
@@ -383,7 +383,7 @@ def _sqlite_value(kind: str, schema: Schema | None, value: Any, rules: ValueRule
 
 
 def _sqlite_decimal(kind: str, value: Decimal) -> Any:
-    """A decimal: as text where the column keeps texts, else as a number that has all of its digits."""
+    """Return a decimal: as text where the column keeps texts, else as a number that has all of its digits."""
     if not value.is_finite():
         raise ValueError("SQLite has no decimals that are infinite or no number")
     keeps_text = re.search("CHAR|CLOB|TEXT", kind) or not kind or "BLOB" in kind

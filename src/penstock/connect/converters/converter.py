@@ -42,11 +42,11 @@ class Converter:
         self.parsed(settings, role)
 
     def parsed(self, settings: Mapping[str, Any], role: Role) -> dict[str, Any]:
-        """The parsed settings."""
+        """Return the parsed settings."""
         return self.config.parse({**settings, CONVERTER_TYPE.name: role})
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The schema and value of bytes.
+        """Return the schema and value of bytes.
 
         Raises:
             DataError: The bytes are not what the converter reads.
@@ -54,7 +54,7 @@ class Converter:
         raise NotImplementedError
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a value.
+        """Return the bytes of a value.
 
         Raises:
             DataError: The converter cannot write such a value.
@@ -66,7 +66,7 @@ class Converter:
         topic: str,  # noqa: ARG002 - for those that override it
         data: Sequence[bytes | None],  # noqa: ARG002
     ) -> tuple[Schema | None, list[Any]] | None:
-        """The values of many bytes, if they have one schema; None: call `to_connect` for each.
+        """Return the values of many bytes, if they have one schema; None: call `to_connect` for each.
 
         Raises:
             DataError: Some bytes are not what the converter reads.
@@ -74,7 +74,7 @@ class Converter:
         return None
 
     def all_from_connect(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> list[bytes | None]:
-        """The bytes of many values of one schema.
+        """Return the bytes of many values of one schema.
 
         Raises:
             DataError: The converter cannot write one of them.

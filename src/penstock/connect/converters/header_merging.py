@@ -68,7 +68,7 @@ def _merged(one: Schema, two: Schema) -> Schema | None:
 
 
 def converted(schema: Schema | None, value: Any) -> Any:
-    """A value as one of a schema. Kafka's ``Values.convertTo``.
+    """Return a value as one of a schema. Kafka's ``Values.convertTo``.
 
     Raises:
         DataError: It cannot be.
@@ -103,7 +103,7 @@ def converted(schema: Schema | None, value: Any) -> Any:
 
 
 def number_of(value: Any) -> int | float | Decimal:
-    """The number that a value is or that its text has.
+    """Return the number that a value is or that its text has.
 
     Raises:
         DataError: It has none.

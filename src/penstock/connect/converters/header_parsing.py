@@ -52,7 +52,7 @@ DELIMITERS = frozenset(':,{}[]"')
 
 
 def parse_header(text: str | None) -> SchemaAndValue:
-    """The schema and value of a text: numbers, booleans, dates, lists, maps; anything else is a text.
+    """Return the schema and value of a text: numbers, booleans, dates, lists, maps; anything else is a text.
 
     Example:
         >>> found = parse_header('[1, 300]')
@@ -222,7 +222,7 @@ def _number(value: Decimal) -> SchemaAndValue:
 
 
 def _exact(value: Decimal, scale: int) -> int | None:
-    """The number as one of 64 bits, if it is whole and fits."""
+    """Return the number as one of 64 bits, if it is whole and fits."""
     if scale < -40 and value:
         return None
     whole = int(value) if scale < 5000 or not value else 0
@@ -241,7 +241,7 @@ class Tokens:
         self._next: str | None = None
 
     def mark(self) -> int:
-        """The position of the next token."""
+        """Return the position of the next token."""
         return self._at - len(self._next or "")
 
     def rewind(self, position: int) -> None:
@@ -250,7 +250,7 @@ class Tokens:
         self._next = self.previous = None
 
     def has_next(self) -> bool:
-        """Whether there is another token."""
+        """Return whether there is another token."""
         return self._next is not None or self._at < len(self.text)
 
     def next(self) -> str:

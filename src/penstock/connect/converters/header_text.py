@@ -20,7 +20,7 @@ TIMESTAMP_FORMAT = SimpleDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 
 
 def moment_text(value: Moment) -> str:
-    """A moment as ISO 8601: of 1970-01-01 and before the time alone, at midnight the date alone.
+    """Return a moment as ISO 8601: of 1970-01-01 and before the time alone, at midnight the date alone.
 
     >>> [moment_text(Moment(ms)) for ms in (0, 86_400_000, 86_400_001)]
     ['00:00:00.000Z', '1970-01-02', '1970-01-02T00:00:00.001Z']
@@ -31,7 +31,7 @@ def moment_text(value: Moment) -> str:
 
 
 def header_text(value: Any, schema: Schema | None = None, *, embedded: bool = False) -> str:
-    r"""The text of a value: texts as they are, lists and maps nearly as in JSON.
+    r"""Return the text of a value: texts as they are, lists and maps nearly as in JSON.
 
     Args:
         value: The value.

@@ -132,7 +132,7 @@ class JsonConverter(Converter):
                 raise DataError("Failed to parse schema in converter config due to serialization error: ") from error
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The value that the text holds.
+        """Return the value that the text holds.
 
         Raises:
             DataError: It is not JSON, has no envelope where there should be one, or does not fit its schema.
@@ -154,14 +154,14 @@ class JsonConverter(Converter):
         return SchemaAndValue(schema, from_json(schema, node["payload"], self._options))
 
     def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
-        """The values of many texts, without schemas."""
+        """Return the values of many texts, without schemas."""
         if self._with_schemas:
             return None
         read = self.to_connect
         return None, [read(topic, each).value for each in data]
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The text of a value.
+        """Return the text of a value.
 
         Raises:
             DataError: It does not fit its schema, or has no form in JSON.

@@ -25,7 +25,7 @@ TYPES = {kind.value: kind for kind in Type}
 
 
 def schema_to_json(schema: Schema | None, options: JsonOptions, *, field: str | None = None) -> str:
-    """The JSON text of a schema.
+    """Return the JSON text of a schema.
 
     Args:
         schema: The schema.
@@ -66,7 +66,7 @@ def schema_to_json(schema: Schema | None, options: JsonOptions, *, field: str | 
 
 
 def schema_from_json(node: Any, options: JsonOptions) -> Schema | None:
-    """The schema of parsed JSON.
+    """Return the schema of parsed JSON.
 
     Raises:
         DataError: It is not a schema.

@@ -82,7 +82,7 @@ class StringConverter(Converter):
             raise BytesError(f"Unsupported encoding {name}") from error
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The text of the bytes; bytes that are none become U+FFFD."""
+        """Return the text of the bytes; bytes that are none become U+FFFD."""
         if data is None:
             return SchemaAndValue(OPTIONAL_STRING, None)
         if self._encoding == "utf-8":
@@ -92,7 +92,7 @@ class StringConverter(Converter):
         return SchemaAndValue(OPTIONAL_STRING, data.decode(self._encoding, "replace"))
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of the text; characters that the encoding lacks become question marks."""
+        """Return the bytes of the text; characters that the encoding lacks become question marks."""
         if value is None:
             return None
         text = java_text(value, schema)
@@ -101,7 +101,7 @@ class StringConverter(Converter):
         return text.encode(self._encoding, "replace")
 
     def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
-        """The texts of many bytes."""
+        """Return the texts of many bytes."""
         if self._encoding != "utf-8":
             return OPTIONAL_STRING, [self.to_connect(topic, each).value for each in data]
         try:
@@ -110,7 +110,7 @@ class StringConverter(Converter):
             return OPTIONAL_STRING, [None if each is None else _utf8(each) for each in data]
 
     def all_from_connect(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> list[bytes | None]:
-        """The bytes of many texts."""
+        """Return the bytes of many texts."""
         if self._encoding == "utf-8":
             try:
                 write = self.from_connect
@@ -133,11 +133,11 @@ class ByteArrayConverter(Converter):
     java_class: ClassVar[str] = f"{PACKAGE}.ByteArrayConverter"
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The bytes."""
+        """Return the bytes."""
         return SchemaAndValue(OPTIONAL_BYTES, data)
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes.
+        """Return the bytes.
 
         Raises:
             DataError: The value is something else.
@@ -151,7 +151,7 @@ class ByteArrayConverter(Converter):
         return value
 
     def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
-        """The bytes, as they are."""
+        """Return the bytes, as they are."""
         return OPTIONAL_BYTES, list(data)
 
 
@@ -169,7 +169,7 @@ class NumberConverter(Converter):
     form: ClassVar[str]
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The number that the bytes are.
+        """Return the number that the bytes are.
 
         Raises:
             DataError: They are too few or too many.
@@ -184,7 +184,7 @@ class NumberConverter(Converter):
             raise DataError(f"Failed to deserialize {self.word}: ") from cause
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of the number.
+        """Return the bytes of the number.
 
         Raises:
             DataError: The value is of another type.
@@ -240,7 +240,7 @@ class BooleanConverter(Converter):
     java_class: ClassVar[str] = f"{PACKAGE}.BooleanConverter"
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """The boolean of one byte.
+        """Return the boolean of one byte.
 
         Raises:
             DataError: It is not one byte, or neither 0 nor 1.
@@ -257,7 +257,7 @@ class BooleanConverter(Converter):
         return SchemaAndValue(OPTIONAL_BOOLEAN, data == b"\x01")
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """One byte.
+        """Return one byte.
 
         Raises:
             DataError: The value is not a boolean.

@@ -28,11 +28,11 @@ class SimpleHeaderConverter(Converter):
         """Take the settings: there are none."""
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:  # noqa: ARG002 - of the interface
-        """The value that the text looks like."""
+        """Return the value that the text looks like."""
         return NO_VALUE if data is None else parse_header(data.decode("utf-8", "replace"))
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002 - of the interface
-        """The text of a value.
+        """Return the text of a value.
 
         Raises:
             DataError: It has none.

@@ -138,12 +138,12 @@ class SinkBatch(Sequence[SinkRecord]):
         self._size = sum(len(part.offsets) if isinstance(part, SinkColumns) else 1 for part in parts)
 
     def values(self) -> Iterator[tuple[Sequence[Any], Schema | None]]:
-        """The values in order, in stretches of one schema."""
+        """Yield the values in order, in stretches of one schema."""
         for part in self._parts:
             yield (part.values if isinstance(part, SinkColumns) else (part.value,)), part.value_schema
 
     def without(self, places: Sequence[tuple[str | None, int | None]]) -> SinkBatch:
-        """The batch without what was read from these topics and partitions."""
+        """Return the batch without what was read from these topics and partitions."""
         return SinkBatch([part for part in self._parts if _origin(part) not in places])
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ class SettingError(ConfigError):
 
     @classmethod
     def invalid(cls, name: str, value: object, reason: str) -> SettingError:
-        """The error of a value, in Kafka's words.
+        """Return the error of a value, in Kafka's words.
 
         >>> print(SettingError.invalid("tasks.max", "x", "Not a number of type INT"))
         Invalid value x for configuration tasks.max: Not a number of type INT

@@ -42,7 +42,7 @@ class Headers:
         self._headers = tuple(headers)
 
     def add(self, key: str, value: Any = None, schema: Schema | None = None) -> Headers:
-        """The headers with one more at the end.
+        """Return the headers with one more at the end.
 
         Raises:
             DataError: The value does not fit its schema.
@@ -55,21 +55,21 @@ class Headers:
         return Headers((*self._headers, Header(key, value, schema)))
 
     def without(self, keys: Iterable[str]) -> Headers:
-        """The headers that have none of these names."""
+        """Return the headers that have none of these names."""
         dropped = frozenset(keys)
         return Headers(header for header in self._headers if header.key not in dropped)
 
     def changed(self, change: Callable[[Header], Header | None]) -> Headers:
-        """Each header as a function makes it; None drops it."""
+        """Return each header as a function makes it; None drops it."""
         headers = (change(header) for header in self._headers)
         return Headers(header for header in headers if header is not None)
 
     def last(self, key: str) -> Header | None:
-        """The last header of a name."""
+        """Return the last header of a name."""
         return next((header for header in reversed(self._headers) if header.key == key), None)
 
     def all(self, key: str) -> list[Header]:
-        """All headers of a name, in order."""
+        """Return all headers of a name, in order."""
         return [header for header in self._headers if header.key == key]
 
     def __iter__(self) -> Iterator[Header]:

@@ -51,7 +51,7 @@ class ConnectRecord:
     headers: Headers = field(default_factory=Headers)
 
     def with_(self, **changes: Any) -> Self:
-        """The record with other parts.
+        """Return the record with other parts.
 
         >>> SinkRecord(topic="lines", value=1).with_(value=2).value
         2

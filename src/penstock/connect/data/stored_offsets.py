@@ -38,13 +38,13 @@ class NotedOffset(dict[str, Any]):
 
 
 def with_note(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an offset, with its note if it has one."""
+    """Return a copy of an offset, with its note if it has one."""
     note = getattr(offset, "note", "")
     return NotedOffset(offset, note) if note else dict(offset)
 
 
 def note_of(headers: Sequence[Mapping[str, Any]] | None) -> str:
-    """The note in the headers of an offset's record; empty if there is none."""
+    """Return the note in the headers of an offset's record; empty if there is none."""
     note = next((each["value"] for each in headers or () if each["key"] == NOTE_HEADER), None)
     return (note or b"").decode("utf-8", "replace")
 

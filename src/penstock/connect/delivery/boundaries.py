@@ -22,7 +22,7 @@ class Boundary:
     commits_at_end = True
 
     def is_due(self, *, more: bool, pending: int) -> bool:  # noqa: ARG002 - at any time
-        """Whether what is pending is to be committed now.
+        """Return whether what is pending is to be committed now.
 
         Args:
             more: The next poll returns records at once.
@@ -31,11 +31,11 @@ class Boundary:
         return True
 
     def after(self, record: SourceRecord) -> Ending:  # noqa: ARG002 - no matter which
-        """What follows a record."""
+        """Return what follows a record."""
         return None
 
     def after_batch(self) -> Ending:
-        """What follows a batch."""
+        """Return what follows a batch."""
         return None
 
     def committed(self) -> None:
@@ -79,11 +79,11 @@ class _Transactions:
         self._note(record, "abort")
 
     def take(self, record: SourceRecord) -> Ending:
-        """What was asked for after a record."""
+        """Return what was asked for after a record."""
         return self._records.pop(id(record), None)
 
     def take_batch(self) -> Ending:
-        """What was asked for after the batch."""
+        """Return what was asked for after the batch."""
         ending, self._batch = self._batch, None
         return ending
 
@@ -118,7 +118,7 @@ class _ByConnector(Boundary):
 
 
 def boundary_of(config: Mapping[str, str | None], flush_ms: int = 60_000) -> Boundary:
-    """The boundary that a connector's config asks for.
+    """Return the boundary that a connector's config asks for.
 
     Args:
         config: The connector's config.

@@ -61,7 +61,9 @@ class Converters:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], plugins: Plugins, worker: Mapping[str, Any] | None = None) -> Converters:
-        """The converters of a connector: its own with its own settings, else the worker's with the worker's settings.
+        """Return the converters of a connector.
+
+        Its own with its own settings, else the worker's with the worker's settings.
 
         Args:
             config: The connector's config.
@@ -74,7 +76,7 @@ class Converters:
         return cls(*(_converter(role, config, plugins, worker or {}) for role in ROLES))
 
     def encode(self, record: SourceRecord, now_ms: int) -> Encoded:
-        """The bytes of a source's record.
+        """Return the bytes of a source's record.
 
         Raises:
             DataError: A converter cannot write it.
@@ -93,7 +95,7 @@ class Converters:
         )
 
     def decode(self, tp: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
-        """The record of a row of a topic (RECORD_SCHEMA).
+        """Return the record of a row of a topic (RECORD_SCHEMA).
 
         Raises:
             DataError: A converter cannot read it.

@@ -20,7 +20,7 @@ class Copy:
     """Consecutive records for a partition.
 
     Attributes:
-        place: The partition that they are written to.
+        tp: The partition that they are written to.
         records: Record batches as another log has stored them, or columns (RECORD_SCHEMA).
         count: The number of records.
         source_partition: The part of the source that they come from.
@@ -30,7 +30,7 @@ class Copy:
         written: Called with the offset of the first copy once they are written; -1: it is not known.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     records: StoredRecords | pa.RecordBatch
     count: int
     source_partition: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Copy:
     @property
     def topic(self) -> str:
         """The topic that they are written to."""
-        return self.place.topic
+        return self.tp.topic
 
     def records_made(self) -> Iterator[SourceRecord]:
         """Make the records, one after another."""
@@ -57,12 +57,12 @@ class CopiedBatch(Sequence[SourceRecord]):
         more: Whether the next poll returns records at once: then a transaction may hold both.
     """
 
-    __slots__ = ("_made", "copies", "more")
+    __slots__ = ("_converted", "copies", "more")
 
     def __init__(self, copies: Sequence[Copy], *, more: bool = False) -> None:
         self.copies = copies
         self.more = more
-        self._made: list[SourceRecord] | None = None
+        self._converted: list[SourceRecord] | None = None
 
     def __len__(self) -> int:
         return sum(copy.count for copy in self.copies)
@@ -78,6 +78,6 @@ class CopiedBatch(Sequence[SourceRecord]):
         return iter(self._records())
 
     def _records(self) -> list[SourceRecord]:
-        if self._made is None:
-            self._made = [record for copy in self.copies for record in copy.records_made()]
-        return self._made
+        if self._converted is None:
+            self._converted = [record for copy in self.copies for record in copy.records_made()]
+        return self._converted

@@ -35,7 +35,7 @@ class Originals:
         self._batches.clear()
 
     def get(self, where: tuple[str | None, int | None, int | None]) -> ConsumerRecord | None:
-        """The record of a topic, partition and offset."""
+        """Return the record of a topic, partition and offset."""
         topic, number, offset = where
         for tp, batch in self._batches:
             if (tp.topic, tp.partition) != (topic, number):
@@ -58,7 +58,7 @@ class SinkSteps:
         self._pipeline = pipeline
 
     def convert(self, tp: TopicPartition, batch: pa.RecordBatch) -> Incoming:
-        """The records of a batch (RECORD_SCHEMA) of a partition, without those that are dropped or skipped.
+        """Return the records of a batch (RECORD_SCHEMA) of a partition, without those that are dropped or skipped.
 
         Raises:
             ConnectError: A record has failed, and errors are not tolerated.

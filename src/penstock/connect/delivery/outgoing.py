@@ -182,7 +182,7 @@ class SourceSteps:
     def _converted(
         self, record: SourceRecord, original: SourceRecord, converted: Converted
     ) -> tuple[SourceRecord, bytes | None, bytes | None, _Headers] | None:
-        """A record as bytes; None if it has failed, and errors are tolerated."""
+        """Return a record as bytes; None if it has failed, and errors are tolerated."""
         topic, converters = record.topic, self._pipeline.converters
         if topic is None:
             raise ConnectError("A record of a source has no topic", hint="Set the topic of each record.")
@@ -243,7 +243,7 @@ def _longest(column: Sequence[bytes | None] | None) -> int:
 
 
 def _size(key: bytes | None, value: bytes | None, headers: _Headers) -> int:
-    """The size of a record in a batch of its own, as Kafka's producer estimates it."""
+    """Return the size of a record in a batch of its own, as Kafka's producer estimates it."""
     size = _BATCH_OVERHEAD + _RECORD_OVERHEAD + _field_size(key) + _field_size(value) + _varint_size(len(headers))
     return size + sum(_field_size(name.encode()) + _field_size(data) for name, data in headers)
 

@@ -41,7 +41,9 @@ class Pipeline:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], plugins: Plugins, worker: Mapping[str, Any] | None = None) -> Pipeline:
-        """The steps of a connector without a worker: its first failed record ends it, unless errors are tolerated.
+        """Return the steps of a connector without a worker.
+
+        Its first failed record ends it, unless errors are tolerated.
 
         Args:
             config: The connector's config.

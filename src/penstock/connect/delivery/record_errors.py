@@ -90,13 +90,13 @@ class FailedRecord:
 
 
 class Reporter(Protocol):
-    """Takes failed records."""
+    """A receiver of failed records."""
 
     def report(self, failed: FailedRecord) -> None: ...
 
 
 class ErrorHandler:
-    """Runs the steps of records, as ``errors.*`` says.
+    """The handling of errors in the steps of records, as ``errors.*`` says.
 
     Args:
         tolerance: The settings.
@@ -181,7 +181,7 @@ class OriginalRecords(Protocol):
     """Finds records as they were read from a topic."""
 
     def get(self, where: tuple[str | None, int | None, int | None], /) -> ConsumerRecord | None:
-        """The record of a topic, partition and offset."""
+        """Return the record of a topic, partition and offset."""
         ...
 
 

@@ -54,7 +54,7 @@ def check_config(config: Mapping[str, str], plugins: Plugins) -> None:
 
 
 def topics_of(settings: Mapping[str, str], log: TopicLog) -> list[str]:
-    """The topics that a sink reads: those of ``topics``, or those that ``topics.regex`` matches."""
+    """Return the topics that a sink reads: those of ``topics``, or those that ``topics.regex`` matches."""
     from penstock.base.java_text.regex import compile_java
 
     if settings.get("topics.regex"):

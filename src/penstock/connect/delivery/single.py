@@ -113,6 +113,6 @@ def single_sink(
     watcher: Watcher | None = None,
     on_step: OnStep = lambda _step: None,
 ) -> SinkDelivery:
-    """A sink's task whose partitions are assigned by hand; the group is that of the connector in a worker."""
+    """Return a sink's task whose partitions are assigned by hand; the group is that of the connector in a worker."""
     consumer = Consumer(log, group=f"connect-{settings['name']}")
     return SinkDelivery(log, consumer, task, settings, pipeline, watcher=watcher, on_step=on_step)

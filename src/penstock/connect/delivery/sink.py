@@ -153,7 +153,7 @@ class SinkDelivery(RebalanceListener):
                 self._pipeline.close()
 
     def behind(self) -> int:
-        """The number of offsets that are not read yet."""
+        """Return the number of offsets that are not read yet."""
         ends = self._consumer.end_offsets(self._open) if self._open else {}
         left = sum(max(end - self._consumer.position(tp), 0) for tp, end in ends.items())
         return left + (len(self._batch) if self._waits else 0)

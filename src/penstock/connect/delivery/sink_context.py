@@ -59,7 +59,7 @@ class SinkContext:
         self._timeout_ms = timeout_ms
 
     def take_timeout_ms(self, default: int) -> int:
-        """The time to wait that was asked for last, once."""
+        """Return the time to wait that was asked for last, once."""
         timeout_ms, self._timeout_ms = self._timeout_ms, None
         return default if timeout_ms is None else timeout_ms
 

@@ -23,14 +23,14 @@ __all__ = ["SourceDelivery", "Unwatched", "Watcher"]
 
 
 class Watcher(Protocol):
-    """Is told of the progress of a task."""
+    """An observer of a task's progress."""
 
     def uses(self, topic: str) -> None:
-        """The task reads or writes a topic."""
+        """Note that the task reads or writes a topic."""
         ...
 
     def count(self, records: int, error: str | None = None) -> None:
-        """Records were delivered, or an error was tolerated."""
+        """Count records that were delivered, or an error that was tolerated."""
         ...
 
 
@@ -170,7 +170,7 @@ class SourceDelivery:
         self._on_step(Step.CONVERTED)
 
     def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, OffsetRecord]:
-        """The last offset of each source partition, of the records that are written, as the topic holds it."""
+        """Return the last offset of each source partition, of the records that are written, as the topic holds it."""
         last: dict[int, SourceRecord | Copy] = {}
         for converted in pending:
             for record in converted.copies or _last_records(converted):
@@ -200,7 +200,7 @@ class SourceDelivery:
 
 
 def _last_records(converted: Converted) -> Iterator[SourceRecord]:
-    """The records of which one may be the last of its source partition."""
+    """Yield the records of which one may be the last of its source partition."""
     if isinstance(converted.records, SourceBatch) and not converted.dropped:
         yield converted.records[-1]
         return

@@ -40,23 +40,23 @@ class StoredOffsets:
     def __init__(self, log: TopicLog, connector: str, topic: str = "connect-offsets") -> None:
         self._log, self._connector, self.topic = log, connector, topic
         ensure_topic(log, topic, 1, {"cleanup.policy": "compact"})
-        self._found: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._by_partition: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._read_to = {n: log.beginning_offset(topic, n) for n in range(log.partitions(topic))}
 
     def offset(self, partition: Partition) -> dict[str, Any] | None:
-        """The offset to go on from in a source partition; None: there is none."""
+        """Return the offset to go on from in a source partition; None: there is none."""
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
-        """The offsets of several partitions, in their order."""
+        """Return the offsets of several partitions, in their order."""
         self._refresh()
-        pairs = [self._found.get(partition_id(partition)) for partition in partitions]
+        pairs = [self._by_partition.get(partition_id(partition)) for partition in partitions]
         return [None if pair is None else with_note(pair[1]) for pair in pairs]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All source partitions with their offsets."""
+        """Return all source partitions with their offsets."""
         self._refresh()
-        return list(self._found.values())
+        return list(self._by_partition.values())
 
     def write(self, transaction: LogTransaction, offsets: Sequence[tuple[Partition | None, Partition | None]]) -> None:
         """Add offsets to a transaction; None deletes one."""
@@ -89,6 +89,6 @@ class StoredOffsets:
         if stored is None or stored.connector != self._connector:
             return
         if stored.offset is not None:
-            self._found[partition_id(stored.partition)] = (stored.partition, stored.offset)
+            self._by_partition[partition_id(stored.partition)] = (stored.partition, stored.offset)
         else:
-            self._found.pop(partition_id(stored.partition), None)
+            self._by_partition.pop(partition_id(stored.partition), None)

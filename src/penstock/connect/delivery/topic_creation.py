@@ -41,7 +41,7 @@ class TopicCreation:
         self._log = log
         self._config = {name: value for name, value in config.items() if name.startswith(_PREFIX) and value is not None}
         self._enabled = enabled
-        self._known: set[str] = set()
+        self._existing: set[str] = set()
         names = (self._config.get(f"{_PREFIX}groups") or "").split(",")
         self._groups = [name.strip() for name in names if name.strip()]
 
@@ -51,11 +51,11 @@ class TopicCreation:
         Raises:
             ProductionError: It cannot be created.
         """
-        if topic in self._known:
+        if topic in self._existing:
             return
         partitions, settings = self._settings(topic)
         ensure_output_topic(self._log, topic, partitions, settings)
-        self._known.add(topic)
+        self._existing.add(topic)
 
     def _settings(self, topic: str) -> tuple[int, dict[str, str]]:
         if not self._enabled:

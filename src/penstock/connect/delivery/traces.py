@@ -13,7 +13,7 @@ _MOST_CAUSES = 10
 
 
 def trace_text(error: BaseException) -> str:
-    """The stack trace of an error and of its causes.
+    """Return the stack trace of an error and of its causes.
 
     >>> from penstock.errors import ConnectError
     >>> print(trace_text(ConnectError("no configs today")))
@@ -29,7 +29,7 @@ def trace_text(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """The message of an error, without the hint."""
+    """Return the message of an error, without the hint."""
     return str(getattr(error, "message", None) or error)
 
 

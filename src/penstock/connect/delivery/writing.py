@@ -31,7 +31,7 @@ class WritableLog(TopicLog, ThreadClients, Protocol):
 
 
 class RecordWriter:
-    """Writes columns of records, and source offsets.
+    """A writer of columns of records, and of source offsets.
 
     Args:
         log: The log.
@@ -94,7 +94,7 @@ class RecordWriter:
     def _send(self, producer: ThreadProducer, prepared: Write) -> Mapping[TopicPartition, int]:
         for each in prepared.parts:
             if isinstance(each, _Copied) and each.is_stored and isinstance(producer, BatchProducer):
-                producer.send_stored(each.place, each.copy.records)
+                producer.send_stored(each.tp, each.copy.records)
             else:
                 producer.send([each.part])
         return producer.commit({})
@@ -140,9 +140,9 @@ class _Copied:
         self.first = -1
 
     @property
-    def place(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         """The partition."""
-        return self.copy.place
+        return self.copy.tp
 
     @property
     def count(self) -> int:
@@ -152,7 +152,7 @@ class _Copied:
     @property
     def part(self) -> Part:
         """What a log takes."""
-        return self.place.topic, self.place.partition, self.copy.columns()
+        return self.tp.topic, self.tp.partition, self.copy.columns()
 
 
 class _Placed:
@@ -160,16 +160,16 @@ class _Placed:
 
     Attributes:
         source: The columns.
-        place: The partition.
+        tp: The partition.
         rows: The numbers of the rows.
         batch: The rows.
         first: The offset of the first one, once they are written; -1: it is not known.
     """
 
-    __slots__ = ("batch", "first", "place", "rows", "source")
+    __slots__ = ("batch", "first", "rows", "source", "tp")
 
-    def __init__(self, source: Outgoing, place: TopicPartition, rows: NDArray[np.int64], batch: pa.RecordBatch) -> None:
-        self.source, self.place, self.rows, self.batch = source, place, rows, batch
+    def __init__(self, source: Outgoing, tp: TopicPartition, rows: NDArray[np.int64], batch: pa.RecordBatch) -> None:
+        self.source, self.tp, self.rows, self.batch = source, tp, rows, batch
         self.first = -1
 
     @property
@@ -180,7 +180,7 @@ class _Placed:
     @property
     def part(self) -> Part:
         """What a log takes."""
-        return self.place.topic, self.place.partition, self.batch
+        return self.tp.topic, self.tp.partition, self.batch
 
 
 class Write:
@@ -200,21 +200,21 @@ class Write:
         """Note the offsets of the rows, in partitions where nobody else has written in between."""
         counts: dict[TopicPartition, int] = {}
         for each in self.parts:
-            counts[each.place] = counts.get(each.place, 0) + each.count
+            counts[each.tp] = counts.get(each.tp, 0) + each.count
         at = {tp: firsts.get(tp, -1) for tp in counts}
         at = {tp: first for tp, first in at.items() if first >= 0 and following[tp] == first + counts[tp]}
         for each in self.parts:
-            if each.place in at:
-                each.first = at[each.place]
-                at[each.place] += each.count
+            if each.tp in at:
+                each.first = at[each.tp]
+                at[each.tp] += each.count
 
     def deliveries(self, outgoing: Outgoing, now_ms: int) -> list[Delivery]:
-        """The deliveries of these columns; the offset is -1 where others have written in between."""
+        """Return the deliveries of these columns; the offset is -1 where others have written in between."""
         times = outgoing.timestamps
         by_row: dict[int, Delivery] = {}
         for each in self.records:
             if each.source is outgoing:
-                topic, number = each.place.topic, each.place.partition
+                topic, number = each.tp.topic, each.tp.partition
                 for at, row in enumerate(each.rows.tolist()):
                     when = None if times is None else times[row]
                     offset = each.first + at if each.first >= 0 else -1

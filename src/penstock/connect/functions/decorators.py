@@ -147,7 +147,7 @@ def transform(name: str, /, **settings: Any) -> Callable[[F], F]:
 
 
 def transformation_of(name: str, function: Callable[..., Any], definition: ConfigDef | None = None) -> type[Any]:
-    """The transformation of a function, decorated or not."""
+    """Return the transformation of a function, decorated or not."""
     count = len(_parameters(function))
     if count not in (1, 2):
         raise ConfigError(f"the transformation {name} has {count} parameters", hint="Write def name(record, settings).")

@@ -50,12 +50,12 @@ class Settings:
 
 
 def setting_name(keyword: str) -> str:
-    """The name of a setting in configs: ``batch_size`` is ``batch.size``."""
+    """Return the name of a setting in configs: ``batch_size`` is ``batch.size``."""
     return keyword.replace("_", ".")
 
 
 def definition_of(keywords: Mapping[str, Any]) -> ConfigDef:
-    """The definition of settings: a type is a setting that must be set, any other value its default.
+    """Return the definition of settings: a type is a setting that must be set, any other value its default.
 
     Args:
         keywords: ``str``, ``int``, ``float``, ``bool``, ``list`` or ``Password``; a default of such a type; or a whole

@@ -27,7 +27,7 @@ ENTRY_POINTS = "penstock.connectors"
 
 @lru_cache(maxsize=4)
 def _announced(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - where packages are looked for
-    """The entry points of installed packages, by name: looking for them opens a file of each package."""
+    """Return the entry points of installed packages, by name: looking for them opens a file of each package."""
     return tuple(sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name))
 
 
@@ -61,7 +61,7 @@ def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[
 
 
 def load_plugin(reference: str, folders: Iterable[Path] = ()) -> Plugin:
-    """The connector or transformation that ``file.py:name`` names.
+    """Return the connector or transformation that ``file.py:name`` names.
 
     Args:
         reference: The file and the name of a function or class in it.
@@ -85,7 +85,7 @@ def load_plugin(reference: str, folders: Iterable[Path] = ()) -> Plugin:
 
 
 def file_plugins(path: Path) -> list[Plugin]:
-    """All connectors and transformations of a Python file.
+    """Return all connectors and transformations of a Python file.
 
     Raises:
         ConfigError: It cannot be run.
@@ -123,7 +123,7 @@ def plugin_of(member: Any, name: str) -> Plugin:
 
 
 def connector_of(function: Any) -> type[Connector]:
-    """The connector's class behind a decorated function."""
+    """Return the connector's class behind a decorated function."""
     connector: type[Connector] = getattr(function, CONNECTOR)
     return connector
 

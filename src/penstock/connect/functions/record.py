@@ -45,7 +45,7 @@ class Record:
     key_schema: Schema | None = None
 
     def to_source_record(self) -> SourceRecord:
-        """The record as the worker takes it."""
+        """Return the record as the worker takes it."""
         return SourceRecord(
             topic=self.topic,
             key=self.key,
@@ -66,6 +66,6 @@ class Offsets:
         self._reader = reader
 
     def get(self, partition: Mapping[str, Any], default: D | None = None) -> dict[str, Any] | D | None:
-        """The offset to go on from; the default if there is none."""
+        """Return the offset to go on from; the default if there is none."""
         offset = self._reader.offset(partition)
         return default if offset is None else offset

@@ -17,7 +17,7 @@ _log = own_logger(__name__)
 
 
 def remote_acls(flow: Flow, rules: Iterable[TopicAcl]) -> list[TopicAcl]:
-    """The rights to topics of the target that rights to topics of the source stand for.
+    """Return the rights to topics of the target that rights to topics of the source stand for.
 
     Nobody but the mirror may write there: the right to write is not copied, and the right to do everything becomes
     that to read.
@@ -39,7 +39,7 @@ def remote_acls(flow: Flow, rules: Iterable[TopicAcl]) -> list[TopicAcl]:
 
 
 class AclSync:
-    """Copies the access control lists of one flow. Rights that are taken away in the source stay in the target.
+    """The copying of one flow's access control lists. Rights that are taken away in the source stay in the target.
 
     Args:
         flow: The flow.

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.data import BytesError
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import OffsetSyncStore
 from penstock.connect.mirror.records import Checkpoint, OffsetSync
 from penstock.connect.mirror.sync_writer import COMPACTED, append_pairs, syncs_topic
+from penstock.errors import LogError, LogUnavailableError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorCheckpoint", "mirrored_groups"]
 
+_log = own_logger(__name__)
+
 
 def mirrored_groups(flow: Flow, source: TopicLog) -> list[str]:
-    """The groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
+    """Return the groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
     group_filter, topics = flow.groups, flow.topics
 
     def reads(group: str) -> bool:
@@ -71,7 +75,7 @@ class MirrorCheckpoint:
         marks = [mark for group in groups for mark in self._of(group)]
         moved = [mark for mark in marks if self._moves(mark)]
         for mark in moved:
-            self._last[mark.group, mark.place] = mark
+            self._last[mark.group, mark.tp] = mark
         return moved
 
     def commit(self, groups: Iterable[str]) -> None:
@@ -92,8 +96,8 @@ class MirrorCheckpoint:
         return marks
 
     def _moves(self, mark: Checkpoint) -> bool:
-        """Whether it differs from the last one; a later state of the syncs alone must not take a group back."""
-        last = self._last.get((mark.group, mark.place))
+        """Return whether it differs from the last one; a later state of the syncs alone must not take a group back."""
+        last = self._last.get((mark.group, mark.tp))
         if last is None or mark.upstream < last.upstream:
             return True  # the group has been reset upstream
         return mark.downstream > last.downstream
@@ -104,9 +108,14 @@ class MirrorCheckpoint:
             return
         there = self._target.committed_offsets(group)
         marks = [mark for (name, _), mark in self._last.items() if name == group]
-        ahead = {mark.place: mark.downstream for mark in marks if mark.downstream > there.get(mark.place, -1)}
+        ahead = {mark.tp: mark.downstream for mark in marks if mark.downstream > there.get(mark.tp, -1)}
         if ahead:
-            self._target.commit_offsets(group, ahead)
+            try:
+                self._target.commit_offsets(group, ahead)
+            except LogUnavailableError:
+                raise
+            except LogError as error:  # it has got members meanwhile, or its application runs
+                _log.warning("the offsets of group %r are not brought over: %s", group, error.message)
 
     def _written(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
         checkpoints = {}
@@ -118,7 +127,7 @@ class MirrorCheckpoint:
                     mark = Checkpoint.read(row["key"] or b"", row["value"] or b"")
                 except BytesError:
                     continue  # a tombstone, or something else's
-                checkpoints[mark.group, mark.place] = mark
+                checkpoints[mark.group, mark.tp] = mark
             if fetched.next_offset <= at:
                 break
             at = fetched.next_offset

@@ -42,11 +42,11 @@ class NameFilter:
 
     @classmethod
     def definition(cls) -> ConfigDef:
-        """The definition of its settings."""
+        """Return the definition of its settings."""
         return ConfigDef([setting for setting in (cls.included, cls.excluded) if setting is not None])
 
     def takes(self, name: str) -> bool:
-        """Whether this name is mirrored."""
+        """Return whether this name is mirrored."""
         taken = self._include is None or self._include.fullmatch(name) is not None
         return taken and self._exclude.fullmatch(name) is None
 
@@ -93,7 +93,7 @@ class ConfigPropertyFilter(NameFilter):
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, target: str) -> bool:
-    """Whether a topic came from the target cluster, through whatever others.
+    """Return whether a topic came from the target cluster, through whatever others.
 
     >>> from penstock.connect.mirror.policies import DefaultReplicationPolicy
     >>> [is_cycle(DefaultReplicationPolicy(), name, "east") for name in ("orders", "west.east.orders")]

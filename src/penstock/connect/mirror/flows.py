@@ -79,7 +79,7 @@ class Flow:
     given: Mapping[str, str] = field(default_factory=dict)
 
     def setting(self, name: str) -> Any:
-        """The parsed value of a setting.
+        """Return the parsed value of a setting.
 
         Raises:
             SettingError: It is wrong.
@@ -128,7 +128,7 @@ class Flow:
 
 
 def read_flows(properties: Mapping[str, str]) -> list[Flow]:
-    """All flows of a ``mm2.properties``: each pair of clusters, also those that only have heartbeats.
+    """Return all flows of a ``mm2.properties``: each pair of clusters, also those that only have heartbeats.
 
     Raises:
         SettingError: Clusters are missing, or a setting is wrong.

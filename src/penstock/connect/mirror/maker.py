@@ -27,7 +27,7 @@ _log = own_logger(__name__)
 
 
 class Mirror:
-    """Copies between clusters as MirrorMaker's driver does.
+    """Copying between clusters, as MirrorMaker's driver does it.
 
     Args:
         properties: What ``mm2.properties`` holds.
@@ -161,7 +161,10 @@ class _Running:
             checkpoint.commit_all()
 
     def _looks_for(self, what: str, *, everything: bool) -> bool:
-        """Whether to look for new topics or groups now: at the start, and then from time to time if that is enabled."""
+        """Return whether to look for new topics or groups now.
+
+        At the start, and then from time to time if that is enabled.
+        """
         interval = f"refresh.{what}.interval.seconds"
         if interval in self._due and not self.flow.setting(f"refresh.{what}.enabled"):
             return False

@@ -58,10 +58,10 @@ class OffsetSyncStore:
             checkpoints of before, older ones could take groups back behind where they were.
 
     Example:
-        >>> store, place = OffsetSyncStore(), TopicPartition("orders", 0)
-        >>> store.add(OffsetSync(place, 100, 200))
+        >>> store, tp = OffsetSyncStore(), TopicPartition("orders", 0)
+        >>> store.add(OffsetSync(tp, 100, 200))
         >>> store.finish_loading()
-        >>> [store.translate(place, offset) for offset in (99, 100, 5000)]
+        >>> [store.translate(tp, offset) for offset in (99, 100, 5000)]
         [-1, 200, 201]
     """
 
@@ -76,15 +76,15 @@ class OffsetSyncStore:
 
     def add(self, sync: OffsetSync) -> None:
         """Take the next sync of the topic."""
-        syncs = self._syncs.get(sync.place)
+        syncs = self._syncs.get(sync.tp)
         last_only = self._must_read_to_end and not self._loaded
         if syncs is None or last_only or sync.upstream < syncs[0].upstream:  # a rewind makes all before it wrong
-            self._syncs[sync.place] = [sync] * SYNCS
+            self._syncs[sync.tp] = [sync] * SYNCS
         else:
             _insert(syncs, sync)
 
     def translate(self, tp: TopicPartition, upstream: int) -> int | None:
-        """The offset in the target cluster for one in the source cluster.
+        """Return the offset in the target cluster for one in the source cluster.
 
         Returns:
             None: nothing is known of the partition, or the topic was not read yet; -1: the offset is too old.

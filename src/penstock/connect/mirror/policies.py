@@ -52,11 +52,11 @@ class ReplicationPolicy:
         raise NotImplementedError
 
     def remote_topic(self, source: str, topic: str) -> str:
-        """The name in the target cluster of a topic of the cluster ``source``. Kafka's ``formatRemoteTopic``."""
+        """Return the name in the target cluster of a topic of the cluster ``source``. Kafka's ``formatRemoteTopic``."""
         raise NotImplementedError
 
     def topic_source(self, topic: str) -> str | None:
-        """The alias of the cluster that a topic was mirrored from; None: it is not a mirrored one."""
+        """Return the alias of the cluster that a topic was mirrored from; None: it is not a mirrored one."""
         raise NotImplementedError
 
     def upstream_topic(self, topic: str) -> str | None:
@@ -64,33 +64,33 @@ class ReplicationPolicy:
         raise NotImplementedError
 
     def original_topic(self, topic: str) -> str:
-        """The name in the cluster that it is from at first, behind all clusters that it went through."""
+        """Return the name in the cluster that it is from at first, behind all clusters that it went through."""
         while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
             topic = upstream
         return topic
 
     def offset_syncs_topic(self, cluster: str) -> str:
-        """The name of the topic of offset syncs towards a cluster."""
+        """Return the name of the topic of offset syncs towards a cluster."""
         raise NotImplementedError
 
     def checkpoints_topic(self, cluster: str) -> str:
-        """The name of the topic of checkpoints of a source cluster."""
+        """Return the name of the topic of checkpoints of a source cluster."""
         raise NotImplementedError
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Whether it has heartbeats, whichever clusters it went through."""
+        """Return whether it has heartbeats, whichever clusters it went through."""
         return self.original_topic(topic) == self.heartbeats
 
     def is_checkpoints_topic(self, topic: str) -> bool:
-        """Whether it has checkpoints."""
+        """Return whether it has checkpoints."""
         raise NotImplementedError
 
     def is_mirror_internal_topic(self, topic: str) -> bool:
-        """Whether it is one of the mirror's own. Kafka's ``isMM2InternalTopic``."""
+        """Return whether it is one of the mirror's own. Kafka's ``isMM2InternalTopic``."""
         raise NotImplementedError
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Whether it is one of the mirror's or of Kafka's own, which are never mirrored."""
+        """Return whether it is one of the mirror's or of Kafka's own, which are never mirrored."""
         return topic.startswith(("__", ".")) or self.is_mirror_internal_topic(topic)
 
 
@@ -186,7 +186,7 @@ POLICIES: tuple[type[ReplicationPolicy], ...] = (DefaultReplicationPolicy, Ident
 
 
 def policy_of(settings: Mapping[str, Any]) -> ReplicationPolicy:
-    """The policy that ``replication.policy.class`` names, configured; by default `DefaultReplicationPolicy`.
+    """Return the policy that ``replication.policy.class`` names, configured; by default `DefaultReplicationPolicy`.
 
     Raises:
         SettingError: There is no such policy, or a setting of it is wrong.
@@ -202,5 +202,5 @@ def policy_of(settings: Mapping[str, Any]) -> ReplicationPolicy:
 
 
 def _has_more(rest: str, separator: str) -> bool:
-    """Whether anything but separators follows, as Java's ``split`` leaves out empty parts at the end."""
+    """Return whether anything but separators follows, as Java's ``split`` leaves out empty parts at the end."""
     return bool(rest.replace(separator, ""))

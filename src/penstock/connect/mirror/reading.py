@@ -19,7 +19,7 @@ _MOST_RECORDS = 50_000
 
 
 def source_partition(flow: Flow, tp: TopicPartition) -> dict[str, Any]:
-    """The source partition under which Connect stores the position in a partition of the source cluster.
+    """Return the source partition under which Connect stores the position in a partition of the source cluster.
 
     >>> from penstock.connect.mirror.flows import MirrorCluster
     >>> flow = Flow(MirrorCluster("west", "west:9092"), MirrorCluster("east", "east:9092"))
@@ -34,13 +34,13 @@ class SourcePiece:
     """Consecutive records of a partition of the source.
 
     Attributes:
-        place: The partition.
+        tp: The partition.
         records: Record batches as they are stored, or columns.
         stretches: The offsets of the records.
         next_offset: The offset to read next.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     records: StoredRecords | pa.RecordBatch
     stretches: tuple[StoredStretch, ...]
     next_offset: int
@@ -57,7 +57,7 @@ class SourcePiece:
 
 
 class MirrorReader:
-    """Reads partitions of the source cluster, each from the offset behind the last copied record."""
+    """A reader of partitions of the source cluster, each from the offset behind the last copied record."""
 
     def __init__(self, source: TopicLog) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class MirrorReader:
         return iter(list(self._positions))
 
     def read(self, tp: TopicPartition, most: int) -> Fetched:
-        """The next records of a partition; records that the source has deleted are passed over."""
+        """Return the next records of a partition; records that the source has deleted are passed over."""
         position = max(self._positions[tp], self._source.beginning_offset(tp.topic, tp.partition))
         fetched = self._source.read(tp.topic, tp.partition, position, most)
         if not fetched.records.num_rows:
@@ -92,7 +92,7 @@ class MirrorReader:
         self._positions[tp] = next_offset
 
     def pieces(self, *, as_stored: bool) -> dict[str, list[SourcePiece]]:
-        """The next records of all partitions that have some, by topic.
+        """Return the next records of all partitions that have some, by topic.
 
         Args:
             as_stored: Read record batches as they are stored, without decoding; the source must be a `BatchLog`.
@@ -111,12 +111,12 @@ class MirrorReader:
 
     def _add(self, by_topic: dict[str, list[SourcePiece]], piece: SourcePiece) -> None:
         if piece.stretches:
-            by_topic.setdefault(piece.place.topic, []).append(piece)
+            by_topic.setdefault(piece.tp.topic, []).append(piece)
         else:
-            self.move(piece.place, piece.next_offset)  # only aborted records, and markers of transactions
+            self.move(piece.tp, piece.next_offset)  # only aborted records, and markers of transactions
 
     def _ready(self) -> dict[TopicPartition, int]:
-        """The positions of those partitions that have records behind them."""
+        """Return the positions of those partitions that have records behind them."""
         topics = sorted({tp.topic for tp in self._positions})
         ends = self._source.end_offsets(topics)
         behind = {tp: at for tp, at in self._positions.items() if at != ends.get(tp, at)}
@@ -134,7 +134,7 @@ class MirrorReader:
             self._source.wait_for_data(dict(self._positions), timeout_s)
 
     def behind(self) -> int:
-        """The offsets of the source that are not read yet."""
+        """Return the offsets of the source that are not read yet."""
         ends = {tp: self._source.end_offset(tp.topic, tp.partition) for tp in self._positions}
         return sum(max(end - self._positions[tp], 0) for tp, end in ends.items())
 
@@ -144,6 +144,6 @@ def as_columns(source: TopicLog, piece: SourcePiece) -> SourcePiece:
     if isinstance(piece.records, pa.RecordBatch):
         return piece
     first = piece.stretches[0].first
-    batches = source.read_range(piece.place.topic, piece.place.partition, first, piece.next_offset)
+    batches = source.read_range(piece.tp.topic, piece.tp.partition, first, piece.next_offset)
     records = pa.concat_batches(list(batches))
-    return SourcePiece(piece.place, records, stretches_of(records), piece.next_offset)
+    return SourcePiece(piece.tp, records, stretches_of(records), piece.next_offset)

@@ -34,20 +34,20 @@ class Heartbeat:
     timestamp: int
 
     def key(self) -> bytes:
-        """The record's key: both aliases."""
+        """Return the record's key: both aliases."""
         return _text(self.source) + _text(self.target)
 
     def value(self) -> bytes:
-        """The record's value: the time."""
+        """Return the record's value: the time."""
         return VERSION + struct.pack(">q", self.timestamp)
 
     def connect_partition(self) -> dict[str, Any]:
-        """The source partition under which Connect stores its offset."""
+        """Return the source partition under which Connect stores its offset."""
         return {"sourceClusterAlias": self.source, "targetClusterAlias": self.target}
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The heartbeat of a record.
+        """Return the heartbeat of a record.
 
         Raises:
             BytesError: The bytes are not a heartbeat's.
@@ -63,7 +63,7 @@ class Checkpoint:
 
     Attributes:
         group: The consumer group.
-        place: The partition in the target cluster, such as ``west.orders-0``.
+        tp: The partition in the target cluster, such as ``west.orders-0``.
         upstream: The group's offset in the source cluster.
         downstream: The offset in the target cluster to go on from.
         metadata: The text that the group committed with its offset.
@@ -75,32 +75,32 @@ class Checkpoint:
     """
 
     group: str
-    place: TopicPartition
+    tp: TopicPartition
     upstream: int
     downstream: int
     metadata: str = ""
 
     def key(self) -> bytes:
-        """The record's key: group and partition."""
-        return _text(self.group) + _place(self.place)
+        """Return the record's key: group and partition."""
+        return _text(self.group) + _place(self.tp)
 
     def value(self) -> bytes:
-        """The record's value: both offsets and the metadata."""
+        """Return the record's value: both offsets and the metadata."""
         return VERSION + struct.pack(">qq", self.upstream, self.downstream) + _text(self.metadata)
 
     def connect_partition(self) -> dict[str, Any]:
-        """The source partition under which Connect stores its offset."""
-        return {"group": self.group, "topic": self.place.topic, "partition": self.place.partition}
+        """Return the source partition under which Connect stores its offset."""
+        return {"group": self.group, "topic": self.tp.topic, "partition": self.tp.partition}
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The checkpoint of a record.
+        """Return the checkpoint of a record.
 
         Raises:
             BytesError: The bytes are not a checkpoint's.
         """
         names, numbers = _PartReader(key, "a checkpoint's key"), _PartReader(value, "a checkpoint").skip_version()
-        return cls(names.text(), names.place(), numbers.long(), numbers.long(), numbers.text())
+        return cls(names.text(), names.tp(), numbers.long(), numbers.long(), numbers.text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +108,34 @@ class OffsetSync:
     """A record's offset in the source cluster and that of its copy in the target cluster.
 
     Attributes:
-        place: The partition in the source cluster.
+        tp: The partition in the source cluster.
         upstream: The offset there.
         downstream: The offset in the target cluster.
     """
 
     NO_OFFSET: ClassVar[int] = -1
 
-    place: TopicPartition
+    tp: TopicPartition
     upstream: int
     downstream: int
 
     def key(self) -> bytes:
-        """The record's key: the partition."""
-        return _place(self.place)
+        """Return the record's key: the partition."""
+        return _place(self.tp)
 
     def value(self) -> bytes:
-        """The record's value: both offsets."""
+        """Return the record's value: both offsets."""
         return struct.pack(">qq", self.upstream, self.downstream)
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> Self:
-        """The offset sync of a record.
+        """Return the offset sync of a record.
 
         Raises:
             BytesError: The bytes are not an offset sync's.
         """
         numbers = _PartReader(value, "an offset sync")
-        return cls(_PartReader(key, "an offset sync's key").place(), numbers.long(), numbers.long())
+        return cls(_PartReader(key, "an offset sync's key").tp(), numbers.long(), numbers.long())
 
 
 def _text(text: str) -> bytes:
@@ -150,7 +150,7 @@ def _place(tp: TopicPartition) -> bytes:
 
 
 class _PartReader:
-    """Reads the parts of a key or value one after another."""
+    """A reader of the parts of a key or value, one after another."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self.data, self.at, self.what = data, 0, what
@@ -169,7 +169,7 @@ class _PartReader:
         except UnicodeDecodeError as error:
             raise BytesError(f"{self.what} holds bytes that are not text") from error
 
-    def place(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         return TopicPartition(self.text(), int.from_bytes(self.take(4), "big", signed=True))
 
     def take(self, size: int) -> bytes:

@@ -33,7 +33,7 @@ class RemoteTopics:
         return places
 
     def remote(self, tp: TopicPartition) -> TopicPartition:
-        """The partition in the target that a partition of the source is copied to."""
+        """Return the partition in the target that a partition of the source is copied to."""
         return TopicPartition(self._policy.remote_topic(self._flow.source.alias, tp.topic), tp.partition)
 
     def _prepare(self, info: TopicInfo, target_topics: dict[str, TopicInfo]) -> None:

@@ -78,7 +78,7 @@ class MirrorSource:
         self._reader.wait(timeout_s)
 
     def behind(self) -> int:
-        """The offsets of the source that are not copied yet."""
+        """Return the offsets of the source that are not copied yet."""
         return self._reader.behind()
 
     def _copy(self, topic: str, pieces: Sequence[SourcePiece]) -> None:
@@ -90,8 +90,8 @@ class MirrorSource:
             pieces = [as_columns(self._source, piece) for piece in pieces]  # in batches that the target accepts
             done = self._write(topic, pieces)
         for piece in pieces:
-            self._reader.move(piece.place, piece.next_offset)
-            self._written[piece.place] = piece.last
+            self._reader.move(piece.tp, piece.next_offset)
+            self._written[piece.tp] = piece.last
             self.copied += piece.count
             self._sync(piece, done)
         self._syncs.flush()
@@ -100,8 +100,8 @@ class MirrorSource:
         with self._target.transaction(self._transaction(topic)) as transaction:
             transaction.ask_before_repeating(partial(self._is_written, pieces))
             for piece in pieces:
-                _append(transaction, self._topics.remote(piece.place), piece)
-            offsets = [(source_partition(self._flow, piece.place), {"offset": piece.last}) for piece in pieces]
+                _append(transaction, self._topics.remote(piece.tp), piece)
+            offsets = [(source_partition(self._flow, piece.tp), {"offset": piece.last}) for piece in pieces]
             self._stored.write(transaction, offsets)
         return transaction
 
@@ -109,20 +109,20 @@ class MirrorSource:
         return f"mirror-{self._flow.source.alias}-{self._flow.target.alias}-{topic}"
 
     def _is_written(self, pieces: Sequence[SourcePiece]) -> bool:
-        """Whether these are written, as the source offsets show, which are part of the transaction.
+        """Return whether these are written, as the source offsets show, which are part of the transaction.
 
         Raises:
             FencedError: Another mirror has copied more.
         """
         self._settle()
-        stored = [self._stored_offset(piece.place) for piece in pieces]
+        stored = [self._stored_offset(piece.tp) for piece in pieces]
         if stored == [piece.last for piece in pieces]:
             return True
-        if stored == [self._written[piece.place] for piece in pieces]:
+        if stored == [self._written[piece.tp] for piece in pieces]:
             return False
         flow = f"{self._flow.source.alias}->{self._flow.target.alias}"
         raise FencedError(
-            f"another mirror copies {pieces[0].place.topic} of {flow} too", hint="Run one mirror for each flow."
+            f"another mirror copies {pieces[0].tp.topic} of {flow} too", hint="Run one mirror for each flow."
         )
 
     def _settle(self) -> None:
@@ -135,10 +135,10 @@ class MirrorSource:
         return None if stored is None else int(stored["offset"])
 
     def _sync(self, piece: SourcePiece, done: LogTransaction) -> None:
-        remote = self._topics.remote(piece.place)
+        remote = self._topics.remote(piece.tp)
         first = done.first_offsets.get(remote, -1)
         if done.following.get(remote) == first + piece.count:
-            self._syncs.note_stretches(piece.place, piece.stretches, first)
+            self._syncs.note_stretches(piece.tp, piece.stretches, first)
 
 
 def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: SourcePiece) -> None:
@@ -164,5 +164,5 @@ class MirrorHeartbeat:
 
 
 def heartbeat_now(flow: Flow) -> Heartbeat:
-    """A heartbeat of a flow with the time of now."""
+    """Return a heartbeat of a flow with the time of now."""
     return Heartbeat(flow.source.alias, flow.target.alias, unix_ms())

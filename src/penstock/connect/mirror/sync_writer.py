@@ -21,14 +21,14 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 
 def syncs_topic(flow: Flow, source: TopicLog, target: TopicLog) -> tuple[TopicLog, str]:
-    """The log and the name of a flow's topic of offset syncs (``offset-syncs.topic.location``)."""
+    """Return the log and the name of a flow's topic of offset syncs (``offset-syncs.topic.location``)."""
     if flow.setting("offset-syncs.topic.location") == "source":
         return source, flow.policy.offset_syncs_topic(flow.target.alias)
     return target, flow.policy.offset_syncs_topic(flow.source.alias)
 
 
 class SyncWriter:
-    """Writes offset syncs of copied records: those that are due, and that of the last record of each partition."""
+    """A writer of offset syncs of copied records: those that are due, and that of each partition's last record."""
 
     def __init__(self, flow: Flow, source: TopicLog, target: TopicLog) -> None:
         self._log, self._topic = syncs_topic(flow, source, target)

@@ -35,7 +35,7 @@ class Stage:
     negated: bool = False
 
     def apply(self, record: R) -> R | None:
-        """The record as it goes on; None drops it."""
+        """Return the record as it goes on; None drops it."""
         if self.predicate is None or self.predicate.test(record) != self.negated:
             return self.transformation.apply(record)
         return record
@@ -63,7 +63,7 @@ class TransformationChain:
     stages: tuple[Stage, ...] = ()
 
     def apply(self, record: R) -> R | None:
-        """The record as it comes out; None: one of them dropped it."""
+        """Return the record as it comes out; None: one of them dropped it."""
         current: R | None = record
         for stage in self.stages:
             if current is None:
@@ -80,7 +80,7 @@ class TransformationChain:
 
 
 def transformation_chain(config: Mapping[str, Any], plugins: Plugins | None = None) -> TransformationChain:
-    """The chain of a connector's config.
+    """Return the chain of a connector's config.
 
     Args:
         config: The config; of it, what begins with ``transforms`` and ``predicates``.

@@ -40,14 +40,14 @@ class WorkerSettings:
     exactly_once: bool = False
 
     def converter(self, name: str) -> str:
-        """The converter of ``key.converter``, ``value.converter`` or ``header.converter``."""
+        """Return the converter of ``key.converter``, ``value.converter`` or ``header.converter``."""
         return str(getattr(self, name.replace(".", "_")))
 
 
 def connector_definition(
     plugin: Plugin, config: Mapping[str, Any], plugins: Plugins, worker: WorkerSettings
 ) -> ConfigDef:
-    """The settings that any connector of its type has, before those of its transformations and its own."""
+    """Return the settings that any connector of its type has, before those of its transformations and its own."""
     common = {setting.name: setting for setting in COMMON}
     version = Setting(
         name="connector.plugin.version",
@@ -73,7 +73,9 @@ def connector_definition(
 
 
 def plain_settings() -> list[Setting]:
-    """The settings of all connectors without a worker and its plugins: nothing is the default, nothing is offered.
+    """Return the settings of all connectors without a worker and its plugins.
+
+    Nothing is the default, nothing is offered.
 
     Some of Kafka's connectors have them in their own definitions, which count. Kafka's ``ConnectorConfig.configDef()``.
     """
@@ -95,7 +97,7 @@ def plain_settings() -> list[Setting]:
 def _converter(
     name: str, order: int, config: Mapping[str, Any], where: tuple[Plugins, WorkerSettings]
 ) -> tuple[Setting, Setting]:
-    """The setting of a converter, and that of its version."""
+    """Return the setting of a converter, and that of its version."""
     plugins, worker = where
     kind = CONVERTER_KINDS[name]
     part = name.partition(".")[0]

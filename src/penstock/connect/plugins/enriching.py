@@ -77,7 +77,7 @@ PARTS = (
 
 
 def enriched(base: ConfigDef, config: Mapping[str, Any], plugins: Plugins, *, strict: bool) -> ConfigDef:
-    """A connector's definition with the settings of its transformations and predicates.
+    """Return a connector's definition with the settings of its transformations and predicates.
 
     Args:
         base: The definition.
@@ -96,7 +96,7 @@ def enriched(base: ConfigDef, config: Mapping[str, Any], plugins: Plugins, *, st
 
 
 def plugin_settings_of(config: Mapping[str, Any]) -> list[str]:
-    """The names of settings that name a plugin of a list: ``transforms.a.type``, ``predicates.p.type``."""
+    """Return the names of settings that name a plugin of a list: ``transforms.a.type``, ``predicates.p.type``."""
     names = []
     for part in PARTS:
         aliases = dict.fromkeys(parse_kind(part.list_name, config.get(part.list_name), Kind.LIST) or ())

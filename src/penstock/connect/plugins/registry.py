@@ -78,7 +78,7 @@ class Plugin:
         return self.java_class.rpartition(".")[2].rpartition("$")[2]
 
     def require_any(self) -> Plugin:
-        """The plugin, if it is one.
+        """Return the plugin, if it is one.
 
         Raises:
             SettingError: It is an interface.
@@ -86,7 +86,7 @@ class Plugin:
         return self.require(self.kinds[0]) if self.kinds else self.require(PluginKind.CONVERTER)
 
     def require(self, kind: PluginKind) -> Plugin:
-        """The plugin, if it is of this type.
+        """Return the plugin, if it is of this type.
 
         Raises:
             SettingError: It is of another, or an interface.
@@ -132,7 +132,7 @@ class Plugins:
             self._aliases[alias] = None if alias in self._aliases else plugin.java_class  # None: of two
 
     def find(self, name: str) -> Plugin:
-        """The plugin of a name or alias; a class of Java's own is one that can be used as nothing.
+        """Return the plugin of a name or alias; a class of Java's own is one that can be used as nothing.
 
         Raises:
             LookupError: There is none, or the alias stands for two.
@@ -145,11 +145,11 @@ class Plugins:
         return plugin
 
     def of_kind(self, *kinds: PluginKind) -> list[Plugin]:
-        """All plugins of these types, by name."""
+        """Return all plugins of these types, by name."""
         return sorted((p for p in self._plugins.values() if set(kinds) & set(p.kinds)), key=lambda p: p.java_class)
 
     def connector(self, name: str) -> Plugin:
-        """The connector whose name ends in this, as Kafka finds the class of a request.
+        """Return the connector whose name ends in this, as Kafka finds the class of a request.
 
         Raises:
             LookupError: There is none, or more than one.
@@ -166,7 +166,7 @@ class Plugins:
 
 
 def connector_plugin(connector: type[Connector]) -> Plugin:
-    """The plugin of a connector's class; ``plugins.add(connector_plugin(MyConnector))`` registers it.
+    """Return the plugin of a connector's class; ``plugins.add(connector_plugin(MyConnector))`` registers it.
 
     >>> from penstock.connect.api import SourceConnector
     >>> class Clock(SourceConnector):
@@ -189,7 +189,7 @@ def connector_plugin(connector: type[Connector]) -> Plugin:
 
 
 def standard_plugins() -> Plugins:
-    """The converters, transformations and predicates of Apache Kafka."""
+    """Return the converters, transformations and predicates of Apache Kafka."""
     both = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
     converters = (
         Plugin(c.java_class, both if c is not SimpleHeaderConverter else both[1:], c, c.config, model=c.model)

@@ -84,7 +84,10 @@ def check_converter(check: NameCheck, config: Mapping[str, str | None], name: st
 
 
 def start_notes(config: Mapping[str, str | None], plugins: Plugins, worker: WorkerSettings | None = None) -> list[str]:
-    """The lines that a connector says when it starts: that it is experimental, and which settings change nothing."""
+    """Return the lines that a connector says when it starts.
+
+    They say that it is experimental, and which settings change nothing.
+    """
     try:
         plugin = plugins.connector(config.get("connector.class") or "")
         notes = check_names(config, plugins, worker).notes
@@ -147,7 +150,7 @@ def _aliases(config: Mapping[str, str | None], name: str) -> list[str]:
 
 
 def _is_read(name: str, config: Mapping[str, str | None], plugin: Plugin) -> bool:
-    """Whether a name that no definition has is read nevertheless: by a part, a client, or for new topics."""
+    """Return whether a name that no definition has is read nevertheless: by a part, a client, or for new topics."""
     for converter in CONVERTER_KINDS:
         if name.startswith(f"{converter}."):
             return bool(config.get(converter))  # its own check follows
@@ -174,7 +177,7 @@ def _of_client(name: str) -> str | None:
 
 
 def _of_framework(name: str, config: Mapping[str, str | None]) -> str | None:
-    """The note about a name that Kafka Connect itself would read, if it changes nothing as it stands."""
+    """Return the note about a name that Kafka Connect itself would read, if it changes nothing as it stands."""
     for converter in CONVERTER_KINDS:
         if name.startswith(f"{converter}."):
             return f"{name} has no effect without {converter}: a connector's settings are not the worker's converter's."

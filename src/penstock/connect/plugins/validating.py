@@ -31,7 +31,7 @@ DLQ = "errors.deadletterqueue.topic.name"
 
 
 def plugin_settings(plugin: Plugin, plugins: Plugins, worker: WorkerSettings | None = None) -> list[dict[str, Any]]:
-    """The definitions of a plugin's settings, as ``GET /connector-plugins/{name}/config`` answers them.
+    """Return the definitions of a plugin's settings, as ``GET /connector-plugins/{name}/config`` answers them.
 
     Args:
         plugin: The plugin.
@@ -198,7 +198,7 @@ def _matches(pattern: str, text: str) -> bool:
 def _converter_entries(
     name: str, config: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The settings of a converter that the connector names, under its prefix, and their groups."""
+    """Return the settings of a converter that the connector names, under its prefix, and their groups."""
     chosen = config.get(name)
     if chosen is None or values[name].errors:
         return [], []

@@ -12,7 +12,7 @@ _RANGE = re.compile(r"([\[(])\s*([^,\[\]()]*?)\s*(?:(,)\s*([^,\[\]()]*?)\s*)?([\
 
 
 def version_error(plugin: Plugin, required: str) -> str:
-    """The text about a version that the plugin does not have."""
+    """Return the text about a version that the plugin does not have."""
     return (
         f"Plugin {plugin.java_class} not found that matches the version range {shown_range(required)}, available "
         f"versions: [{', '.join(plugin.version for _ in plugin.kinds)}]"
@@ -20,7 +20,7 @@ def version_error(plugin: Plugin, required: str) -> str:
 
 
 def shown_range(required: str) -> str:
-    """A version as a range.
+    """Return a version as a range.
 
     >>> shown_range("9.9"), shown_range("[1,2)"), shown_range("")
     ('[9.9,9.9]', '[1,2)', '[,]')
@@ -29,7 +29,7 @@ def shown_range(required: str) -> str:
 
 
 def in_range(version: str, required: str) -> bool:
-    """Whether a version is the wanted one, or within the wanted range.
+    """Return whether a version is the wanted one, or within the wanted range.
 
     >>> in_range("4.3.1", "[4,5)"), in_range("4.3.1", "4.3.1"), in_range("4.3.1", "(4.3.1,]"), in_range("1.0", "latest")
     (True, True, False, True)
@@ -50,7 +50,7 @@ def in_range(version: str, required: str) -> bool:
 
 
 def _parts(version: str) -> tuple[tuple[int, int | str], ...]:
-    """What versions are compared by: numbers as numbers, zeros at the end left out."""
+    """Return what versions are compared by: numbers as numbers, zeros at the end left out."""
     parts: list[tuple[int, int | str]] = [
         (1, int(part)) if part.isdecimal() else (0, part) for part in re.split(r"[.\-_+]", version) if part
     ]

@@ -34,7 +34,7 @@ class Predicate:
         """
 
     def test(self, record: ConnectRecord) -> bool:
-        """Whether a record meets the condition."""
+        """Return whether a record meets the condition."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class HasHeaderKey(Predicate):
         self._name = self.config.parse(settings)["name"]
 
     def test(self, record: ConnectRecord) -> bool:
-        """Whether there is such a header."""
+        """Return whether there is such a header."""
         return bool(record.headers.all(self._name))
 
 
@@ -64,7 +64,7 @@ class RecordIsTombstone(Predicate):
     java_class: ClassVar[str] = f"{PACKAGE}.RecordIsTombstone"
 
     def test(self, record: ConnectRecord) -> bool:
-        """Whether the value is null."""
+        """Return whether the value is null."""
         return record.value is None
 
 
@@ -89,7 +89,7 @@ class TopicNameMatches(Predicate):
         self._pattern: re.Pattern[str] = compile_java(self.config.parse(settings)["pattern"])
 
     def test(self, record: ConnectRecord) -> bool:
-        """Whether the topic matches."""
+        """Return whether the topic matches."""
         return record.topic is not None and self._pattern.fullmatch(record.topic) is not None
 
 

@@ -134,7 +134,7 @@ def _plan(text: SchemaText) -> _ConverterPlan:
 
 
 def _with_bytes_as_defaults(parsed: ParsedSchema) -> ParsedSchema:
-    """A schema to write values of others with: defaults of bytes, which are text in schemas, are bytes."""
+    """Return a schema to write values of others with: defaults of bytes, which are text in schemas, are bytes."""
     schema, names = deepcopy((parsed.schema, parsed.names))
     copied, seen = ParsedSchema(schema, names), set()
 
@@ -176,7 +176,7 @@ class _Form:
     keeps_null: bool = False
 
     def written(self, schema: Schema, value: Any) -> Any:
-        """A value as Avro's writer takes it."""
+        """Return a value as Avro's writer takes it."""
         if value is None:
             if schema.optional and (self.keeps_null or schema.default is None):
                 return None
@@ -213,7 +213,7 @@ class _Form:
         return {self.name(part.name): self.written(part.schema, value.raw(part.name)) for part in schema.fields}
 
     def name(self, name: str) -> str:
-        """The name of a field in Avro."""
+        """Return the name of a field in Avro."""
         return scrubbed(name) if self.scrubs else name
 
 
@@ -245,7 +245,7 @@ def _from_avro(schema: Schema, form: Any, how: _Form) -> Any:
 
 
 def _chosen(schema: Schema, form: Any, how: _Form) -> Struct:
-    """The struct of a union, with the field of the branch that a value is of."""
+    """Return the struct of a union, with the field of the branch that a value is of."""
     name, value = (form[0], form[1]) if isinstance(form, tuple) else (None, form)
     if name is not None and not how.enhanced:
         name = name.rpartition(".")[2]

@@ -203,7 +203,7 @@ def _plain(schema: Schema, value: Any, field: Any) -> Any:
 
 
 def _logical_fields(schema: Schema, value: Any) -> dict[str, Any] | None:
-    """The fields of the message of a logical type."""
+    """Return the fields of the message of a logical type."""
     if schema.name == DECIMAL_NAME and isinstance(value, Decimal):
         digits = len(value.as_tuple().digits)
         exponent = value.as_tuple().exponent
@@ -228,7 +228,7 @@ def _logical_fields(schema: Schema, value: Any) -> dict[str, Any] | None:
 
 
 def message_value(schema: Schema, value: Any, reading: ProtobufReading) -> Any:
-    """The value of a message, or of one of its fields."""
+    """Return the value of a message, or of one of its fields."""
     match schema.name:
         case name if name == DECIMAL_NAME:
             return _decimal(value)

@@ -61,7 +61,7 @@ def _setting(name: str, kind: Kind, default: Any, doc: str, **more: Any) -> Sett
 
 
 def flag_setting(name: str, default: str, doc: str) -> Setting:
-    """A setting of a format that is true or false."""
+    """Return a setting of a format that is true or false."""
     return _setting(name, Kind.BOOLEAN, default, doc)
 
 
@@ -161,19 +161,19 @@ class RegistryConverter(Converter):
         return None if value is None else frame(target.registered.schema_id) + self.write(target.plan, schema, value)
 
     def decoded(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> SchemaAndValue:
-        """The value that begins at ``start``, with its schema."""
+        """Return the value that begins at ``start``, with its schema."""
         return SchemaAndValue(schema, self.read(data, start, plan, schema))
 
     def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
-        """What is needed to read values of a schema, and Connect's schema of it."""
+        """Return what is needed to read values of a schema, and Connect's schema of it."""
         raise NotImplementedError
 
     def read(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> Any:
-        """The value that begins at ``start``."""
+        """Return the value that begins at ``start``."""
         raise NotImplementedError
 
     def writing(self, schema: Schema) -> tuple[str, Any, str]:
-        """The text of the schema to register, what is needed to write its values, and its record's name."""
+        """Return the text of the schema to register, what is needed to write its values, and its record's name."""
         raise NotImplementedError
 
     def writing_as(self, registered: Registered, plan: Any) -> Any:  # noqa: ARG002 - what formats may need
@@ -185,7 +185,7 @@ class RegistryConverter(Converter):
         return plan
 
     def comparable(self, schema: SchemaText) -> SchemaText:
-        """A schema in the form that `writing` makes.
+        """Return a schema in the form that `writing` makes.
 
         Raises:
             ValueError: It is not valid.
@@ -193,11 +193,11 @@ class RegistryConverter(Converter):
         return schema
 
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
-        """The bytes of a value, without the frame."""
+        """Return the bytes of a value, without the frame."""
         raise NotImplementedError
 
     def guessed(self, value: Any) -> tuple[Schema, Any]:
-        """The schema of a value that has none, and the value in its form."""
+        """Return the schema of a value that has none, and the value in its form."""
         return with_schema(value)
 
     def _target(self, topic: str, schema: Schema) -> _Target:
@@ -214,7 +214,7 @@ class RegistryConverter(Converter):
         return _Target(plan, registered, subject)
 
     def _latest_plan(self, latest: Registered, subject: str, text: str, plan: Any) -> Any:
-        """What is needed to write values of a schema (its text and plan) with the newest one of the subject.
+        """Return what is needed to write values of a schema (its text and plan) with the newest one of the subject.
 
         Raises:
             DataError: They do not fit.
@@ -269,7 +269,7 @@ def _is_known(name: str) -> bool:
 
 
 def with_schema(value: Any) -> tuple[Schema, Any]:
-    """The optional schema that fits a value, and the value with structs in place of dicts.
+    """Return the optional schema that fits a value, and the value with structs in place of dicts.
 
     Raises:
         DataError: A value in it has no type that Connect knows, or the elements of a list have none in common.

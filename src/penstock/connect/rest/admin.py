@@ -38,7 +38,7 @@ class AdminEndpoints:
         )
 
     def health(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
-        """Whether the worker is ready, and its herder does not hang."""
+        """Return whether the worker is ready, and its herder does not hang."""
         herder = self._worker.herder
         if not herder.ready.is_set():
             return RestAnswer(503, {"status": "starting", "message": _STARTING})
@@ -47,11 +47,11 @@ class AdminEndpoints:
         return RestAnswer(500, {"status": "unhealthy", "message": f"{_UNHEALTHY} {herder.stages.summary()}"})
 
     def loggers(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
-        """All loggers."""
+        """Return all loggers."""
         return RestAnswer(body=self._worker.loggers.all())
 
     def logger(self, call: RestCall) -> RestAnswer:
-        """One logger."""
+        """Return one logger."""
         return RestAnswer(body=self._worker.loggers.level(call.names["logger"]))
 
     def set_logger(self, call: RestCall) -> RestAnswer:
@@ -74,7 +74,7 @@ class AdminEndpoints:
         return RestAnswer.empty(204)
 
     def progress(self, call: RestCall) -> RestAnswer:  # noqa: ARG002
-        """The progress of the tasks that this worker has, and why connectors could not configure theirs."""
+        """Return the progress of the tasks that this worker has, and why connectors could not configure theirs."""
         herder = self._worker.herder
         tasks: list[dict[str, Any]] = []
         for task in sorted(herder.tasks.owned()):

@@ -163,7 +163,7 @@ class ConnectApplication:
 
 
 def _refusal(route: RestRoute, request: Request, body: bytes) -> Response | None:
-    """What the server refuses before an endpoint sees it."""
+    """Return what the server refuses before an endpoint sees it."""
     method = "GET" if request.method == "HEAD" else request.method
     if method not in route.endpoints:
         return _plain_error(405)
@@ -188,5 +188,5 @@ def _error(status: int, message: str) -> RestAnswer:
 
 
 def _plain_error(status: int) -> Response:
-    """An error of the server below the endpoints: JSON without a content type."""
+    """Return an error of the server below the endpoints: JSON without a content type."""
     return Response(_error(status, _HTTP[status]).encoded(), status)

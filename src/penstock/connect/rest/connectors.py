@@ -30,7 +30,7 @@ _JAVA_BLANKS = "".join(chr(code) for code in range(33))
 
 
 def location_of(name: str) -> str:
-    """The path of a connector, as the header Location has it.
+    """Return the path of a connector, as the header Location has it.
 
     >>> location_of("with space?"), location_of("100%")
     ('/connectors/with%20space%3F', '/connectors/100%25')
@@ -39,7 +39,7 @@ def location_of(name: str) -> str:
 
 
 def signature(key: bytes, body: bytes) -> str:
-    """The signature of an internal request."""
+    """Return the signature of an internal request."""
     return base64.b64encode(hmac.new(key, body, hashlib.sha256).digest()).decode()
 
 
@@ -51,7 +51,7 @@ class ConnectorEndpoints:
         self._operations = worker.operations
 
     def listing(self, call: RestCall) -> RestAnswer:
-        """All connectors: their names, or what ``expand`` asks for."""
+        """Return all connectors: their names, or what ``expand`` asks for."""
         names = self._operations.connectors()
         if "expand" not in call.query:
             return RestAnswer(body=names)
@@ -83,11 +83,11 @@ class ConnectorEndpoints:
         return RestAnswer(201, body, {"location": location_of(name)})
 
     def info(self, call: RestCall) -> RestAnswer:
-        """A connector."""
+        """Return a connector."""
         return RestAnswer(body=self._operations.info(call.names["connector"]))
 
     def config(self, call: RestCall) -> RestAnswer:
-        """A connector's config."""
+        """Return a connector's config."""
         return RestAnswer(body=self._operations.config(call.names["connector"]))
 
     def put_config(self, call: RestCall) -> RestAnswer:
@@ -110,7 +110,7 @@ class ConnectorEndpoints:
         return RestAnswer.empty(204)
 
     def status(self, call: RestCall) -> RestAnswer:
-        """The states of a connector and its tasks."""
+        """Return the states of a connector and its tasks."""
         return RestAnswer(body=self._operations.status(call.names["connector"]))
 
     def restart(self, call: RestCall) -> RestAnswer:
@@ -135,11 +135,11 @@ class ConnectorEndpoints:
         return RestAnswer.empty(204)
 
     def tasks(self, call: RestCall) -> RestAnswer:
-        """A connector's tasks with their configs."""
+        """Return a connector's tasks with their configs."""
         return RestAnswer(body=self._operations.tasks(call.names["connector"]))
 
     def task_status(self, call: RestCall) -> RestAnswer:
-        """The state of a task."""
+        """Return the state of a task."""
         return RestAnswer(body=self._operations.task_status((call.names["connector"], call.number("task"))))
 
     def restart_task(self, call: RestCall) -> RestAnswer:
@@ -148,7 +148,7 @@ class ConnectorEndpoints:
         return RestAnswer.empty(204)
 
     def topics(self, call: RestCall) -> RestAnswer:
-        """The topics that a connector uses."""
+        """Return the topics that a connector uses."""
         return RestAnswer(body=self._operations.topics(call.names["connector"]))
 
     def reset_topics(self, call: RestCall) -> RestAnswer:
@@ -159,7 +159,7 @@ class ConnectorEndpoints:
     # Offsets
 
     def offsets(self, call: RestCall) -> RestAnswer:
-        """A connector's offsets."""
+        """Return a connector's offsets."""
         return RestAnswer(body=self._worker.offsets.offsets(call.names["connector"]))
 
     def alter_offsets(self, call: RestCall) -> RestAnswer:

@@ -27,7 +27,9 @@ _AGAIN = "Cannot complete request because of a conflicting operation (e.g. worke
 
 
 def trust_of(config: WorkerConfig) -> ssl.SSLContext | None:
-    """What a worker trusts when it asks others: the system's authorities, ``ssl.ca.file``, and its own certificate.
+    """Return what a worker trusts when it asks others.
+
+    The system's authorities, ``ssl.ca.file``, and its own certificate.
 
     Workers that share a self-signed certificate so need nothing else. None: they speak plain HTTP.
 

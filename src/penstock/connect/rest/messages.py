@@ -43,11 +43,11 @@ class RestCall:
     body: bytes
 
     def flag(self, name: str) -> bool:
-        """A parameter that is ``true`` or anything else."""
+        """Return a parameter that is ``true`` or anything else."""
         return self.query.get(name, "").strip().lower() == "true"
 
     def number(self, name: str) -> int:
-        """A part of the path that is a number of 32 bits.
+        """Return a part of the path that is a number of 32 bits.
 
         Raises:
             RequestError: It is none: there is no such page (404).
@@ -79,11 +79,11 @@ class RestAnswer:
 
     @classmethod
     def empty(cls, status: int) -> RestAnswer:
-        """An answer without a body."""
+        """Return an answer without a body."""
         return cls(status, has_body=False)
 
     def encoded(self) -> bytes:
-        """The body's bytes."""
+        """Return the body's bytes."""
         if self.content is not None:
             return self.content
         return json_text(self.body, separators=(",", ":")).encode() if self.has_body else b""
@@ -145,7 +145,7 @@ def _no_number(text: str) -> float:
 
 
 def fields_of(document: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    """An object of a body, of whose fields all are known.
+    """Return an object of a body, of whose fields all are known.
 
     Raises:
         RequestError: It is none, or has others (500).
@@ -159,7 +159,7 @@ def fields_of(document: Any, names: tuple[str, ...], what: str) -> dict[str, Any
 
 
 def config_of(document: Any, what: str = "a config") -> dict[str, str | None]:
-    """A config of a body: numbers and booleans become texts.
+    """Return a config of a body: numbers and booleans become texts.
 
     Raises:
         RequestError: It is not an object, or a value is a list or an object (500).
@@ -170,7 +170,7 @@ def config_of(document: Any, what: str = "a config") -> dict[str, str | None]:
 
 
 def text_of(name: str, value: Any) -> str | None:
-    """A field's text: numbers and booleans become texts.
+    """Return a field's text: numbers and booleans become texts.
 
     Raises:
         RequestError: It is a list or an object (500).

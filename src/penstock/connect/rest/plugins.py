@@ -41,7 +41,7 @@ class PluginEndpoints:
         self._plugins = worker.herder.plugins
 
     def listing(self, call: RestCall) -> RestAnswer:
-        """The connectors, or all plugins with ``connectorsOnly=false``."""
+        """Return the connectors, or all plugins with ``connectorsOnly=false``."""
         only = (call.query.get("connectorsOnly") or "true").strip().lower() == "true"
         plugins = [
             self._described(plugin, kind)
@@ -51,7 +51,7 @@ class PluginEndpoints:
         return RestAnswer(body=plugins)
 
     def settings(self, call: RestCall) -> RestAnswer:
-        """The definitions of a plugin's settings."""
+        """Return the definitions of a plugin's settings."""
         name = call.names["plugin"]
         plugin = self._find(name)
         required_version = call.query.get("version")
@@ -93,7 +93,7 @@ class PluginEndpoints:
 
 
 def _matches(java_class: str, requested: str) -> bool:
-    """Whether the class of a config is the one of the path, as Kafka Connect compares them: by their ends."""
+    """Return whether the class of a config is the one of the path, as Kafka Connect compares them: by their ends."""
     simple = java_class.rpartition(".")[2]
     ends = (requested, f"{requested}Connector")
     return java_class.endswith(ends) or simple.endswith(ends) or (requested.endswith(simple) and bool(simple))

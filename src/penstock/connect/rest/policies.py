@@ -54,7 +54,7 @@ class ExtraHeaders:
 
 
 def _parts(text: str) -> list[str]:
-    """The rules: they are separated by commas, and quoted where they have some."""
+    """Return the rules: they are separated by commas, and quoted where they have some."""
     pairs = re.findall(r'"([^"]*)"|([^,]+)', text)
     return [part for part in ((quoted or plain).strip() for quoted, plain in pairs) if part]
 
@@ -72,12 +72,12 @@ class CrossOrigin:
     methods: str
 
     def allows(self, origin: str | None) -> bool:
-        """Whether pages of this site may use the interface."""
+        """Return whether pages of this site may use the interface."""
         allowed = [each.strip() for each in (self.origins or "").split(",") if each.strip()]
         return origin is not None and ("*" in allowed or origin in allowed)
 
     def headers(self, method: str, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The headers of an answer."""
+        """Yield the headers of an answer."""
         origin = headers.get("origin")
         if origin is None or not self.allows(origin):
             return

@@ -37,7 +37,7 @@ class RestRoute:
     asks_log: bool = False
 
     def may_wait(self, method: str) -> bool:
-        """Whether a request may have to wait for the herder or for the log; others are answered from memory."""
+        """Return whether a request may have to wait for the herder or for the log; others are answered from memory."""
         return self.asks_log or method not in ("GET", "HEAD")
 
     @property
@@ -46,7 +46,7 @@ class RestRoute:
         return [*(("HEAD",) if "GET" in self.endpoints else ()), *self.endpoints, "OPTIONS"]
 
     def names(self, segments: list[str]) -> dict[str, str] | None:
-        """The named parts of a path, if it is of this route."""
+        """Return the named parts of a path, if it is of this route."""
         if len(segments) != len(self.segments):
             return None
         named_parts = {}
@@ -59,7 +59,7 @@ class RestRoute:
 
 
 def routes(worker: Worker, health_s: float) -> list[RestRoute]:
-    """All endpoints of a worker.
+    """Return all endpoints of a worker.
 
     Args:
         worker: The worker.
@@ -109,7 +109,7 @@ def routes(worker: Worker, health_s: float) -> list[RestRoute]:
 
 
 def is_ambiguous(path: str) -> bool:
-    """Whether a path as it was sent has escapes that the server of Kafka Connect refuses.
+    """Return whether a path as it was sent has escapes that the server of Kafka Connect refuses.
 
     >>> is_ambiguous("/connectors/a%2Fb"), is_ambiguous("//"), is_ambiguous("/connectors/..")
     (True, True, False)
@@ -118,7 +118,7 @@ def is_ambiguous(path: str) -> bool:
 
 
 def find_route(all_routes: list[RestRoute], path: str) -> tuple[RestRoute, dict[str, str]] | None:
-    """The route of a path as it was sent, and the named parts of it."""
+    """Return the route of a path as it was sent, and the named parts of it."""
     segments = [unquote(part.partition(";")[0]) for part in path.split("/") if part]
     for each in all_routes:
         names = each.names(segments)

@@ -134,7 +134,7 @@ def _users(file: str | None) -> dict[str, str] | None:
 
 
 def _authorization(users: dict[str, str] | None) -> dict[str, str]:
-    """The header of requests to other workers, which have the same users: the file's first one."""
+    """Return the header of requests to other workers, which have the same users: the file's first one."""
     if not users:
         return {}
     encoded = base64.b64encode(":".join(next(iter(users.items()))).encode()).decode()

@@ -33,7 +33,7 @@ class Providers:
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
 
     def resolve(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The config with the values that its references stand for; those that are not found stay as they are.
+        """Return the config with the values that its references stand for; those that are not found stay as they are.
 
         Raises:
             SettingError: A file cannot be read.
@@ -49,7 +49,9 @@ class Providers:
 
 
 def config_providers(settings: Mapping[str, str]) -> Providers:
-    """The providers that a worker's settings name: ``config.providers=file``, ``config.providers.file.class=...``.
+    """Return the providers that a worker's settings name.
+
+    ``config.providers=file``, ``config.providers.file.class=...``.
 
     Raises:
         ConfigError: A class is unknown or missing.

@@ -132,7 +132,7 @@ _OPEN_ENDED = (
 
 
 def worker_definition(mode: Mode) -> ConfigDef:
-    """The settings of a worker of this mode that Penstock knows; others are passed over with a warning."""
+    """Return the settings of a worker of this mode that Penstock knows; others are passed over with a warning."""
     return ConfigDef([*_COMMON, *(_DISTRIBUTED if mode == "distributed" else _STANDALONE)])
 
 
@@ -157,7 +157,7 @@ def _worker_names() -> set[str]:
 
 
 def _of_kafka() -> set[str]:
-    """The names of settings that Kafka's workers have and Penstock's do not."""
+    """Return the names of settings that Kafka's workers have and Penstock's do not."""
     return {name for name in (*WORKER_MODEL.refused, *WORKER_MODEL.idle) if not name.endswith(".")}
 
 
@@ -250,7 +250,7 @@ class WorkerConfig:
         return str(self.values["bootstrap.servers"])
 
     def topic_settings(self, store: str) -> dict[str, str]:
-        """The settings of a topic that the worker creates: of ``config``, ``offset`` or ``status``.
+        """Return the settings of a topic that the worker creates: of ``config``, ``offset`` or ``status``.
 
         ``replication.factor`` counts if it is set; else the brokers' default does.
         """
@@ -258,7 +258,7 @@ class WorkerConfig:
         return {name: value for name, value in own.items() if name not in ("topic", "partitions", "cleanup.policy")}
 
     def notes(self, plugins: Plugins) -> list[str]:
-        """What a worker says when it starts: which of its settings have no effect, and why."""
+        """Return what a worker says when it starts: which of its settings have no effect, and why."""
         idle_notes = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]
         clients = ("producer.", "consumer.", "admin.", "security.", "sasl.", "ssl.")
         idle_notes += [
@@ -302,7 +302,7 @@ class WorkerConfig:
         return any(each.lower().startswith("https:") for each in self.values["listeners"])
 
     def worker_id(self, port: int) -> str:
-        """The ``host:port`` by which other workers and clients know it."""
+        """Return the ``host:port`` by which other workers and clients know it."""
         host, _ = self.address
         name = self.values["rest.advertised.host.name"] or (host if host not in ("", "0.0.0.0", "::") else "")  # noqa: S104 - compared
         return f"{name or socket.gethostname()}:{self.values['rest.advertised.port'] or port}"

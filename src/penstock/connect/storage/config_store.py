@@ -71,7 +71,7 @@ class ConfigState:
     session_since_ms: int = 0
 
     def copied(self) -> ConfigState:
-        """A state of its own with the same contents; the configs in it are never changed, only replaced."""
+        """Return a state of its own with the same contents; the configs in it are never changed, only replaced."""
         state = copy(self)
         for each in fields(self):
             value = getattr(self, each.name)
@@ -80,17 +80,17 @@ class ConfigState:
         return state
 
     def task_configs(self, connector: str) -> list[dict[str, str]]:
-        """The configs of a connector's tasks, in order; none if a commit is incomplete."""
+        """Return the configs of a connector's tasks, in order; none if a commit is incomplete."""
         count = self.counts.get(connector, 0)
         configs = [self.tasks.get((connector, number)) for number in range(count)]
         return [config for config in configs if config is not None] if None not in configs else []
 
     def task_ids(self, connector: str) -> list[ConnectorTaskId]:
-        """The tasks of a connector."""
+        """Return the tasks of a connector."""
         return [(connector, number) for number in range(len(self.task_configs(connector)))]
 
     def target(self, connector: str) -> TargetState:
-        """The target state of a connector."""
+        """Return the target state of a connector."""
         return self.targets.get(connector, STARTED)
 
 

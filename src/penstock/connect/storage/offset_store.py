@@ -16,7 +16,7 @@ Offset = Mapping[str, Any]
 
 
 def offset_change(connector: str, partition: Partition | None, offset: Offset | None) -> TableChange:
-    """The record of an offset, byte by byte as Kafka Connect writes it.
+    """Return the record of an offset, byte by byte as Kafka Connect writes it.
 
     >>> offset_change("f", {"filename": "in.txt"}, {"position": 8}).value
     b'{"position":8}'
@@ -54,12 +54,12 @@ class OffsetStore:
         self._table.close()
 
     def offsets(self, connector: str) -> list[tuple[Partition, Offset]]:
-        """All offsets of a connector, with their source partitions."""
+        """Return all offsets of a connector, with their source partitions."""
         with self._lock:
             return list(self._offsets.get(connector, {}).values())
 
     def offset(self, connector: str, partition: Partition) -> Offset | None:
-        """The offset of a source partition."""
+        """Return the offset of a source partition."""
         with self._lock:
             entry = self._offsets.get(connector, {}).get(partition_id(partition))
             return None if entry is None else entry[1]
@@ -88,16 +88,16 @@ class ConnectorOffsets:
         self._connector = connector
 
     def offset(self, partition: Partition) -> dict[str, Any] | None:
-        """The offset to go on from in a source partition; None: there is none."""
+        """Return the offset to go on from in a source partition; None: there is none."""
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
-        """The offsets of several partitions, in their order."""
+        """Return the offsets of several partitions, in their order."""
         self._store.refresh()
         stored = [self._store.offset(self._connector, partition) for partition in partitions]
         return [None if offset is None else with_note(offset) for offset in stored]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All source partitions with their offsets."""
+        """Return all source partitions with their offsets."""
         self._store.refresh()
         return [(dict(partition), with_note(offset)) for partition, offset in self._store.offsets(self._connector)]

@@ -35,7 +35,7 @@ class StoredStatus:
     trace: str | None = None
 
     def described(self) -> dict[str, Any]:
-        """The state as the REST interface answers it."""
+        """Return the state as the REST interface answers it."""
         body: dict[str, Any] = {"state": self.state, "worker_id": self.worker, "version": self.version}
         return body if self.trace is None else {**body, "trace": self.trace}
 
@@ -121,7 +121,7 @@ class StatusStore:
         self.forget_topics(connector)
 
     def tasks_of(self, connector: str) -> dict[int, StoredStatus]:
-        """The states of a connector's tasks, by number."""
+        """Return the states of a connector's tasks, by number."""
         return {number: status for (name, number), status in sorted(self.tasks.items()) if name == connector}
 
     def _put(self, changes: list[TableChange]) -> None:

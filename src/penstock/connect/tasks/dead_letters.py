@@ -21,7 +21,7 @@ _DLQ = "errors.deadletterqueue."
 
 
 class DeadLetters:
-    """Writes failed records to the topic of dead letters: a `Reporter`.
+    """The `Reporter` that writes failed records to the topic of dead letters.
 
     Args:
         log: The log.
@@ -106,7 +106,7 @@ def _json(value: Any) -> str:
 
 
 def dead_letters(parts: TaskParts) -> DeadLetters | None:
-    """The dead letters of a task, if its connector's config names a topic for them."""
+    """Return the dead letters of a task, if its connector's config names a topic for them."""
     config = parts.connector
     topic = (config.get(f"{_DLQ}topic.name") or "").strip()
     if not topic:

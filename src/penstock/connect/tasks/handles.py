@@ -157,7 +157,7 @@ class TaskHandle(Protocol):
         ...
 
     def news(self) -> list[Message]:
-        """What the task has reported since the last call."""
+        """Return what the task has reported since the last call."""
         ...
 
     def forget_topics(self) -> None:
@@ -233,7 +233,7 @@ class ThreadTask:
         self._link.want(target)
 
     def news(self) -> list[Message]:
-        """What the task has reported since the last call."""
+        """Return what the task has reported since the last call."""
         return _drained(self._link.messages)
 
     def forget_topics(self) -> None:
@@ -241,7 +241,7 @@ class ThreadTask:
         self._link.forget_topics()
 
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> bool:
@@ -306,7 +306,7 @@ class _PipeLink(_ThreadLink):
 
 
 def _child(spec: TaskSpec, target: str, pipe: Connection) -> None:
-    """The main function of a task's process."""
+    """Run a task in its own process."""
     take_little_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's, which stops its tasks
     if writes_json():
@@ -367,7 +367,7 @@ class ProcessTask:
         self._send({"forget": True})
 
     def news(self) -> list[Message]:
-        """What the task has reported; a process that has died of itself has FAILED."""
+        """Return what the task has reported; a process that has died of itself has FAILED."""
         messages = []
         alive = self.process.is_alive()
         try:
@@ -389,7 +389,7 @@ class ProcessTask:
         return messages
 
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
         return self.process.is_alive()
 
     def join(self, seconds: float) -> bool:

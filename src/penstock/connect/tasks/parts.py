@@ -74,7 +74,7 @@ class TaskLink(Protocol):
 
 
 def transactional_id(worker: WorkerConfig, task: ConnectorTaskId) -> str:
-    """The transactional id of a source's task, as Kafka Connect forms it."""
+    """Return the transactional id of a source's task, as Kafka Connect forms it."""
     return f"{_group(worker)}-{task[0]}-{task[1]}"
 
 
@@ -84,7 +84,7 @@ def _group(worker: WorkerConfig) -> str:
 
 @lru_cache(maxsize=8)
 def plugins_of(paths: tuple[str, ...]) -> Plugins:
-    """The plugins of a worker with this ``plugin.path``."""
+    """Return the plugins of a worker with this ``plugin.path``."""
     return known_plugins(paths)
 
 
@@ -122,7 +122,7 @@ class TaskParts:
         return _group(self.worker)
 
     def converters(self) -> Converters:
-        """The converters of the connector, configured."""
+        """Return the converters of the connector, configured."""
         return Converters(*(self.converter(f"{role}.converter") for role in ("key", "value", "header")))
 
     def open_log(self, client: str) -> TopicLog:
@@ -132,12 +132,12 @@ class TaskParts:
         return log
 
     def client_override(self, client: str, name: str) -> str | None:
-        """A setting of a client, the connector's own or the worker's."""
+        """Return a setting of a client, the connector's own or the worker's."""
         own = self.connector.get(f"{client}.override.{name}")
         return own if own is not None else self.worker.given.get(f"{client}.{name}")
 
     def converter(self, name: str) -> Converter:
-        """The converter ``key.converter``, ``value.converter`` or ``header.converter``, configured.
+        """Return the converter ``key.converter``, ``value.converter`` or ``header.converter``, configured.
 
         A connector's own converter takes its settings from the connector alone.
         """

@@ -46,7 +46,7 @@ class SinkRun:
         self._delivery = SinkDelivery(self._log, self._consumer, task, parts.config, pipeline, watcher=link)
         topics = (parts.connector.get("topics") or "").split(",")
         self._topics = [name.strip() for name in topics if name.strip()]
-        self._known: list[str] = []
+        self._existing: list[str] = []
         self._repeated = Repeated(parts.spec.task, link)
         self._next_look = 0.0
         self._most = int(parts.client_override("consumer", "max.poll.records") or 500)
@@ -80,9 +80,9 @@ class SinkRun:
                 self._delivery.stay()
                 return
             self._next_commit = time.monotonic() + self._interval_s
-        if len(self._known) < len(self._topics):
+        if len(self._existing) < len(self._topics):
             self._look_for_topics()
-            if not self._known:
+            if not self._existing:
                 self._link.wait(_POLL_S)
                 return
         try:
@@ -98,7 +98,7 @@ class SinkRun:
 
     def idle(self) -> None:
         """Stay in the group while the task is paused."""
-        if self._topics and not self._known:
+        if self._topics and not self._existing:
             self._link.wait(_POLL_S)
         else:
             self._delivery.idle(_POLL_S)
@@ -121,8 +121,8 @@ class SinkRun:
             return
         self._next_look = time.monotonic() + _LOOK_S
         topics = [name for name in self._topics if self._is_there(name)]
-        if topics != self._known:
-            self._known = topics
+        if topics != self._existing:
+            self._existing = topics
             self._consumer.subscribe(topics, listener=self._delivery)
 
     def _is_there(self, topic: str) -> bool:

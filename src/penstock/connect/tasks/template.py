@@ -28,7 +28,7 @@ _NEWER = "_forkserver_authkey"
 
 
 def modules_for(url: str) -> list[str]:
-    """The modules that tasks need, also those that a task would import when it opens this log, in order."""
+    """Return the modules that tasks need, also those that a task would import when it opens this log, in order."""
     return [_FIRST, *_MODULES, *(() if kafka_servers(url) is None else _KAFKA), _LAST]
 
 

@@ -29,7 +29,7 @@ class _Killed(BaseException):
 
 
 class ConnectTestDriver:
-    """Runs a connector in the test's own process, one step at a time, over a real log.
+    """A driver that runs a connector in the test's own process, one step at a time, over a real log.
 
     The tasks do what a worker's do: they poll, transform, convert and commit, or read, put, flush and commit. A crash
     leaves them as they are at that step, without ``stop``, and starts new ones from what is stored.
@@ -93,11 +93,11 @@ class ConnectTestDriver:
         return self._dying(crash, lambda: [record for task in self.sources for record in task.deliver()], [])
 
     def offsets(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """The stored source partitions with their offsets."""
+        """Return the stored source partitions with their offsets."""
         return self.sources[0].offsets.all() if self.sources else []
 
     def read(self, topic: str) -> list[SinkRecord]:
-        """All committed records of a topic, read by the connector's converters."""
+        """Return all committed records of a topic, read by the connector's converters."""
         rows = []
         for number in range(self.log.partitions(topic)):
             tp = TopicPartition(topic, number)
@@ -167,7 +167,7 @@ class ConnectTestDriver:
         return count
 
     def group_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of the sink's group."""
+        """Return the committed offsets of the sink's group."""
         return self.log.group_offsets(f"connect-{self.name}")
 
     # Life

@@ -57,7 +57,7 @@ CLASSES: dict[Type, type[int]] = {Type.INT8: Int8, Type.INT16: Int16, Type.INT32
 
 
 def _parse(mappings: list[str]) -> dict[str | None, Type]:
-    """The types by field; None stands for the whole value."""
+    """Return the types by field; None stands for the whole value."""
     casts: dict[str | None, Type] = {}
     whole = False
     for mapping in mappings:
@@ -123,7 +123,7 @@ class Cast(SidedTransformation):
         self._schemas = schema_cache(self._changed)
 
     def apply(self, record: R) -> R:
-        """The record with the fields, or the whole value, cast."""
+        """Return the record with the fields, or the whole value, cast."""
         value, schema = self.value_of(record), self.schema_of(record)
         if value is None:
             return record
@@ -159,7 +159,7 @@ class Cast(SidedTransformation):
 
 
 def _with_nulls(changed: Schema, source: Schema) -> Schema:
-    """A schema that is optional as another is, and has its default, cast."""
+    """Return a schema that is optional as another is, and has its default, cast."""
     changed = replace(changed, optional=source.optional)
     if source.default is None:
         return changed
@@ -178,7 +178,7 @@ def check_input(kind: Type) -> None:
 
 
 def cast_value(schema: Schema | None, value: Any, target: Type) -> Any:
-    """A value in another type; null stays null.
+    """Return a value in another type; null stays null.
 
     Args:
         schema: Its schema; None if it has none.

@@ -68,7 +68,7 @@ class FieldPath:
 
     @classmethod
     def of(cls, text: str | None, syntax: str) -> FieldPath:
-        """The path that a text says.
+        """Return the path that a text says.
 
         Raises:
             SettingError: A backtick lacks its pair.
@@ -78,7 +78,7 @@ class FieldPath:
         return cls(text, (text,) if syntax.upper() == "V1" else tuple(_steps(text)))
 
     def in_schema(self, schema: Schema) -> Field | None:
-        """The field in a schema; None if there is none."""
+        """Return the field in a schema; None if there is none."""
         for step in self._way():
             field = schema.field(step)
             if field is None:
@@ -87,7 +87,7 @@ class FieldPath:
         return schema.field(self.steps[-1])
 
     def in_struct(self, value: Struct, *, with_default: bool) -> Any:
-        """The field's value; None if there is no such field."""
+        """Return the field's value; None if there is no such field."""
         for step in self._way():
             field = value.schema.field(step)
             inner = None if field is None else value.get(field)
@@ -98,7 +98,7 @@ class FieldPath:
         return None if field is None else value.get(field, with_default=with_default)
 
     def in_map(self, value: dict[Any, Any]) -> Any:
-        """The value in a map; None if it has none."""
+        """Return the value in a map; None if it has none."""
         for step in self._way():
             inner = value.get(step)
             if inner is None:
@@ -127,7 +127,10 @@ def _steps(path: str) -> list[str]:
 
 
 def _quoted(path: str, opening: int) -> tuple[str, int]:
-    """The name in backticks, and the position behind it and its dot. Backticks inside stand, before a dot escaped."""
+    """Return the name in backticks, and the position behind it and its dot.
+
+    Backticks inside stand, before a dot escaped.
+    """
     name: list[str] = []
     start = at = opening + 1
     while True:
@@ -167,7 +170,7 @@ class ExtractField(SidedTransformation):
         self.replace_null = required(parsed, REPLACE_NULL.name)
 
     def apply(self, record: R) -> R:
-        """The record with the field in place of its key or value."""
+        """Return the record with the field in place of its key or value."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
             extracted = None if value is None else self._path.in_map(require_map(value, "field extraction"))
@@ -199,7 +202,7 @@ class HoistField(SidedTransformation):
         self._schemas = schema_cache(lambda schema: struct([(self._field, schema)]))
 
     def apply(self, record: R) -> R:
-        """The record with its key or value in a field."""
+        """Return the record with its key or value in a field."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
             return self.updated(record, None, {self._field: value})
@@ -207,7 +210,7 @@ class HoistField(SidedTransformation):
         return self.updated(record, changed, Struct(changed, {self._field: value}))
 
     def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]]:
-        """All keys or values in fields."""
+        """Return all keys or values in fields."""
         if schema is None:
             return None, [{self._field: value} for value in values]
         changed = self._schemas(schema)
@@ -278,7 +281,7 @@ class ReplaceField(SidedTransformation):
         self._schemas = schema_cache(self._changed)
 
     def apply(self, record: R) -> R:
-        """The record with other fields."""
+        """Return the record with other fields."""
         value, schema = self.value_of(record), self.schema_of(record)
         if value is None:
             return record
@@ -295,7 +298,7 @@ class ReplaceField(SidedTransformation):
         return self.updated(record, changed, after)
 
     def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]] | None:
-        """All keys or values with other fields."""
+        """Return all keys or values with other fields."""
         if schema is None or schema.type is not Type.STRUCT:
             return None
         raw_values = raw_structs(schema, values, replace_null=self.replace_null)
@@ -341,7 +344,7 @@ class ValueToKey(Transformation):
         self._schemas = schema_cache(self._key_schema)
 
     def apply(self, record: R) -> R:
-        """The record with a new key."""
+        """Return the record with a new key."""
         purpose = "copying fields from value to key"
         if record.value_schema is None:
             value = require_map(record.value, purpose)

@@ -47,7 +47,7 @@ class Flatten(SidedTransformation):
         self._schemas = schema_cache(self._flat_schema)
 
     def apply(self, record: R) -> R:
-        """The record with one level of fields."""
+        """Return the record with one level of fields."""
         value, schema = self.value_of(record), self.schema_of(record)
         if value is None:
             return record
@@ -63,7 +63,7 @@ class Flatten(SidedTransformation):
         return f"{prefix}{self._delimiter}{name}" if prefix else name
 
     def _flat_map(self, nested: dict[Any, Any], prefix: str) -> dict[str, Any]:
-        """One level of fields. Of two of one name the nested one stays: maps such as JSON's have no order."""
+        """Return one level of fields. Of two of one name the nested one stays: maps such as JSON's have no order."""
         flat: dict[str, Any] = {}
         inner: dict[str, Any] = {}
         for key, value in nested.items():

@@ -45,7 +45,7 @@ class DropHeaders(Transformation):
         self._names = frozenset(self.config.parse(settings)["headers"])
 
     def apply(self, record: R) -> R:
-        """The record without these headers."""
+        """Return the record without these headers."""
         return record.with_(headers=record.headers.without(self._names))
 
 
@@ -73,7 +73,7 @@ class InsertHeader(Transformation):
         self._literal = parse_header(parsed["value.literal"])
 
     def apply(self, record: R) -> R:
-        """The record with one more header."""
+        """Return the record with one more header."""
         return record.with_(headers=record.headers.add(self._name, self._literal.value, self._literal.schema))
 
 
@@ -124,7 +124,7 @@ class HeaderFrom(SidedTransformation):
         self._schemas = schema_cache(self._rest)
 
     def apply(self, record: R) -> R:
-        """The record with more headers, and if moved, fewer fields."""
+        """Return the record with more headers, and if moved, fewer fields."""
         value, schema = self.value_of(record), self.schema_of(record)
         headers = record.headers
         if schema is None:

@@ -74,7 +74,7 @@ class InsertField(SidedTransformation):
         self._schemas = schema_cache(self._extended)
 
     def apply(self, record: R) -> R:
-        """The record with more fields."""
+        """Return the record with more fields."""
         value, schema = self.value_of(record), self.schema_of(record)
         if value is None:
             return record
@@ -92,7 +92,7 @@ class InsertField(SidedTransformation):
         return self.updated(record, changed, after)
 
     def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]] | None:
-        """All keys or values with a fixed text as a field."""
+        """Return all keys or values with a fixed text as a field."""
         if schema is None or schema.type is not Type.STRUCT or set(self._fields) != {"static"}:
             return None
         raw_values = raw_structs(schema, values, replace_null=self.replace_null)
@@ -102,7 +102,7 @@ class InsertField(SidedTransformation):
         return changed, [Struct.of_checked(changed, [*value, static]) for value in raw_values]
 
     def _found(self, record: ConnectRecord) -> dict[str, Any]:
-        """What there is to insert, by part."""
+        """Return what there is to insert, by part."""
         inserted: dict[str, Any] = {}
         if "topic" in self._fields:
             inserted["topic"] = record.topic
@@ -123,5 +123,5 @@ class InsertField(SidedTransformation):
 
 
 def _name(text: str) -> tuple[str, bool]:
-    """The name of a field, and whether it is optional."""
+    """Return the name of a field, and whether it is optional."""
     return (text[:-1], text.endswith("?")) if text.endswith(("?", "!")) else (text, True)

@@ -77,7 +77,7 @@ class MaskField(SidedTransformation):
         self.replace_null = required(parsed, REPLACE_NULL.name)
 
     def apply(self, record: R) -> R:
-        """The record with these fields masked."""
+        """Return the record with these fields masked."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
             fields = require_map(value, PURPOSE)

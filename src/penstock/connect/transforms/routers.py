@@ -61,7 +61,7 @@ class RegexRouter(Transformation):
         self._replacement: str | None = parsed["replacement"]
 
     def apply(self, record: R) -> R:
-        """The record under another topic, if the expression matches the whole of its topic."""
+        """Return the record under another topic, if the expression matches the whole of its topic."""
         if record.topic is None or self._regex.fullmatch(record.topic) is None:
             return record
         match = self._regex.search(record.topic)
@@ -110,7 +110,7 @@ class TimestampRouter(Transformation):
         self._format: SimpleDateFormat | None = None
 
     def apply(self, record: R) -> R:
-        """The record under another topic."""
+        """Return the record under another topic."""
         if record.timestamp is None:
             raise DataError(f"Timestamp missing on record: {record}")
         try:

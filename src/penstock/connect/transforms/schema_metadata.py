@@ -41,7 +41,7 @@ class SetSchemaMetadata(SidedTransformation):
         self._schemas = schema_cache(self._changed)
 
     def apply(self, record: R) -> R:
-        """The record with another schema. Kafka takes structs only: so does this."""
+        """Return the record with another schema. Kafka takes structs only: so does this."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
             if value is None:

@@ -119,7 +119,7 @@ class TimestampConverter(SidedTransformation):
             ) from error
 
     def apply(self, record: R) -> R:
-        """The record with the timestamp in the other form."""
+        """Return the record with the timestamp in the other form."""
         value, schema = self.value_of(record), self.schema_of(record)
         if schema is None:
             if value is None or not self._field:
@@ -197,7 +197,7 @@ class TimestampConverter(SidedTransformation):
 
 
 def _scaled(value: int, to: int, of: int) -> int:
-    """A time in other units, as Java's ``TimeUnit`` converts it: towards zero, and no further than 64 bits."""
+    """Return a time in other units, as Java's ``TimeUnit`` converts it: towards zero, and no further than 64 bits."""
     if to >= of:
         return max(-LONGEST - 1, min(LONGEST, value * (to // of)))
     factor = of // to

@@ -46,7 +46,7 @@ def setting(
     rule: Validator | None = None,
     importance: Importance = Importance.MEDIUM,
 ) -> Setting:
-    """A setting of a transformation."""
+    """Return a setting of a transformation."""
     return Setting(name=name, kind=kind, default=default, rule=rule, importance=importance, doc=doc)
 
 
@@ -78,7 +78,7 @@ class Transformation:
         """
 
     def apply(self, record: R) -> R | None:
-        """The record as it goes on; None drops it.
+        """Return the record as it goes on; None drops it.
 
         Raises:
             DataError: The record is not of the form that the transformation takes.
@@ -116,26 +116,26 @@ class SidedTransformation(Transformation):
         return None
 
     def value_of(self, record: ConnectRecord) -> Any:
-        """The key or value."""
+        """Return the key or value."""
         return record.key if self.side == "key" else record.value
 
     def schema_of(self, record: ConnectRecord) -> Schema | None:
-        """The schema of the key or value."""
+        """Return the schema of the key or value."""
         return record.key_schema if self.side == "key" else record.value_schema
 
     def updated(self, record: R, schema: Schema | None, value: Any, **more: Any) -> R:
-        """The record with another key or value, and with other parts."""
+        """Return the record with another key or value, and with other parts."""
         if self.side == "key":
             return record.with_(key_schema=schema, key=value, **more)
         return record.with_(value_schema=schema, value=value, **more)
 
     def raw_or_default(self, value: Struct) -> dict[str, Any]:
-        """All fields of a struct, defaults in place of nulls if the settings say so."""
+        """Return all fields of a struct, defaults in place of nulls if the settings say so."""
         return {part.name: value.get(part, with_default=self.replace_null) for part in value.schema.fields}
 
 
 def both_sides(base: type[S]) -> tuple[type[S], type[S]]:
-    """The two classes of a transformation: of keys and of values."""
+    """Return the two classes of a transformation: of keys and of values."""
 
     def made(side: str, name: str) -> type[S]:
         names = {"side": side, "java_class": f"{PACKAGE}.{base.__name__}${name}", "__doc__": base.__doc__}
@@ -145,12 +145,12 @@ def both_sides(base: type[S]) -> tuple[type[S], type[S]]:
 
 
 def schema_cache(build: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
-    """A function that makes a schema of another, remembering the last ones."""
+    """Return a function that makes a schema of another, remembering the last ones."""
     return lru_cache(maxsize=16)(build)
 
 
 def required(parsed: Mapping[str, Any], name: str) -> Any:
-    """A parsed setting that must not be null where it is used.
+    """Return a parsed setting that must not be null where it is used.
 
     Raises:
         UnexpectedDataError: It is null, where Java fails without words.
@@ -162,7 +162,7 @@ def required(parsed: Mapping[str, Any], name: str) -> Any:
 
 
 def require_map(value: Any, purpose: str) -> dict[Any, Any]:
-    """The value as a map.
+    """Return the value as a map.
 
     Raises:
         DataError: It is something else.
@@ -174,7 +174,7 @@ def require_map(value: Any, purpose: str) -> dict[Any, Any]:
 
 
 def raw_structs(schema: Schema, values: Sequence[Any], *, replace_null: bool) -> list[list[Any]] | None:
-    """The fields of many structs of a schema; None if one is something else or incomplete, or has defaults."""
+    """Return the fields of many structs of a schema; None if one is something else or incomplete, or has defaults."""
     if replace_null and any(part.schema.default is not None for part in schema.fields):
         return None
     if not all(type(value) is Struct and value.schema is schema for value in values):
@@ -187,7 +187,7 @@ def raw_structs(schema: Schema, values: Sequence[Any], *, replace_null: bool) ->
 
 
 def require_struct(value: Any, purpose: str) -> Struct:
-    """The value as a struct.
+    """Return the value as a struct.
 
     Raises:
         DataError: It is something else.
@@ -198,7 +198,7 @@ def require_struct(value: Any, purpose: str) -> Struct:
 
 
 def require_sink_record(record: ConnectRecord, purpose: str) -> SinkRecord:
-    """The record as a sink's.
+    """Return the record as a sink's.
 
     Raises:
         DataError: It is a source's.

@@ -41,14 +41,14 @@ class Fencing:
         self._log = log
         self._plugins = plugins_of(tuple(config["plugin.path"]))
         self._providers = config_providers(config.given)
-        self._known: dict[str, tuple[tuple[int, int], Mark | None]] = {}
+        self._by_connector: dict[str, tuple[tuple[int, int], Mark | None]] = {}
 
     def mark(self, state: ConfigState, name: str) -> Mark | None:
-        """What identifies the present configs of a connector's tasks; None: they need no fencing."""
+        """Return what identifies the present configs of a connector's tasks; None: they need no fencing."""
         version = state.revisions.get(name, 0), state.versions.get(name, 0)
-        versioned_mark = self._known.get(name)
+        versioned_mark = self._by_connector.get(name)
         if versioned_mark is None or versioned_mark[0] != version:
-            versioned_mark = self._known[name] = version, self._made(state, name)
+            versioned_mark = self._by_connector[name] = version, self._made(state, name)
         return versioned_mark[1]
 
     def fence(self, state: ConfigState, fenced: Mapping[str, Mark], busy: Collection[str]) -> Marks:

@@ -131,7 +131,7 @@ class WorkerGroupMembership:
         return WorkerView(self._worker if leads else self._leader, leads, self._generation, connectors, tasks)
 
     def owner(self, work: Work) -> str | None:
-        """The worker that has a connector or task; None: nobody at present."""
+        """Return the worker that has a connector or task; None: nobody at present."""
         return self._plan.get(work)
 
     def step_down(self) -> None:
@@ -147,20 +147,20 @@ class WorkerGroupMembership:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close it without a word to the others: its session ends by itself."""
+        """Close without leaving: the others see that its session ends."""
         with suppress(LogError):
             self._consumer.close()
         self._table.close()
 
     def _held(self, work: Work) -> bool:
-        """Whether another worker that is there still owns it."""
+        """Return whether another worker that is there still owns it."""
         return any(
             work in owned and worker != self._worker and worker in self._members
             for worker, owned in self._owned.items()
         )
 
     def _may_start(self, state: ConfigState, name: str) -> bool:
-        """Whether the runs before a connector's present configs of tasks are fenced."""
+        """Return whether the runs before a connector's present configs of tasks are fenced."""
         mark = self._fencing.mark(state, name)
         return mark is None or self._fenced.get(name) == mark
 
@@ -220,7 +220,7 @@ class WorkerGroupMembership:
             self._read(change)
 
     def _busy(self) -> frozenset[str]:
-        """The connectors of which workers that are there run tasks."""
+        """Return the connectors of which workers that are there run tasks."""
         owned = (each for worker in self._members for each in self._owned.get(worker, ()))
         return frozenset(each[0] for each in owned if not isinstance(each, str))
 

@@ -239,7 +239,7 @@ class Herder:
         self.tasks.stop(task)
 
     def resolved(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
-        """A config with the values that its references to config providers stand for."""
+        """Return a config with the values that its references to config providers stand for."""
         return self.providers.resolve(config)
 
     # The loop
@@ -515,7 +515,7 @@ class Stages:
             self._last, self._entered = stage, before
 
     def summary(self) -> str:
-        """One sentence; empty before the first step."""
+        """Return one sentence; empty before the first step."""
         entered, last = self._entered, self._last
         if entered:
             return f"The worker is currently {entered[-1].description}, which began at {_shown(entered[-1].started_ms)}"
@@ -554,15 +554,15 @@ class TaskSlots:
         self._ended: list[ConnectorTaskId] = []
 
     def of(self, connector: str) -> list[ConnectorTaskId]:
-        """The tasks of a connector that are here."""
+        """Return the tasks of a connector that are here."""
         return [task for task in list(self._slots) if task[0] == connector]
 
     def owned(self) -> list[ConnectorTaskId]:
-        """All tasks that are here, also those that still stop."""
+        """Return all tasks that are here, also those that still stop."""
         return list(self._slots)
 
     def handle(self, task: ConnectorTaskId) -> TaskHandle | None:
-        """A task that runs here."""
+        """Return a task that runs here."""
         slot = self._slots.get(task)
         return None if slot is None else slot.handle
 
@@ -612,7 +612,7 @@ class TaskSlots:
         return ended
 
     def news(self) -> Iterator[tuple[ConnectorTaskId, Message]]:
-        """What the tasks have reported since the last call; a task that is stopped has nothing to report."""
+        """Yield what the tasks have reported since the last call; a task that is stopped has nothing to report."""
         for task, slot in list(self._slots.items()):
             for message in slot.handle.news():
                 if slot.deadline is None or message.topic:

@@ -42,12 +42,12 @@ class Loggers:
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """The levels of all loggers, by name."""
+        """Return the levels of all loggers, by name."""
         with self._lock:
             return {name: self._described(name) for name in sorted({*self._levels, *_known_names()})}
 
     def level(self, name: str) -> dict[str, Any]:
-        """The level of a logger.
+        """Return the level of a logger.
 
         Raises:
             RequestError: There is none of this name (404).
@@ -94,12 +94,12 @@ class Loggers:
 
 
 def known_level(level: str) -> bool:
-    """Whether there is such a level."""
+    """Return whether there is such a level."""
     return level.upper() in _LEVELS
 
 
 def _own_name(name: str) -> str:
-    """The name of a logger; that of the root is written in any case."""
+    """Return the name of a logger; that of the root is written in any case."""
     return _ROOT if name.lower() == _ROOT else name
 
 

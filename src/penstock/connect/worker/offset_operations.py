@@ -40,7 +40,7 @@ class OffsetOperations:
         self._herder = herder
 
     def offsets(self, name: str) -> dict[str, Any]:
-        """The offsets of a connector: of its source, or of its sink's group."""
+        """Return the offsets of a connector: of its source, or of its sink's group."""
         config = self._config(name)
         if self._is_sink(config):
             committed = self._herder.log.committed_offsets(_group(name, config))
@@ -95,7 +95,7 @@ class OffsetOperations:
         return {key: value for key, value in self._herder.resolved(stored).items() if value is not None}
 
     def _stopped(self, name: str) -> dict[str, str]:
-        """The config of a connector that is stopped, with all of its tasks."""
+        """Return the config of a connector that is stopped, with all of its tasks."""
         config = self._config(name)
         view, state = self._herder.view, self._herder.stores.configs.state
         if not view.leads:

@@ -45,14 +45,14 @@ class Hiding:
         self._names = lru_cache(maxsize=256)(self._passwords)
 
     def shown(self, config: Config) -> dict[str, str | None]:
-        """A config for an answer."""
+        """Return a config for an answer."""
         if not self._enabled:
             return dict(config)
         names = self._names(tuple(sorted((name, value) for name, value in config.items() if value is not None)))
         return {name: HIDDEN if _is_plain(value) and name in names else _open(value) for name, value in config.items()}
 
     def kept(self, config: Config, stored: Config) -> dict[str, str | None]:
-        """A config that was sent, with the stored secrets in place of stars."""
+        """Return a config that was sent, with the stored secrets in place of stars."""
         if not self._enabled:
             return dict(config)
         return {
@@ -71,7 +71,7 @@ class Hiding:
 
 
 def _open(value: str | None) -> str | None:
-    """A value without the passwords of URLs in it."""
+    """Return a value without the passwords of URLs in it."""
     return without_passwords(value) if value else value
 
 
@@ -111,39 +111,39 @@ class Operations:
     # Looking
 
     def connectors(self) -> list[str]:
-        """The names of all connectors."""
+        """Return the names of all connectors."""
         return list(self._configs.state.connectors)
 
     def info(self, name: str) -> dict[str, Any]:
-        """A connector: config, tasks, type."""
+        """Return a connector: config, tasks, type."""
         return self._info(name, self._seen(name))
 
     def config(self, name: str) -> dict[str, str | None]:
-        """A connector's config."""
+        """Return a connector's config."""
         return self._hiding.shown(self._seen(name))
 
     def status(self, name: str) -> dict[str, Any]:
-        """The states of a connector and of its tasks."""
+        """Return the states of a connector and of its tasks."""
         status = self._look(lambda: self._statuses.connectors.get(name))
         if status is None:
             raise RequestError(404, f"No status found for connector {name}")
         return self._described(name, status, self._statuses.tasks_of(name))
 
     def task_status(self, task: ConnectorTaskId) -> dict[str, Any]:
-        """The state of a task."""
+        """Return the state of a task."""
         status = self._look(lambda: self._statuses.tasks.get(task))
         if status is None:
             raise RequestError(404, f"No status found for task {task[0]}-{task[1]}")
         return {"id": task[1], **status.described()}
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
-        """A connector's tasks with their configs."""
+        """Return a connector's tasks with their configs."""
         self._seen(name)
         shown = [self._hiding.shown(config) for config in self._configs.state.task_configs(name)]
         return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(shown)]
 
     def topics(self, name: str) -> dict[str, Any]:
-        """The topics that a connector uses."""
+        """Return the topics that a connector uses."""
         if not self.herder.config["topic.tracking.enable"]:
             raise RequestError(403, "Topic tracking is disabled.")
         return {name: {"topics": sorted(self._statuses.topics.get(name, ()))}}
@@ -295,21 +295,24 @@ class Operations:
     # Inside
 
     def _look(self, look: Callable[[], T | None]) -> T | None:
-        """What is in memory; another worker may have written just now what is not, so the herder reads once more."""
+        """Return what is in memory.
+
+        Another worker may have written just now what is not, so the herder reads once more.
+        """
         current = look()
         if current is None and not self.standalone and self.herder.passed(_LOOK_S):
             return look()
         return current
 
     def _seen(self, name: str) -> dict[str, str | None]:
-        """The config of a connector, without a turn."""
+        """Return the config of a connector, without a turn."""
         config = self._look(lambda: self._configs.state.connectors.get(name))
         if config is None:
             raise RequestError.not_found(name)
         return config
 
     def _known(self, name: str) -> dict[str, str | None]:
-        """The config of a connector, in a turn."""
+        """Return the config of a connector, in a turn."""
         config = self._configs.state.connectors.get(name)
         if config is None:
             with suppress(FencedError):  # the herder's loop handles it
@@ -325,7 +328,7 @@ class Operations:
             raise ElsewhereError(self.herder.view.leader)
 
     def _refuse_nulls(self, config: Config) -> None:
-        """A standalone worker starts the connector at once, which cannot be with a setting without value."""
+        """Refuse settings without value: a standalone worker starts the connector at once."""
         if self.standalone:
             for name, value in config.items():
                 if value is None:

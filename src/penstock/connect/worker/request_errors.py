@@ -25,7 +25,7 @@ class RequestError(PenstockError):
 
     @classmethod
     def not_found(cls, name: str) -> RequestError:
-        """The error of a connector that is not there."""
+        """Return the error of a connector that is not there."""
         return cls(404, f"Connector {name} not found")
 
 

@@ -93,7 +93,7 @@ class TaskRestarts:
         history.due = self._now() + policy.backoff.pause_s(history.attempts)
 
     def due(self, owned: Collection[ConnectorTaskId]) -> list[ConnectorTaskId]:
-        """The tasks whose wait is over, of those that this worker has; others are forgotten."""
+        """Return the tasks whose wait is over, of those that this worker has; others are forgotten."""
         if not self._tasks:
             return []
         now = self._now()

@@ -114,7 +114,7 @@ class _ConnectorContext:
 
 
 def task_configs(slot: ConnectorSlot) -> list[dict[str, str]]:
-    """The configs of a connector's tasks, as they are stored.
+    """Return the configs of a connector's tasks, as they are stored.
 
     Raises:
         TooManyTasksError: There are more than ``tasks.max``.
@@ -140,7 +140,7 @@ def task_configs(slot: ConnectorSlot) -> list[dict[str, str]]:
 
 
 def _stored(config: dict[str, str], slot: ConnectorSlot) -> dict[str, str]:
-    """A task's config with references to config providers in place of the values that came from them."""
+    """Return a task's config with references to config providers in place of the values that came from them."""
     stored = {name: str(value) for name, value in config.items() if value is not None}
     for name, value in slot.config.items():
         if value is not None and "${" in value and stored.get(name) == slot.settings.get(name):

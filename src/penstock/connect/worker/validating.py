@@ -32,7 +32,7 @@ _DLQ = "errors.deadletterqueue.topic.name"
 
 
 def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any]:
-    """The body that validation answers.
+    """Return the body that validation answers.
 
     Raises:
         RequestError: The config names no connector, or one that is not there (400).
@@ -120,7 +120,7 @@ def _available(herder: Herder) -> str:
 
 
 def override_errors(herder: Herder, config: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """The entries of a validation for settings of the clients that the connector has.
+    """Return the entries of a validation for settings of the clients that the connector has.
 
     Raises:
         SettingError: A value is not of the setting's type.
@@ -148,7 +148,7 @@ def override_errors(herder: Herder, config: Mapping[str, str | None]) -> list[di
 
 
 def override_policy(settings: Mapping[str, Any]) -> Callable[[str], bool]:
-    """What tells whether a setting may be overridden (``connector.client.config.override.policy``).
+    """Return what tells whether a setting may be overridden (``connector.client.config.override.policy``).
 
     Raises:
         ConfigError: There is no such policy.
@@ -166,7 +166,7 @@ def override_policy(settings: Mapping[str, Any]) -> Callable[[str], bool]:
 
 
 def client_setting(client: str, name: str) -> Setting | None:
-    """The definition of a setting of Kafka's clients: ``producer``, ``consumer`` or ``admin``.
+    """Return the definition of a setting of Kafka's clients: ``producer``, ``consumer`` or ``admin``.
 
     >>> client_setting("producer", "linger.ms").default
     5
@@ -203,7 +203,7 @@ def _policy_name(setting: str) -> str:
 
 
 def _clients(is_sink: bool, config: Mapping[str, str | None]) -> list[str]:  # noqa: FBT001 - the two kinds
-    """The clients that a connector of this config has."""
+    """Return the clients that a connector of this config has."""
     letters = bool((config.get(_DLQ) or "").strip())
     if is_sink:
         return ["consumer", *(("producer", "admin") if letters else ())]

@@ -45,7 +45,7 @@ class WorkerMembership(Protocol):
         ...
 
     def owner(self, work: str | ConnectorTaskId) -> str | None:
-        """The worker that has a connector or task; None: nobody at present."""
+        """Return the worker that has a connector or task; None: nobody at present."""
         ...
 
     def step_down(self) -> None:
@@ -57,7 +57,7 @@ class WorkerMembership(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Close it without a word to the others: the log cannot be written, and its session ends by itself."""
+        """Close without leaving, as the log cannot be written: the others see that its session ends."""
         ...
 
 
@@ -68,7 +68,7 @@ class Solo:
         self._worker = worker
 
     def poll(self, state: ConfigState, owned: Collection[str | ConnectorTaskId]) -> WorkerView:  # noqa: ARG002 - nobody else asks
-        """All connectors and tasks are its own."""
+        """Return all connectors and tasks: here all are its own."""
         tasks = (task for name in state.connectors for task in state.task_ids(name))
         return WorkerView(self._worker, True, 1, frozenset(state.connectors), frozenset(tasks))  # noqa: FBT003 - it leads
 

@@ -120,7 +120,7 @@ def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> WorkerStores
 
 
 def _standalone_offsets_topic(file: Path) -> str:
-    """The topic of a standalone worker's offsets, whose name its file keeps.
+    """Return the topic of a standalone worker's offsets, whose name its file keeps.
 
     Offsets are in a topic so that they are written with the records, in one transaction.
 

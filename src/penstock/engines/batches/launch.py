@@ -53,7 +53,7 @@ def prepare_job(app: PlannedApp, lease: Lease, *, parallelism: int, until_latest
     check_log_identity(checkpoint, log, app.application, loss_fails=app.loss_fails)
     lost: frozenset[str] = frozenset()
     if before is not None:
-        before, lost = _as_others_left_it(app, before)
+        before, lost = _as_others_left_it(app, lease, before)
     if before is not None:
         check_group(checkpoint, log, app.application)
     if before is not None:
@@ -87,11 +87,11 @@ def prepare_job(app: PlannedApp, lease: Lease, *, parallelism: int, until_latest
         changelogs={each.store: each.topic for each in app.changelogs if each.store},
         numbers_topic=next((each.topic for each in app.changelogs if not each.store), None),
         journal=app.places.journal,
-        group_resets=take_up_group_resets(checkpoint, log, app.application, plan.external_topics),
+        group_resets=take_up_group_resets(checkpoint, log, lease, plan.external_topics),
     )
 
 
-def _as_others_left_it(app: PlannedApp, before: StoredPlan) -> tuple[StoredPlan | None, frozenset[str]]:
+def _as_others_left_it(app: PlannedApp, lease: Lease, before: StoredPlan) -> tuple[StoredPlan | None, frozenset[str]]:
     """Take up the work of other programs on the application since its checkpoint was written.
 
     Returns:
@@ -99,10 +99,10 @@ def _as_others_left_it(app: PlannedApp, before: StoredPlan) -> tuple[StoredPlan 
     """
     try:
         if is_takeover_unfinished(app.checkpoint):
-            take_up(app.topology, app.config, app.log, None)
+            take_up(app.topology, app.config, app.log, lease, None)
         return before, check_changelog_ends(app, before.homes())
     except TakenOverError as error:
-        take_up(app.topology, app.config, app.log, error)
+        take_up(app.topology, app.config, app.log, lease, error)
         return read_stored_plan(app.checkpoint), frozenset()
     except ResetElsewhereError as error:
         start_over(app.config, app.log, error)

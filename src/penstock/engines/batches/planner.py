@@ -187,16 +187,16 @@ class Planner:
         """
         counts = self._job.plan.partitions
 
-        def planned(found: Offsets) -> dict[TopicPartition, int]:
-            return {tp: end for tp, end in found.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
+        def planned(offsets: Offsets) -> dict[TopicPartition, int]:
+            return {tp: end for tp, end in offsets.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
 
         names = list(topics)
-        found = self._seen
+        ends = self._seen
         try:
-            if read is None or not found or planned(found) != read or self._clock() - self._seen_at > _LOOK_S:
-                found, self._seen_at = self._log.end_offsets(names), self._clock()
-            if found and planned(found) == read:
-                found = self._log.wait_for_data(found, self._wait_s())
+            if read is None or not ends or planned(ends) != read or self._clock() - self._seen_at > _LOOK_S:
+                ends, self._seen_at = self._log.end_offsets(names), self._clock()
+            if ends and planned(ends) == read:
+                ends = self._log.wait_for_data(ends, self._wait_s())
         except UnknownTopicError as error:
             self._seen = {}
             missing = error.facts.get("topic")
@@ -207,7 +207,7 @@ class Planner:
                 hint="Create it again, or take it out of the topology; then start again. Its records are gone.",
                 **error.facts,
             ) from error
-        self._seen = planned(found)
+        self._seen = planned(ends)
         return self._seen
 
     def _wait_s(self) -> float:

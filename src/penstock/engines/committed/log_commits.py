@@ -146,16 +146,16 @@ class LogCommits:
             time.sleep(_SETTLE_S)
         return self._looked({} if before is None else before.offsets)
 
-    def _looked(self, known: Offsets) -> LogCommit:
+    def _looked(self, before: Offsets) -> LogCommit:
         self._looks += 1
         seen_ms = unix_ms()
         offsets = self._log.committed_offsets(self._app.application_id)
         repartition = self._app.repartition_topics
         ends = self._log.end_offsets([*self._topics, *repartition])
         included = {
-            tp: offset if self._is_atomic or known.get(tp) == offset else known[tp]
+            tp: offset if self._is_atomic or before.get(tp) == offset else before[tp]
             for tp, offset in offsets.items()
-            if self._is_atomic or tp in known
+            if self._is_atomic or tp in before
         }
         between = {tp: end for tp, end in ends.items() if tp.topic in repartition}
         settled = self._rounds.settled(included, between)

@@ -319,13 +319,13 @@ class CommitLog:
                 self._looked = time.monotonic()
             return self._newest
 
-    def _look(self, known: Commit | None) -> Commit | None:
-        if known is None or self._time(known.batch) != known.committed_ms:  # the first look, or a reset
-            self.generation += known is not None
+    def _look(self, newest: Commit | None) -> Commit | None:
+        if newest is None or self._time(newest.batch) != newest.committed_ms:  # the first look, or a reset
+            self.generation += newest is not None
             return self._listed()
-        while (committed := self._time(known.batch + 1)) is not None:
-            known = Commit(self.checkpoint, known.batch + 1, committed)
-        return known
+        while (committed := self._time(newest.batch + 1)) is not None:
+            newest = Commit(self.checkpoint, newest.batch + 1, committed)
+        return newest
 
     def _listed(self) -> Commit | None:
         batches = [int(name) for name in list_documents(self.checkpoint, _COMMITS) if name.isdecimal()]

@@ -120,7 +120,7 @@ class IntoBatches(LostCheckpoint):
         self._note(last, rebuilder.lost)
         reach("noted")
         if positions:
-            log.commit_offsets(app.application, positions, f"{MARK} batch {last.batch}")
+            log.commit_offsets(app.application, positions, f"{MARK} batch {last.batch}", lease)
         reach("positions")
         log.renew_lease(lease)
         if numbers_topic(app.application) in {topic.name for topic in log.topics()}:
@@ -128,7 +128,7 @@ class IntoBatches(LostCheckpoint):
             facts = {"complete": sorted(complete_changelogs(checkpoint)), **stored.facts()}
             write_application(log, lease, facts)
         reach("switched")
-        settle_repartition_topics(app)
+        settle_repartition_topics(app, lease)
         reach("emptied")
         forget_thread_replicas(app.config, log)
         reach("cleaned")
@@ -169,9 +169,9 @@ class IntoBatches(LostCheckpoint):
         if self._app.loss_fails:
             super()._check_logged()
 
-    def _complete_topics(self, known: Mapping[str, Any]) -> set[str]:
+    def _complete_topics(self, noted: Mapping[str, Any]) -> set[str]:
         """Return all changelogs: continuous mode keeps its state nowhere else."""
-        dropped = {changelog_topic(self._app.application, name) for name in StoredPlan.of(known).dropped}
+        dropped = {changelog_topic(self._app.application, name) for name in StoredPlan.of(noted).dropped}
         return {each.topic for each in self._app.changelogs} | dropped
 
     def _refusal(self, why: str) -> CheckpointMismatchError:

@@ -158,14 +158,14 @@ class IntoContinuous:
             self._state.write(partial, lease)
         reach("changelogs")
         create_internal_topics(app, has_run=True)
-        settle_repartition_topics(app)
+        settle_repartition_topics(app, lease)
         reach("topics")
-        resets = take_up_group_resets(app.checkpoint, log, app.application, app.plan.external_topics)
+        resets = take_up_group_resets(app.checkpoint, log, lease, app.plan.external_topics)
         moved = resets_since(resets, self._end().resets)[1]  # the group has them, with their mark
         end = self._positions(moved)
         offsets = {tp: at for tp, at in end.ends.items() if tp not in moved}
         if offsets:
-            log.commit_offsets(app.application, offsets, f"{MARK} batch {self._batch}")
+            log.commit_offsets(app.application, offsets, f"{MARK} batch {self._batch}", lease)
         reach("positions")
         changelogs = log.topic_ids([each.topic for each in app.changelogs])
         log.renew_lease(lease)
@@ -225,7 +225,7 @@ class IntoContinuous:
                     yield task if phase == 0 else f"{task}/{phase}"
 
 
-def settle_repartition_topics(app: PlannedApp) -> None:
+def settle_repartition_topics(app: PlannedApp, lease: Lease) -> None:
     """Set the group behind all records of the repartition topics, which are processed, and delete them."""
     there = {topic.name for topic in app.log.topics()}
     ends = app.log.end_offsets([topic for topic in app.plan.repartition_topics if topic in there])
@@ -233,7 +233,7 @@ def settle_repartition_topics(app: PlannedApp) -> None:
         if end > app.log.beginning_offset(tp.topic, tp.partition):
             app.log.delete_records(tp.topic, tp.partition, end)
     if ends:
-        app.log.commit_offsets(app.application, ends)
+        app.log.commit_offsets(app.application, ends, "", lease)
 
 
 def forget_batch_checkpoint(

@@ -18,17 +18,22 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.spark.commit_interval import commit_trigger
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
 from penstock.engines.spark.quiet import quiet_pyspark
-from penstock.engines.spark.spark_files import spark_location
 from penstock.engines.spark.spark_log import drop_damaged, noted_inputs, sync_offsets
-from penstock.errors import AppFailedError, CheckpointMismatchError, PenstockError, TopologyError
+from penstock.errors import (
+    AppFailedError,
+    CheckpointMismatchError,
+    EnvironmentProblemError,
+    PenstockError,
+    TopologyError,
+)
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.state.checkpoint import own_part
-from penstock.state.documents import list_documents
+from penstock.state.documents import list_documents, local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.config import StreamsConfig
@@ -37,11 +42,15 @@ if TYPE_CHECKING:
     from penstock.topology.dataframe_source import DataFrameSource
     from penstock.topology.topology import Topology
 
-__all__ = ["DataFrameQuery", "TopicWriter", "dataframe_topic_partitions", "dataframe_queries"]
+__all__ = ["DataFrameQuery", "TopicWriter", "dataframe_queries", "dataframe_topic_partitions", "spark_location"]
 
 _log = own_logger(__name__)
 _LOOK_S = 2.0
 _NESTED = ("struct", "array", "map")
+_HADOOPS_NAMES = {"s3": "s3a", "gcs": "gs"}
+_JARS = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure"}
+_AZURE = "hadoop-azure, name the place abfss://container@account.dfs.core.windows.net/..."
+_OTHER_JARS = {"gs": "Google's gcs-connector", "az": _AZURE, "azure": _AZURE}
 
 
 class DataFrameQuery:
@@ -261,3 +270,34 @@ def dataframe_topic_partitions(topology: Topology, config: StreamsConfig) -> dic
     """Return the partition counts with which the topics of DataFrames are created."""
     usual = int(config["num.partitions"])
     return {source.topic: source.partitions or usual for source in topology.dataframes.values()}
+
+
+def spark_location(session: SparkSession, location: str) -> str:
+    """Convert a checkpoint location to the names of Spark's file systems: ``s3`` is Hadoop's ``s3a``.
+
+    A directory is one of this machine's files, whatever file system Spark takes by default; Hadoop decodes no ``%20``.
+
+    Raises:
+        EnvironmentProblemError: This Spark has no file system for it.
+    """
+    if (directory := local_directory(location)) is not None:
+        return f"file://{directory.absolute()}"
+    scheme, _, rest = location.partition("://")
+    scheme = _HADOOPS_NAMES.get(scheme, scheme)
+    spark_url = f"{scheme}://{rest}"
+    java: Any = session._jvm  # noqa: SLF001 - there is no public way to Hadoop's file systems
+    context: Any = session.sparkContext._jsc  # noqa: SLF001
+    try:
+        java.org.apache.hadoop.fs.Path(spark_url).getFileSystem(context.hadoopConfiguration())
+    except Exception as error:
+        version = java.org.apache.hadoop.util.VersionInfo.getVersion()
+        jar = _JARS.get(scheme)
+        needs = f"spark.jars.packages=org.apache.hadoop:{jar}:{version}" if jar else _OTHER_JARS.get(scheme, "its jar")
+        raise EnvironmentProblemError(
+            f"Spark cannot write to {location}, where queries of DataFrames keep their checkpoints: "
+            f"{str(getattr(error, 'java_exception', error)).splitlines()[0]}",
+            hint=f"Set penstock.checkpoint.location to a directory that all machines share, or give Spark {needs} and "
+            "the settings of that file system. Without DataFrames nothing of this is needed.",
+            checkpoint=location,
+        ) from error
+    return spark_url

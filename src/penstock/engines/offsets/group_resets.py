@@ -21,7 +21,7 @@ from penstock.log.groups.gone_back import MARK, moved_text
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
 
 __all__ = ["GroupReset", "noted_resets", "resets_since", "take_up_group_resets"]
 
@@ -37,13 +37,9 @@ class GroupReset:
     offsets: dict[TopicPartition, int]
 
 
-def take_up_group_resets(
-    checkpoint: str, log: TopicLog, application: str, topics: Iterable[str]
-) -> tuple[GroupReset, ...]:
-    """Note offsets that others have set for the group, and return all resets of the checkpoint.
-
-    The lease must be held.
-    """
+def take_up_group_resets(checkpoint: str, log: TopicLog, lease: Lease, topics: Iterable[str]) -> tuple[GroupReset, ...]:
+    """Note offsets that others have set for the group of the lease, and return all resets of the checkpoint."""
+    application = lease.application
     resets = noted_resets(checkpoint)
     names = set(topics)
     offsets = {
@@ -55,7 +51,7 @@ def take_up_group_resets(
         return tuple(resets)
     resets.append(GroupReset(len(resets) + 1, offsets))
     write_document(checkpoint, _NAME, json.dumps([SourceOffset(each.offsets).to_json() for each in resets]))
-    log.commit_offsets(application, offsets, f"{MARK} move {len(resets)}")
+    log.commit_offsets(application, offsets, f"{MARK} move {len(resets)}", lease)
     _log.warning("%s", moved_text(application, offsets))
     return tuple(resets)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.base.log_lines import environment, own_logger, writes_json
+from penstock.base.secrets import is_secret
 from penstock.engines.spark.gateway import call_in_thread, launch_jvm
 from penstock.engines.spark.java_archive import archive_options
 from penstock.engines.spark.masters import is_one_process, with_retries, with_spare_slots
 from penstock.engines.spark.own_session import clone_session
 from penstock.engines.spark.quiet import quiet_pyspark
-from penstock.engines.spark.secrets import REDACTED, secrets_off_command_line
 from penstock.engines.spark.submitted import overruled_settings, submitted_settings
 from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_with_this_python
@@ -62,6 +65,9 @@ _OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of w
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_REDACTED = r"(?i)secret|password|passphrase|token|access[.]?key|jaas|credential|user[.]info|api[.]key|keystore[.]key"
+"""The setting ``spark.redaction.regex``: names of settings whose values Spark shows as stars."""
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 def session_for(
@@ -137,9 +143,9 @@ def _activate(session: SparkSession) -> None:
     virtual_machine.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
-def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
+def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> str:
     """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
-    users_options = wanted.get("spark.driver.extraJavaOptions", "")
+    users_options = users_settings.get("spark.driver.extraJavaOptions", "")
     options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if writes_json():
         options.append(_JSON_APPENDER)
@@ -153,18 +159,18 @@ def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
 
 
 def _new_session(
-    fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str, spare: int
+    fast: Mapping[str, str], users_settings: Mapping[str, str], application_id: str, java: str, spare: int
 ) -> SparkSession:
     settings = {
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.redaction.regex": REDACTED,
+        "spark.redaction.regex": _REDACTED,
         # Over TCP, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch.
         "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
         **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
-        **wanted,
+        **users_settings,
         "spark.driver.extraJavaOptions": java,
     }
     master, failures = str(settings["spark.master"]), str(settings.get("spark.task.maxFailures", ""))
@@ -177,7 +183,7 @@ def _new_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers in this very environment
     builder = SparkSession.builder.appName(application_id)
     try:
-        with secrets_off_command_line(settings) as arguments:
+        with _secrets_off_command_line(settings) as arguments:
             for name, value in arguments.items():
                 builder = builder.config(name, value)
 
@@ -231,3 +237,36 @@ def check_java() -> None:
     major = version.removeprefix("1.").split(".", 1)[0]
     if major.isdecimal() and int(major) < _MINIMUM_JAVA:
         raise EnvironmentProblemError(f"Spark needs Java 17 or later; {java} is Java {version}", hint=remedy)
+
+
+@contextmanager
+def _secrets_off_command_line(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the settings that may become arguments of a JVM started inside the block.
+
+    PySpark passes settings as arguments, which every user of the machine can read. Secrets go into a properties file
+    instead, which only this user can read and which is deleted afterwards. Where a JVM runs already (as under
+    ``spark-submit``), or the user names a properties file, settings stay as they are.
+    """
+    before = os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
+    secrets = {name: value for name, value in settings.items() if is_secret(name)}
+    if not secrets or SparkContext._gateway is not None or "--properties-file" in before:  # noqa: SLF001 - no public way
+        yield dict(settings)
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="penstock-spark-", suffix=".conf", encoding="ascii") as file:
+        file.writelines(f"{_java_property(name)}={_java_property(value)}\n" for name, value in secrets.items())
+        file.flush()
+        os.environ[_SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults {before}"
+        try:
+            yield {name: value for name, value in settings.items() if name not in secrets}
+        finally:
+            if before == "pyspark-shell":
+                del os.environ[_SUBMIT_ARGUMENTS]
+            else:
+                os.environ[_SUBMIT_ARGUMENTS] = before
+
+
+def _java_property(text: str) -> str:
+    """Write a text in the form of Java's ``Properties``: all but plain characters as their UTF-16 numbers."""
+    units = text.encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(c) if re.fullmatch(r"[A-Za-z0-9._/+-]", chr(c)) else f"\\u{c:04x}" for c in codes)

@@ -27,14 +27,13 @@ class ConsumerGroups:
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
     ) -> None:
-        """Set the group's next offsets, with ``metadata``, regardless of its members.
+        """Set the group's next offsets, with ``metadata``; it must have no members but the application of ``lease``.
 
         Raises:
-            FencedError: ``lease`` was taken over by a newer instance.
+            FencedError: The group has members, or its application runs; or a newer instance has taken over ``lease``.
         """
         with self._database.writing() as connection:
-            if lease is not None:
-                check_lease(connection, lease.application, lease.epoch)
+            self._require_empty(connection, group, lease)
             noted = {tp: OffsetAndMetadata(each, metadata) for tp, each in offsets.items()}
             write_offsets(connection, group, noted, unix_ms())
 
@@ -69,9 +68,10 @@ class ConsumerGroups:
             ).fetchall()
         return {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
 
-    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
-        """Delete the group's offsets of these partitions."""
+    def delete_offsets(self, group: str, places: Iterable[TopicPartition], lease: Lease | None = None) -> None:
+        """Delete the group's offsets of these partitions; errors are those of `commit_offsets`."""
         with self._database.writing() as connection:
+            self._require_empty(connection, group, lease)
             for tp in places:
                 for table in ("group_offsets", "group_notes"):
                     connection.execute(
@@ -98,11 +98,11 @@ class ConsumerGroups:
             state, assignor = membership.state_of(connection, group)
             return GroupState(state, assignor, tuple(membership.members_of(connection, group)))
 
-    def delete_group(self, group: str) -> None:
+    def delete_group(self, group: str, lease: Lease | None = None) -> None:
         """Delete a group and its offsets.
 
         Raises:
-            LogError: The group has members.
+            LogError: The group has members, or its application runs.
         """
         with self._database.writing() as connection:
             membership.expire(connection, group, unix_ms())
@@ -114,6 +114,7 @@ class ConsumerGroups:
                     hint="stop its consumers first",
                     group=group,
                 )
+            self._require_empty(connection, group, lease)
             for table in ("group_offsets", "group_notes", "group_targets", "group_owners", "groups"):
                 connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
 
@@ -141,6 +142,13 @@ class ConsumerGroups:
         """Return a number that grows whenever members have to check their share again."""
         with self._database.reading() as connection:
             return membership.generation_of(connection, group)
+
+    def _require_empty(self, connection: sqlite3.Connection, group: str, lease: Lease | None) -> None:
+        if lease is not None:
+            check_lease(connection, lease.application, lease.epoch)
+        membership.expire(connection, group, unix_ms())
+        epoch = lease.epoch if lease is not None and lease.application == group else None
+        membership.check_outsider(connection, group, epoch)
 
 
 def write_offsets(

@@ -20,12 +20,16 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
 from penstock.log.base import GroupMember, TopicPartition
+from penstock.log.embedded.record_rows import read_row
+from penstock.log.lease_holders import holder_runs
+from penstock.log.leases import LEASE_WRITER, lease_of
 from penstock.log.processes import may_run, process_start
 
 __all__ = [
     "JoinRequest",
     "ConsumerIdentity",
     "Share",
+    "check_outsider",
     "check_owner",
     "expire",
     "generation_of",
@@ -82,7 +86,12 @@ class Share:
 
 
 def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_ms: int) -> ConsumerIdentity:
-    """Add a member. One with the ``instance`` of another replaces it: its partitions do not move."""
+    """Add a member. One with the ``instance`` of another replaces it: its partitions do not move.
+
+    Raises:
+        FencedError: It is the group of a running application.
+    """
+    _refuse_of_application(connection, group, None, "no consumer may join it")
     expire(connection, group, now_ms)
     instance = request.instance
     members = members_of(connection, group)
@@ -179,13 +188,7 @@ def check_owner(connection: sqlite3.Connection, me: ConsumerIdentity, offsets: I
     A membership without a member id is a reader outside the group: it may commit while the group is empty.
     """
     if not me.member:
-        others = members_of(connection, me.group)
-        if others:
-            raise FencedError(
-                f"group {me.group!r} has {counted(len(others), 'member')}: only they may commit its offsets",
-                hint="subscribe instead of assigning partitions, or use another group",
-                group=me.group,
-            )
+        check_outsider(connection, me.group)
         return
     owned = _places(connection, "group_owners", me)
     lost = sorted(set(offsets) - owned)
@@ -195,6 +198,38 @@ def check_owner(connection: sqlite3.Connection, me: ConsumerIdentity, offsets: I
             hint="poll again: the records since the last commit are read by the new owner",
             group=me.group, member=me.member, topic=lost[0].topic, partition=lost[0].partition,
         )  # fmt: skip
+
+
+def check_outsider(connection: sqlite3.Connection, group: str, epoch: int | None = None) -> None:
+    """Raise FencedError if a group has members or its application runs, as brokers refuse an unknown member.
+
+    Args:
+        connection: The transaction that changes the group's offsets.
+        group: The group.
+        epoch: The epoch of the application's lease that the caller holds, if it does.
+    """
+    others = members_of(connection, group)
+    if others:
+        raise FencedError(
+            f"group {group!r} has {counted(len(others), 'member')}: only they may commit its offsets",
+            hint="subscribe instead of assigning partitions, or use another group",
+            group=group,
+        )
+    _refuse_of_application(connection, group, epoch, "only it may change their offsets")
+
+
+def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: int | None, rule: str) -> None:
+    held = lease_of(read_row(connection, group, LEASE_WRITER))
+    if held is None or held[0].epoch == epoch or not holder_runs(*held):
+        return
+    lease = held[0]
+    raise FencedError(
+        f"{group!r} is the group of an application that runs: {lease.owner} (process {lease.pid} on {lease.host}); "
+        f"{rule}",
+        hint="Stop it first: penstock groups reset moves the offsets of a stopped application. Or use another group.",
+        group=group,
+        owner=lease.owner,
+    )
 
 
 def members_of(connection: sqlite3.Connection, group: str) -> list[GroupMember]:

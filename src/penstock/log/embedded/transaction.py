@@ -16,7 +16,7 @@ from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow
 from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
 from penstock.log.embedded.groups import write_offsets
-from penstock.log.embedded.membership import ConsumerIdentity, check_owner
+from penstock.log.embedded.membership import ConsumerIdentity, check_outsider, check_owner
 from penstock.log.embedded.record_rows import RecordChange, replace_row
 from penstock.log.embedded.streams_groups import check_streams_member
 from penstock.log.membership import StreamsMembership
@@ -138,6 +138,9 @@ class EmbeddedTransaction:
                 return
             for me, places in self._owners:
                 check_owner(connection, me, places)
+            members = {*(application for application, _ in self._leases), *(me.group for me, _ in self._owners)}
+            for group in self._offsets.keys() - members:
+                check_outsider(connection, group)
             for tp, parts in self._appends.items():
                 slot = catalog.slot(connection, tp.topic, tp.partition)
                 following = self.first_offsets[tp] = slot.next_offset

@@ -17,7 +17,7 @@ from penstock.log.lease_holders import is_fresh
 from penstock.log.lease_keeper import held_lease
 
 if TYPE_CHECKING:
-    from penstock.log.base import GroupState, TopicLog
+    from penstock.log.base import GroupState, Lease, TopicLog
 
 __all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove", "offset_moves"]
 
@@ -146,16 +146,16 @@ class GroupAdmin:
             FencedError: The group has members, or the application runs.
         """
         offsets = {TopicPartition(move.topic, move.partition): move.after for move in moves}
-        with self.stopped(group):
-            self._log.commit_offsets(group, offsets, RESET_NOTE)
+        with self.stopped(group) as lease:
+            self._log.commit_offsets(group, offsets, RESET_NOTE, lease)
 
     def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
         """Delete the group's offsets in these topics (``orders`` or ``orders:0,2``)."""
         self._require(group)
         committed = self._log.committed_offsets(group)
         places = [tp for tp in places_of(self._log, topics) if tp in committed]
-        with self.stopped(group):
-            self._log.delete_offsets(group, places)
+        with self.stopped(group) as lease:
+            self._log.delete_offsets(group, places, lease)
         return places
 
     def delete(self, group: str) -> None:
@@ -165,16 +165,16 @@ class GroupAdmin:
             FencedError: The group has members, or the application runs.
         """
         self._require(group)
-        with self.stopped(group):
-            self._log.delete_group(group)
+        with self.stopped(group) as lease:
+            self._log.delete_group(group, lease)
 
     def is_application(self, group: str) -> bool:
         """Return whether a Penstock application of this ``application.id`` has run on this log."""
         return self._log.lease(group) is not None
 
     @contextmanager
-    def stopped(self, group: str) -> Iterator[None]:
-        """Hold the group stopped: the application cannot start during the block.
+    def stopped(self, group: str) -> Iterator[Lease | None]:
+        """Hold the group stopped: the application cannot start during the block. Yields the lease, if it is one's.
 
         Raises:
             FencedError: The group has members, or the application runs.
@@ -189,10 +189,10 @@ class GroupAdmin:
                 group=group,
             )
         if self._log.lease(group) is None:
-            yield
+            yield None
             return
-        with held_lease(self._log, group, "penstock groups"):
-            yield
+        with held_lease(self._log, group, "penstock groups") as keeper:
+            yield keeper.lease
 
     def _require(self, group: str) -> GroupState:
         state = self._log.group_state(group)

@@ -278,11 +278,16 @@ class KafkaLog(KafkaCore):
         """Return a group's state and members; it is Empty also if there is no such group."""
         return group_state(self._topics, self.clients.admin(), group)
 
-    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
+    def delete_offsets(
+        self,
+        group: str,
+        places: Iterable[TopicPartition],
+        lease: Lease | None = None,  # noqa: ARG002 - the brokers know the group's members
+    ) -> None:
         """Delete the group's offsets of these partitions; it must have no members."""
         delete_offsets(self._topics, group, places)
 
-    def delete_group(self, group: str) -> None:
+    def delete_group(self, group: str, lease: Lease | None = None) -> None:  # noqa: ARG002 - as above
         """Delete a group and its offsets."""
         self._topics.delete_group(group)
 

@@ -14,7 +14,7 @@ from penstock.runtime.aggregate.windowed import StreamAggregator, WindowOperator
 from penstock.runtime.fold.columns import fold_known
 from penstock.runtime.fold.expressions import fold_expression
 from penstock.runtime.fold.model import FoldInput
-from penstock.runtime.fold.recognise import recognise
+from penstock.runtime.fold.recognise import few_by_row, recognise
 from penstock.runtime.fold.rows import fold_changes, fold_rows
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import FEW, Rows
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "Aggregator", "aggregator_of"]
 
-_NUMBERS = frozenset({"count", "sum", "min", "max"})
-
 
 class Aggregator:
     """Aggregates rows with keys into a stored table, by the fastest way with the same result as the row loop."""
@@ -44,9 +42,7 @@ class Aggregator:
         self._name = node
         self._aggregation = aggregation
         self._known = recognise(aggregation)
-        function = aggregation.aggregator
-        of_numbers = self._known is not None and self._known.kind in _NUMBERS
-        self._few_by_row = of_numbers and not (function is not None and function.is_expression)
+        self._few_by_row = few_by_row(aggregation, self._known)
         self._table = table
         self._context = context
 

@@ -11,8 +11,9 @@ from penstock.api.groups.agg import BuiltInAggregator
 from penstock.runtime.aggregate.changes import ByKey, StoredWindows, WindowChangeList, WindowChanges, commit
 from penstock.runtime.aggregate.session_columns import Session, SessionRuns, by_key
 from penstock.runtime.aggregate.windowed import WindowOperator
-from penstock.runtime.fold.recognise import KnownAggregation, recognise
+from penstock.runtime.fold.recognise import KnownAggregation, few_by_row, recognise
 from penstock.runtime.fold.rows import initial, snapshot, step_of
+from penstock.runtime.rows import FEW
 from penstock.runtime.tables.groups import RowGroups, group_keys
 from penstock.serde.column import Column
 
@@ -36,6 +37,7 @@ class SessionAggregate(WindowOperator):
         self._gap = self._operation.windows.size_ms
         self._retention_ms = topology.stores[self._operation.store].retention_ms
         self._known = _known(self._operation.aggregation)
+        self._few_by_row = few_by_row(self._operation.aggregation, self._known)
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Add rows that have keys; return the changes."""
@@ -75,7 +77,8 @@ class SessionAggregate(WindowOperator):
 
         ways = ByKey(rows, groups, stored, runs, loop, by_end=True)
         behind = stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0]))
-        if self._known is None or behind:  # the store's time is behind after a failure of the newest record's function
+        # The store's time is behind after a failure of the newest record's function.
+        if self._known is None or behind or (self._few_by_row and len(rows) <= FEW):
             return ways.by_rows()
         whole = runs(rows, groups, stored, np.arange(len(rows)))
         return ways.changes(self._known, whole, whole.simple_keys(close_times, store))

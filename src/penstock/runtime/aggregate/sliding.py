@@ -19,8 +19,9 @@ import numpy as np
 from penstock.runtime.aggregate.changes import ByKey, StoredWindows, WindowChangeList, WindowChanges, commit
 from penstock.runtime.aggregate.sliding_columns import SlidingRuns
 from penstock.runtime.aggregate.windowed import WindowOperator
-from penstock.runtime.fold.recognise import recognise
+from penstock.runtime.fold.recognise import few_by_row, recognise
 from penstock.runtime.fold.rows import initial, snapshot, step_of
+from penstock.runtime.rows import FEW
 from penstock.runtime.tables.groups import RowGroups, group_keys
 from penstock.serde.column import Column
 
@@ -43,6 +44,7 @@ class SlidingAggregate(WindowOperator):
         super().__init__(node, topology, context)
         self._difference = self._operation.windows.size_ms
         self._known = recognise(self._operation.aggregation)
+        self._few_by_row = few_by_row(self._operation.aggregation, self._known)
 
     def process(self, rows: Rows, parent: str) -> Rows:
         null = rows.keys.null_mask() | rows.values.null_mask()
@@ -89,7 +91,7 @@ class SlidingAggregate(WindowOperator):
             return one.run(some, codes.tolist(), _by_key(stored), close_times[index].tolist(), observed).columns()
 
         ways = ByKey(rows, groups, stored, runs, loop, by_end=False)
-        if self._known is None or self._known.kind not in ("count", "sum"):
+        if self._known is None or self._known.kind not in ("count", "sum") or (self._few_by_row and len(rows) <= FEW):
             return ways.by_rows()
         whole = runs(rows, groups, stored, np.arange(len(rows)))
         return ways.changes(self._known, whole, whole.simple_keys(len(groups), close_times, store))

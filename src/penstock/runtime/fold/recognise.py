@@ -19,9 +19,10 @@ from penstock.api.groups.agg import BuiltInAggregator, MeanAggregator, SimpleAgg
 if TYPE_CHECKING:
     from penstock.topology.operations.base import Aggregation
 
-__all__ = ["KnownAggregation", "KnownAggregator", "recognise"]
+__all__ = ["KnownAggregation", "KnownAggregator", "few_by_row", "recognise"]
 
 Kind = Literal["count", "sum", "min", "max", "first", "last", "struct", "row"]
+_NUMBERS = frozenset({"count", "sum", "min", "max"})
 _SAMPLES: dict[str, Any] = {"sum": lambda a, b: a + b, "first": lambda a, b: a, "last": lambda a, b: b}  # noqa: ARG005
 
 
@@ -84,6 +85,12 @@ def recognise(aggregation: Aggregation) -> KnownAggregation | None:
         known = _BY_CODE.get(_signature(fn.__code__))
         return KnownAggregation(known) if known else None
     return None
+
+
+def few_by_row(aggregation: Aggregation, known: KnownAggregation | None) -> bool:
+    """Return whether a few rows take less time one by one than by the columns of the known aggregation."""
+    function = aggregation.aggregator
+    return known is not None and known.kind in _NUMBERS and not (function is not None and function.is_expression)
 
 
 def _of_builtin(fn: BuiltInAggregator) -> KnownAggregation | None:

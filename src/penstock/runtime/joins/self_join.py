@@ -13,7 +13,7 @@ from penstock.runtime.joins.pairs import Pairs, Probes, numbered, pairs_of
 from penstock.runtime.joins.sides import Arrived, codes_of, fetch, side_of
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Rows
-from penstock.topology.building.stream_joins import SelfJoin
+from penstock.topology.building.joins import SelfJoin
 from penstock.topology.operations.base import Operation
 
 if TYPE_CHECKING:

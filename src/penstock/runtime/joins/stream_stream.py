@@ -22,7 +22,7 @@ from penstock.runtime.joins.unmatched import Events, OuterJoinQueue
 from penstock.runtime.operator import Operator
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
-from penstock.topology.building.stream_joins import JoinWindow, StreamStreamJoin
+from penstock.topology.building.joins import JoinWindow, StreamStreamJoin
 from penstock.topology.operations.base import Operation
 
 if TYPE_CHECKING:

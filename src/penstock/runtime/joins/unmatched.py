@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.topology.building.stream_joins import JoinWindowSpec
+    from penstock.topology.building.joins import JoinWindowSpec
 
 __all__ = ["EMIT_INTERVAL", "Events", "OuterJoinQueue", "Released"]
 

@@ -121,7 +121,7 @@ def group_keys(keys: Column, serde: Serde[Any]) -> RowGroups:
     if keys.is_columnar:
         dtype = keys.series().dtype
         if dtype in (pl.String, pl.Binary, pl.Boolean) or dtype.is_integer():
-            return _group_array(keys.series().to_arrow())
+            return _few_groups(keys.items()) if len(keys) <= _FEW else _group_array(keys.series().to_arrow())
     items = keys.items()
     if set(map(type, items)) in _PLAIN_TYPES:
         if len(items) <= _FEW:
@@ -133,6 +133,8 @@ def group_keys(keys: Column, serde: Serde[Any]) -> RowGroups:
 
 def _few_groups(items: Sequence[Any]) -> RowGroups:
     """Group a few items that can be keys of a dict, without the time that NumPy's functions take to begin."""
+    if len(items) == 1:
+        return _ONE_ROW
     numbers: dict[Any, int] = {}
     firsts: list[int] = []
     codes = []
@@ -158,6 +160,9 @@ def _group_windows(keys: WindowedColumn, serde: Serde[Any]) -> RowGroups:
 
 def group_windows(codes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64] | None) -> RowGroups:
     """Group rows by a number (of the key, say), a start, and an end where equal starts may have different ends."""
+    if len(codes) <= _FEW:
+        windows = (starts,) if ends is None else (starts, ends)
+        return _few_groups(list(zip(codes.tolist(), *(each.tolist() for each in windows), strict=True)))
     for times in (starts,) if ends is None else (starts, ends):
         if not len(times):
             break
@@ -192,6 +197,9 @@ class FoldResult:
     news: Column | None = None
     olds: Column | None = None
     stamps: NDArray[np.int64] | None = None
+
+
+_ONE_ROW = RowGroups(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 class GroupFold(Protocol):

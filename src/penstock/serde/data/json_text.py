@@ -29,7 +29,7 @@ MISSING: Any = _Missing()
 
 
 def quoted(text: str) -> str:
-    r"""A text as a JSON string: characters beyond the basic plane as two escapes.
+    r"""Return a text as a JSON string: characters beyond the basic plane as two escapes.
 
     >>> print(quoted('a"\n\U0001f600é'))
     "a\"\n\uD83D\uDE00é"
@@ -56,7 +56,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def float_json(value: float, *, single: bool = False) -> str:
-    """A float as JSON: what is not finite as a string.
+    """Return a float as JSON: what is not finite as a string.
 
     >>> float_json(1e20), float_json(float("nan"))
     ('1.0E20', '"NaN"')
@@ -78,7 +78,7 @@ def node_type(value: Any) -> str:
 
 
 def read_json(data: bytes) -> Any:
-    """The first JSON value of the bytes, numbers with a fraction as decimals; what follows it is not looked at.
+    """Return the first JSON value of the bytes, numbers with a fraction as decimals; what follows it is not looked at.
 
     >>> read_json(b' {"a": [1, 2.50]} rest'), read_json(b" ") is MISSING
     ({'a': [1, Decimal('2.50')]}, True)

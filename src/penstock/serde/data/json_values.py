@@ -67,7 +67,7 @@ class JsonOptions:
 
 
 def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
-    """The JSON text of a value.
+    """Return the JSON text of a value.
 
     Raises:
         DataError: It does not fit its schema, or has no form in JSON.
@@ -140,7 +140,7 @@ def _struct_json(schema: Schema, value: Struct, options: JsonOptions) -> str:
 
 @lru_cache(maxsize=256)
 def _heads(schema: Schema) -> tuple[tuple[str, Field, bool], ...]:
-    """The quoted name of each field of a struct, the field, and whether it is a plain text."""
+    """Return the quoted name of each field of a struct, the field, and whether it is a plain text."""
     return tuple(
         (f"{quoted(part.name)}:", part, part.schema.type is Type.STRING and part.schema.name is None)
         for part in schema.fields
@@ -162,7 +162,7 @@ def _logical_json(schema: Schema, value: Any, options: JsonOptions) -> str:
 
 
 def from_json(schema: Schema | None, value: Any, options: JsonOptions) -> Any:
-    """The value of parsed JSON.
+    """Return the value of parsed JSON.
 
     Raises:
         DataError: It does not fit the schema.
@@ -270,7 +270,10 @@ def _struct(schema: Schema, value: Any, options: JsonOptions) -> Struct:
 
 
 def _chosen(schema: Schema, value: Any, options: JsonOptions) -> Struct:
-    """The struct of a union: the first field whose type fits, else the one that shares most names with an object."""
+    """Return the struct of a union.
+
+    The first field whose type fits, else the one that shares most names with an object.
+    """
     best, most = None, -1
     for part in schema.fields:
         if _is_of(part.schema, value):

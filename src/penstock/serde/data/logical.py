@@ -37,12 +37,12 @@ TIMESTAMP = Schema(Type.INT64, name=TIMESTAMP_NAME, version=1)
 
 
 def decimal_schema(scale: int) -> Schema:
-    """The schema of decimals with this number of digits behind the point."""
+    """Return the schema of decimals with this number of digits behind the point."""
     return Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters={"scale": str(scale)})
 
 
 def scale_of(schema: Schema) -> int:
-    """The scale that a Decimal's schema gives.
+    """Return the scale that a Decimal's schema gives.
 
     Raises:
         DataError: There is none, or it is not a number.
@@ -57,7 +57,7 @@ def scale_of(schema: Schema) -> int:
 
 
 def unscaled(value: Decimal) -> tuple[int, int]:
-    """The digits of a decimal as a whole number, and its scale.
+    """Return the digits of a decimal as a whole number, and its scale.
 
     >>> unscaled(Decimal("-12.30"))
     (-1230, 2)
@@ -70,7 +70,7 @@ def unscaled(value: Decimal) -> tuple[int, int]:
 
 
 def scaled_decimal(number: int, scale: int) -> Decimal:
-    """The decimal with these digits, so many of them behind the point.
+    """Return the decimal with these digits, so many of them behind the point.
 
     >>> scaled_decimal(-1230, 2), scaled_decimal(5, -2)
     (Decimal('-12.30'), Decimal('5E+2'))
@@ -80,7 +80,7 @@ def scaled_decimal(number: int, scale: int) -> Decimal:
 
 
 def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
-    """The bytes of a decimal: its unscaled digits, as Java's ``BigInteger`` writes them.
+    """Return the bytes of a decimal: its unscaled digits, as Java's ``BigInteger`` writes them.
 
     >>> decimal_to_bytes(decimal_schema(2), Decimal("1.28")).hex()
     '0080'
@@ -96,14 +96,14 @@ def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
 
 
 def decimal_from_bytes(schema: Schema, data: bytes) -> Decimal:
-    """The decimal whose unscaled digits these bytes are."""
+    """Return the decimal whose unscaled digits these bytes are."""
     if not data:
         raise DataError("Zero length BigInteger")
     return scaled_decimal(int.from_bytes(data, "big", signed=True), scale_of(schema))
 
 
 def days_of(value: Moment) -> int:
-    """The days since 1970 of a Date.
+    """Return the days since 1970 of a Date.
 
     Raises:
         DataError: The moment is not midnight.
@@ -114,12 +114,12 @@ def days_of(value: Moment) -> int:
 
 
 def date_from_days(days: int) -> Moment:
-    """The Date of a number of days since 1970."""
+    """Return the Date of a number of days since 1970."""
     return Moment(days * DAY_MS)
 
 
 def millis_of_day(value: Moment) -> int:
-    """The milliseconds of a Time.
+    """Return the milliseconds of a Time.
 
     Raises:
         DataError: The moment is not of 1970-01-01.
@@ -130,7 +130,7 @@ def millis_of_day(value: Moment) -> int:
 
 
 def time_from_millis(millis: int) -> Moment:
-    """The Time of a number of milliseconds of the day.
+    """Return the Time of a number of milliseconds of the day.
 
     Raises:
         DataError: It is negative, or more than a day.

@@ -88,7 +88,7 @@ class Moment:
 
     @classmethod
     def of(cls, value: date | time | datetime) -> Moment:
-        """The moment of a date, a time of the day or a datetime; one without time zone is in UTC."""
+        """Return the moment of a date, a time of the day or a datetime; one without time zone is in UTC."""
         if isinstance(value, datetime):
             aware = value if value.tzinfo else value.replace(tzinfo=UTC)
             return cls((aware - _EPOCH) // timedelta(milliseconds=1))
@@ -97,7 +97,7 @@ class Moment:
         return cls(((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000)
 
     def datetime(self) -> datetime:
-        """The moment as a datetime in UTC.
+        """Return the moment as a datetime in UTC.
 
         Raises:
             OverflowError: It lies outside of the years 1 to 9999.
@@ -105,11 +105,11 @@ class Moment:
         return _EPOCH + timedelta(milliseconds=self.ms)
 
     def date(self) -> date:
-        """The day in UTC."""
+        """Return the day in UTC."""
         return self.datetime().date()
 
     def time(self) -> time:
-        """The time of the day in UTC."""
+        """Return the time of the day in UTC."""
         return self.datetime().time()
 
     def __str__(self) -> str:

@@ -89,7 +89,7 @@ class Schema:
         return f"Schema{{{self.name}:{self.type}}}" if self.name is not None else f"Schema{{{self.type}}}"
 
     def field(self, name: str) -> Field | None:
-        """The field of a name; None if there is none.
+        """Return the field of a name; None if there is none.
 
         Raises:
             DataError: The schema is not a struct's.
@@ -99,7 +99,7 @@ class Schema:
         return self._by_name.get(name)
 
     def struct_fields(self) -> tuple[Field, ...]:
-        """All fields.
+        """Return all fields.
 
         Raises:
             DataError: The schema is not a struct's.
@@ -109,7 +109,7 @@ class Schema:
         return self.fields
 
     def as_optional(self, optional: bool = True) -> Schema:  # noqa: FBT001, FBT002 - the word is the method's name
-        """The same schema, optional or not."""
+        """Return the same schema, optional or not."""
         return self if self.optional is optional else replace(self, optional=optional)
 
 
@@ -120,7 +120,7 @@ def struct(
     name: str | None = None,
     version: int | None = None,
 ) -> Schema:
-    """The schema of a struct with these fields, in order.
+    """Return the schema of a struct with these fields, in order.
 
     Raises:
         SchemaBuilderError: A field has no name, or a name twice.
@@ -129,7 +129,7 @@ def struct(
 
 
 def struct_fields(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]]) -> tuple[Field, ...]:
-    """The fields of a struct, numbered and checked."""
+    """Return the fields of a struct, numbered and checked."""
     checked_fields: list[Field] = []
     seen: set[str] = set()
     for name, schema in fields.items() if isinstance(fields, Mapping) else fields:
@@ -143,19 +143,19 @@ def struct_fields(fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]]) -
 
 
 def array(items: Schema | None, *, optional: bool = False) -> Schema:
-    """The schema of a list; ``items`` is None if its elements have none in common."""
+    """Return the schema of a list; ``items`` is None if its elements have none in common."""
     return Schema(Type.ARRAY, optional, values=items)
 
 
 def map_of(keys: Schema | None, values: Schema | None, *, optional: bool = False) -> Schema:
-    """The schema of a map; keys or values are None if they have no schema in common."""
+    """Return the schema of a map; keys or values are None if they have no schema in common."""
     return Schema(Type.MAP, optional, keys=keys, values=values)
 
 
 def copy_basics(
     source: Schema, kind: Type | None = None, fields: Mapping[str, Schema] | Iterable[tuple[str, Schema]] = ()
 ) -> Schema:
-    """A required schema with the name, version, documentation and parameters of another.
+    """Return a required schema with the name, version, documentation and parameters of another.
 
     Args:
         source: Its model; without another type, the elements of its array stay too.

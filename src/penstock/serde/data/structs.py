@@ -41,7 +41,7 @@ class Struct:
 
     @classmethod
     def of_checked(cls, schema: Schema, values: list[Any]) -> Struct:
-        """A struct of values in the order of the schema's fields, each of which is known to fit its field.
+        """Return a struct of values in the order of the schema's fields, each of which is known to fit its field.
 
         >>> from penstock.serde.data import STRING, struct
         >>> Struct.of_checked(struct({"path": STRING}), ["/"])["path"]
@@ -52,7 +52,7 @@ class Struct:
         return struct
 
     def all_raw(self) -> list[Any]:
-        """The values of all fields as they were set, in the order of the schema."""
+        """Return the values of all fields as they were set, in the order of the schema."""
         return self._values
 
     def __getitem__(self, name: str) -> Any:
@@ -66,11 +66,11 @@ class Struct:
         self._values[part.index] = value
 
     def raw(self, name: str) -> Any:
-        """The value of a field as it was set, None in place of a default. Kafka's ``getWithoutDefault``."""
+        """Return the value of a field as it was set, None in place of a default. Kafka's ``getWithoutDefault``."""
         return self._values[self._field(name).index]
 
     def get(self, part: Field, *, with_default: bool = True) -> Any:
-        """The value of a field, with the default in place of null or without."""
+        """Return the value of a field, with the default in place of null or without."""
         value = self._values[part.index]
         return part.schema.default if value is None and with_default else value
 
@@ -86,7 +86,7 @@ class Struct:
             validate_value(part.schema, value, part.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, defaults in place of nulls; nested structs stay structs."""
+        """Return all fields by name, defaults in place of nulls; nested structs stay structs."""
         return {part.name: self.get(part) for part in self.schema.fields}
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ __all__ = ["java_text", "number_text"]
 
 
 def java_text(value: Any, schema: Schema | None = None) -> str:
-    """The text of a value as Java's ``toString`` has it.
+    """Return the text of a value as Java's ``toString`` has it.
 
     Args:
         value: The value.
@@ -49,7 +49,7 @@ def java_text(value: Any, schema: Schema | None = None) -> str:
 
 
 def number_text(value: float | Decimal, schema: Schema | None = None) -> str:
-    """The text of a number.
+    """Return the text of a number.
 
     >>> number_text(1e20), number_text(Float32(0.1)), number_text(Decimal("1E+3")), number_text(7)
     ('1.0E20', '0.1', '1E+3', '7')

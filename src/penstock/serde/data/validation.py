@@ -33,7 +33,7 @@ def validate_value(schema: Schema, value: Any, field: str | None = None) -> None
 
 
 def with_default(schema: Schema, value: Any) -> Schema:
-    """The same schema with a default.
+    """Return the same schema with a default.
 
     Raises:
         SchemaBuilderError: The default does not fit the schema, or is a struct, which Kafka takes for no schema.
@@ -48,7 +48,7 @@ def with_default(schema: Schema, value: Any) -> Schema:
 
 
 def with_struct_default(schema: Schema, value: Any) -> Schema:
-    """The schema of a struct with a default that was made for it.
+    """Return the schema of a struct with a default that was made for it.
 
     Raises:
         SchemaBuilderError: The default lacks a field, or is of another schema.

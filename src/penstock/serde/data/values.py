@@ -52,7 +52,7 @@ OTHER_NAMES = {
 
 
 def type_of(value: Any, schema: Schema | None = None) -> Type | None:
-    """The type of a value; None if Connect has no type for it, as for a Decimal or a Moment.
+    """Return the type of a value; None if Connect has no type for it, as for a Decimal or a Moment.
 
     Args:
         value: The value, not None.
@@ -87,7 +87,7 @@ def java_class(value: Any, schema: Schema | None = None) -> str:
 
 
 def fits(schema: Schema, value: Any) -> bool:
-    """Whether a value is of the class that its schema asks for; elements and fields are not looked at."""
+    """Return whether a value is of the class that its schema asks for; elements and fields are not looked at."""
     logical = LOGICAL.get(schema.name) if schema.name is not None else None
     if logical is not None:
         return isinstance(value, logical)
@@ -102,7 +102,9 @@ def fits(schema: Schema, value: Any) -> bool:
 
 
 def wrapped(value: float | Decimal, bits: int) -> int:
-    """The whole part of a number in so many bits, as Java's casts have it: integers and decimals wrap, floats saturate.
+    """Return the whole part of a number in so many bits, as Java's casts have it.
+
+    Integers and decimals wrap, floats saturate.
 
     >>> wrapped(300, 8), wrapped(3.99e300, 64) == 2**63 - 1, wrapped(float("nan"), 32)
     (44, True, 0)

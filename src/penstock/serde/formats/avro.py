@@ -83,7 +83,7 @@ class ParsedSchema:
         self.names = names
 
     def type_of(self, schema: Any) -> tuple[str, Any]:
-        """The kind of a part of the schema ("record", "union", "int", ...), and its definition."""
+        """Return the kind of a part of the schema ("record", "union", "int", ...), and its definition."""
         while True:
             if isinstance(schema, list):
                 return "union", schema
@@ -99,7 +99,7 @@ class ParsedSchema:
 
 @lru_cache(maxsize=1024)
 def parse_avro(text: SchemaText) -> ParsedSchema:
-    """The schema of a text, parsed once per process.
+    """Return the schema of a text, parsed once per process.
 
     Raises:
         ValueError: It is not an Avro schema.
@@ -109,13 +109,13 @@ def parse_avro(text: SchemaText) -> ParsedSchema:
 
 @lru_cache(maxsize=1024)
 def parse_avro_for_columns(text: SchemaText) -> ParsedSchema:
-    """The schema for columns: a UUID stays text, as columns have no type for it."""
+    """Return the schema for columns: a UUID stays text, as columns have no type for it."""
     return _parsed(text, lambda schema: _without_logical(schema, {"uuid"}))
 
 
 @lru_cache(maxsize=1024)
 def parse_plain_avro(text: SchemaText) -> ParsedSchema:
-    """The schema without its logical types: values are the numbers, texts and bytes that are written."""
+    """Return the schema without its logical types: values are the numbers, texts and bytes that are written."""
     return _parsed(text, _without_logical)
 
 
@@ -132,7 +132,7 @@ def _parsed(text: SchemaText, change: Callable[[Any], Any]) -> ParsedSchema:
 
 
 def _without_logical(schema: Any, words: frozenset[str] | set[str] | None = None) -> Any:
-    """A schema without these logical types; without all by default."""
+    """Return a schema without these logical types; without all by default."""
     if isinstance(schema, list):
         return [_without_logical(branch, words) for branch in schema]
     if isinstance(schema, dict):
@@ -154,14 +154,14 @@ class _AvroWriting:
     unnamed: int = 0
 
     def full_name(self, schema: Schema) -> str:
-        """The full name of a record, an enum or a fixed."""
+        """Return the full name of a record, an enum or a fixed."""
         if schema.name is None:
             self.unnamed += 1
             return f"{NAMESPACE}.{DEFAULT_NAME}{self.unnamed if self.unnamed > 1 else ''}"
         return scrubbed_full_name(schema.name) if self.scrubs else schema.name
 
     def named(self, full: str, kind: str) -> dict[str, Any]:
-        """The beginning of a named type."""
+        """Return the beginning of a named type."""
         self.names.add(full)
         namespace, _, name = full.rpartition(".")
         return {"type": kind, "name": name, **({"namespace": namespace} if namespace else {})}
@@ -307,7 +307,7 @@ def _default(schema: Schema, value: Any, how: _AvroWriting) -> Any:
 
 
 def padded(schema: Schema, data: bytes) -> bytes:
-    """The bytes of a decimal, as many as a fixed has.
+    """Return the bytes of a decimal, as many as a fixed has.
 
     Raises:
         DataError: There are more.
@@ -321,17 +321,17 @@ def padded(schema: Schema, data: bytes) -> bytes:
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a text was an enum."""
+    """Return whether a text was an enum."""
     return schema.type is Type.STRING and ENUM in (schema.parameters or {})
 
 
 def is_fixed(schema: Schema) -> bool:
-    """Whether bytes are those of a fixed."""
+    """Return whether bytes are those of a fixed."""
     return schema.type is Type.BYTES and schema.name is not None and FIXED in (schema.parameters or {})
 
 
 def scrubbed(name: str) -> str:
-    """A name of letters, digits and underscores, as Confluent makes it of any other.
+    """Return a name of letters, digits and underscores, as Confluent makes it of any other.
 
     >>> scrubbed("bad name"), scrubbed("1st"), scrubbed("ü")
     ('bad_name', 'x1st', '_C3_BC')
@@ -343,12 +343,12 @@ def scrubbed(name: str) -> str:
 
 
 def scrubbed_full_name(name: str) -> str:
-    """A full name of which the last part is scrubbed; the namespace too, part by part."""
+    """Return a full name of which the last part is scrubbed; the namespace too, part by part."""
     return ".".join(map(scrubbed, name.split(".")))
 
 
 def avro_branch(schema: Schema, *, enhanced: bool, scrubs: bool) -> str:
-    """The name by which a union's branch is chosen when a value is written."""
+    """Return the name by which a union's branch is chosen when a value is written."""
     if is_enum(schema) and enhanced:
         return (schema.parameters or {})[ENUM]
     if schema.type is Type.STRUCT or is_fixed(schema):
@@ -477,7 +477,7 @@ def _restored(connect_schema: Schema, schema: Mapping[str, Any]) -> Schema:
 
 
 def _read_field(part: Mapping[str, Any], how: _AvroReading) -> Schema:
-    """The schema of a field, whose own default counts before one of its type."""
+    """Return the schema of a field, whose own default counts before one of its type."""
     how.walk.field()
     connect_schema = _read(part["type"], how)
     if "default" in part:
@@ -488,7 +488,7 @@ def _read_field(part: Mapping[str, Any], how: _AvroReading) -> Schema:
 
 
 def _read_default(schema: Schema, value: Any) -> Any:
-    """A default in Connect's form; None, with a note in the log, if it does not fit its type."""
+    """Return a default in Connect's form; None, with a note in the log, if it does not fit its type."""
     try:
         return _read_value(schema, value)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, DataError) as error:
@@ -545,7 +545,7 @@ def _from_union(branches: list[Any], how: _AvroReading) -> Schema:
 
 
 def branch_name(branch: Any, *, enhanced: bool = False) -> str:
-    """The name of a union's branch: that of its type, or of its record, without namespace unless enhanced."""
+    """Return the name of a union's branch: that of its type, or of its record, without namespace unless enhanced."""
     if isinstance(branch, str):
         return branch if enhanced else branch.rpartition(".")[2]
     if branch["type"] not in NAMED:
@@ -555,7 +555,7 @@ def branch_name(branch: Any, *, enhanced: bool = False) -> str:
 
 
 def is_entry_list(schema: Mapping[str, Any]) -> bool:
-    """Whether an array is a map whose keys are not strings."""
+    """Return whether an array is a map whose keys are not strings."""
     items = schema["items"]
     if not isinstance(items, dict) or items.get("type") != "record":
         return False
@@ -565,7 +565,7 @@ def is_entry_list(schema: Mapping[str, Any]) -> bool:
 
 
 def named(schema: Any, namespace: str = "") -> Any:
-    """The schema with each namespace that a named type or a reference to one inherits written out.
+    """Return the schema with each namespace that a named type or a reference to one inherits written out.
 
     >>> named({"type": "record", "name": "a.B", "fields": [{"name": "c", "type": ["null", "B"]}]})["fields"]
     [{'name': 'c', 'type': ['null', 'a.B']}]

@@ -37,7 +37,7 @@ class _UntypedError(DataError):
 
 
 def to_json_schema(schema: Schema, options: JsonOptions, *, open_objects: bool = True) -> dict[str, Any]:
-    """The JSON Schema of a schema.
+    """Return the JSON Schema of a schema.
 
     Args:
         schema: Connect's schema.
@@ -146,7 +146,7 @@ def from_json_schema(
 
 
 def part_at(document: Any, pointer: str) -> Any:
-    """The part of a document that a JSON pointer names; None if there is none.
+    """Return the part of a document that a JSON pointer names; None if there is none.
 
     >>> part_at({"$defs": {"a/b": True}}, "/$defs/a~1b")
     True
@@ -175,7 +175,7 @@ class _SchemaReader:
         self._walk = SchemaWalk()
 
     def read(self) -> Schema:
-        """The schema of the whole document."""
+        """Return the schema of the whole document."""
         with self._walk.inside("#"):
             return self._inside(self._root, nullable=False)
 
@@ -268,7 +268,7 @@ class _SchemaReader:
         return self._described(struct(fields, name=ONE_OF, optional=has_null or nullable), json_schema)
 
     def _merged(self, json_schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        """The one schema that the parts of ``allOf`` make together."""
+        """Return the one schema that the parts of ``allOf`` make together."""
         merged: dict[str, Any] = {name: value for name, value in json_schema.items() if name != "allOf"}
         properties: dict[str, Any] = dict(json_schema.get("properties", {}))
         required = list(json_schema.get("required", ()))

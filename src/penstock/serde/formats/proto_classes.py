@@ -27,7 +27,7 @@ KNOWN = {
 
 @lru_cache(maxsize=256)
 def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple[str, str], dict[str, str]]]:
-    """The class of a message of a schema, by its full name or the first one, and the parameters of fields.
+    """Return the class of a message of a schema, by its full name or the first one, and the parameters of fields.
 
     Raises:
         ValueError: The text is not a Protobuf file, or has no such message.
@@ -54,7 +54,9 @@ def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple
 
 
 def message_at(schema: SchemaText, indexes: Sequence[int]) -> str:
-    """The full name of the message at a place of a file: its number, or those of the messages around it and its own.
+    """Return the full name of the message at a place of a file.
+
+    Its number, or those of the messages around it and its own.
 
     >>> message_at(SchemaText("package a; message B {} message C { message D {} }", "PROTOBUF"), [1, 0])
     'a.C.D'
@@ -66,7 +68,7 @@ def message_at(schema: SchemaText, indexes: Sequence[int]) -> str:
 
 
 def name_at(file: ProtoFile, indexes: Sequence[int]) -> str:
-    """The full name of the message at a place of a file; see `message_at`.
+    """Return the full name of the message at a place of a file; see `message_at`.
 
     Raises:
         ValueError: There is none.
@@ -83,13 +85,13 @@ def name_at(file: ProtoFile, indexes: Sequence[int]) -> str:
 
 @lru_cache(maxsize=256)
 def message_class_at(schema: SchemaText, indexes: tuple[int, ...]) -> Any:
-    """The class of the message at a place of a file, made once per process; see `message_at`."""
+    """Return the class of the message at a place of a file, made once per process; see `message_at`."""
     return message_class(schema, message_at(schema, indexes))[0]
 
 
 @lru_cache(maxsize=1)
 def _meta() -> Any:
-    """A message with Confluent's ``field_meta`` in the place that it has among the options of a field."""
+    """Return a message with Confluent's ``field_meta`` in the place that it has among the options of a field."""
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -115,7 +117,7 @@ def _collect(prefix: str, messages: Any, parameters: dict[tuple[str, str], dict[
 
 
 def proto_file(text: str, name: str = "schema.proto") -> ProtoFile:
-    """The file of a text of either form; names of types are as they are written.
+    """Return the file of a text of either form; names of types are as they are written.
 
     Raises:
         ValueError: It is neither a ``.proto`` text nor a descriptor in base64.
@@ -149,7 +151,7 @@ def _add(pool: Any, path: str, referred: dict[str, str], added: set[str], parame
 
 
 def known_file(path: str) -> Any:
-    """The descriptor of a file of Google's or Confluent's that needs no reference.
+    """Return the descriptor of a file of Google's or Confluent's that needs no reference.
 
     Raises:
         ValueError: There is none at this path.

@@ -98,7 +98,7 @@ class ProtobufNaming:
 
 
 def protobuf_file(schema: Schema, naming: ProtobufNaming) -> tuple[str, str]:
-    """The file of a schema, as a descriptor in base64, and the full name of its message.
+    """Return the file of a schema, as a descriptor in base64, and the full name of its message.
 
     Raises:
         DataError: Protobuf has no form for the schema.
@@ -120,7 +120,7 @@ def protobuf_file(schema: Schema, naming: ProtobufNaming) -> tuple[str, str]:
 
 
 def field_name(name: str, naming: ProtobufNaming) -> str:
-    """The name that a field has in a message.
+    """Return the name that a field has in a message.
 
     >>> field_name("a-b", ProtobufNaming(scrubs=True)), field_name("_é", ProtobufNaming(scrubs=True))
     ('a_b', 'x__C3_A9')
@@ -140,7 +140,7 @@ def _known_file(path: str) -> str:
 
 
 class _Maker:
-    """Makes one file."""
+    """The maker of one file."""
 
     def __init__(self, naming: ProtobufNaming) -> None:
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -331,7 +331,7 @@ class ProtobufReading:
 
 
 def message_schema(descriptor: Any, parameters: Parameters, reading: ProtobufReading) -> Schema:
-    """The schema of a message.
+    """Return the schema of a message.
 
     Raises:
         DataError: The message holds itself.
@@ -425,7 +425,7 @@ class _DescriptorReader:
 
 
 def union_name(oneof: Any, reading: ProtobufReading) -> str:
-    """The name of the field that holds a union."""
+    """Return the name of the field that holds a union."""
     return f"{oneof.name}_{oneof.index}" if reading.numbers_unions else str(oneof.name)
 
 
@@ -443,7 +443,7 @@ def in_union(field: Any) -> bool:
 
 
 def says_optional(field: Any) -> bool:
-    """Whether a field has presence by its own word: ``optional`` of proto3, or of proto2."""
+    """Return whether a field has presence by its own word: ``optional`` of proto3, or of proto2."""
     if field.is_repeated or field.message_type is not None:
         return _is_synthetic(field)
     return bool(field.has_presence) and not field.is_required and not in_union(field)

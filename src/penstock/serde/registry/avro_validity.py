@@ -161,7 +161,7 @@ class _AvroCheck:
                 )
 
     def _fits(self, schema: Any, value: Any, namespace: str, depth: int) -> bool:
-        """Whether a default is one of its type."""
+        """Return whether a default is one of its type."""
         if depth > _MOST_DEPTH:
             return False
         if isinstance(schema, list):

@@ -68,7 +68,7 @@ class ProtobufSchema:
 
 
 def _resolved(schema: SchemaText) -> Any:
-    """The descriptor of a text, with the full names of types; None if it cannot be made."""
+    """Return the descriptor of a text, with the full names of types; None if it cannot be made."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     descriptor = FileDescriptorProto()

@@ -49,7 +49,7 @@ class Registered:
 
 
 class RegistryClient:
-    """Asks a registry, and remembers the answers for ever: ids and the schemas behind them never change.
+    """A client of a registry that remembers the answers for ever: ids and the schemas behind them never change.
 
     Args:
         url: For messages.

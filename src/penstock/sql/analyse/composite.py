@@ -48,7 +48,7 @@ class Composite:
     pairs: tuple[Pair, ...]
 
     def step(self, prefix: str) -> Step:
-        """The step of the join.
+        """Return the step of the join.
 
         Raises:
             SqlError: A side cannot have such a key.
@@ -95,7 +95,7 @@ class Composite:
         return names
 
     def _by_key_of_table(self) -> tuple[Pair, ...]:
-        """The equalities in the order of the table's key, each column of which must be in one."""
+        """Return the equalities in the order of the table's key, each column of which must be in one."""
         ordered_pairs = []
         for names in self.right.key_names:
             pair = next((pair for pair in self.pairs if pair.right in names), None)
@@ -152,7 +152,7 @@ class Composite:
 def _rekeyed(
     step: Step, sides: Sequence[tuple[Any, Expression]], names: Sequence[str], form: DataFormat, name: str
 ) -> Rekey:
-    """A stream under a key of several columns; rows with a null in it are left out."""
+    """Return a stream under a key of several columns; rows with a null in it are left out."""
     columns = [(x.Column(each), node) for each, (node, _) in zip(names, sides, strict=True)]
     return Rekey(
         fields=step.fields,

@@ -23,7 +23,7 @@ HEADERS_TYPE = ArrayType(StructType.of(KEY=STRING, VALUE=BYTES))
 
 
 def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Source | None:
-    """The source that a statement makes; None if it exists and the statement says IF NOT EXISTS.
+    """Return the source that a statement makes; None if it exists and the statement says IF NOT EXISTS.
 
     Raises:
         SqlError: The statement cannot be done.
@@ -142,7 +142,7 @@ def _inferred(
     columns: tuple[SourceColumn, ...],
     topic: tuple[str, DataFormat, DataFormat],
 ) -> tuple[SourceColumn, ...]:
-    """The columns, with those that a registry says in place of those that the statement leaves out."""
+    """Return the columns, with those that a registry says in place of those that the statement leaves out."""
     name, key, value = topic
     for part, form in (("KEY", key), ("VALUE", value)):
         setting = f"{part}_SCHEMA_ID"
@@ -205,7 +205,7 @@ def check_timestamp(timestamp: TimestampColumn, columns: Sequence[SourceColumn],
 
 
 def replaceable(old: Source, new: Source, at: TextPosition) -> Source:
-    """The source that takes the place of another; only columns at the end may be new.
+    """Return the source that takes the place of another; only columns at the end may be new.
 
     Raises:
         SqlError: The new one is of another kind, or changes more.
@@ -229,7 +229,7 @@ def replaceable(old: Source, new: Source, at: TextPosition) -> Source:
 
 
 def alter_source(statement: s.AlterSource, catalog: Catalog) -> Source:
-    """The source with the columns that ALTER adds."""
+    """Return the source with the columns that ALTER adds."""
     source = catalog.sources.get(statement.name)
     kind = statement.kind.lower()
     if source is None:

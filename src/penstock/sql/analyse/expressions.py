@@ -33,11 +33,11 @@ class Library:
     tables: FunctionRegistry
 
     def aggregates_of(self, node: Node) -> tuple[x.Call, ...]:
-        """The calls of aggregate functions in an expression."""
+        """Return the calls of aggregate functions in an expression."""
         return calls_in(node, lambda name: self.aggregates.get(name) is not None)
 
     def tables_of(self, node: Node) -> tuple[x.Call, ...]:
-        """The calls of table functions in an expression."""
+        """Return the calls of table functions in an expression."""
         return calls_in(node, lambda name: self.tables.get(name) is not None)
 
 
@@ -80,7 +80,7 @@ def predicate(node: Any, names: ClauseScope, library: Library) -> Expression:
 
 
 def constant_value(node: Node) -> Any:
-    """The value of a literal; None if it is none."""
+    """Return the value of a literal; None if it is none."""
     match node:
         case x.IntegerLiteral(value) | x.StringLiteral(value) | x.BooleanLiteral(value):
             return value
@@ -92,5 +92,5 @@ def constant_value(node: Node) -> Any:
 
 
 def texts(nodes: Sequence[Any]) -> list[str]:
-    """The texts of expressions."""
+    """Return the texts of expressions."""
     return [format_expression(node) for node in nodes]

@@ -63,12 +63,12 @@ class ClauseScope:
         self.sources = tuple(dict.fromkeys(field.source for field in self.fields if field.source))
 
     def column(self, source: str | None, name: str, at: TextPosition) -> typed.Column:
-        """The column of a name; see `penstock.sql.evaluate.typed.Scope`."""
+        """Return the column of a name; see `penstock.sql.evaluate.typed.Scope`."""
         index = self.place(source, name, at)
         return typed.Column(self.fields[index].type, index, at=at)
 
     def place(self, source: str | None, name: str, at: TextPosition) -> int:
-        """The place of a column in the row.
+        """Return the place of a column in the row.
 
         Raises:
             SqlError: There is none of that name, or there are several.
@@ -99,7 +99,7 @@ class ClauseScope:
 
 
 def qualified(node: Any, names: ClauseScope, bound: frozenset[str] = frozenset()) -> Any:
-    """An expression with the source before each column, so that equal columns are equal nodes.
+    """Return an expression with the source before each column, so that equal columns are equal nodes.
 
     Raises:
         SqlError: A column does not exist or is ambiguous.
@@ -123,7 +123,7 @@ def qualified(node: Any, names: ClauseScope, bound: frozenset[str] = frozenset()
 
 
 def _unit(node: Any, names: ClauseScope, bound: frozenset[str]) -> Any:
-    """The word of a unit of time as it is; another column of that place is refused by its type.
+    """Return the word of a unit of time as it is; another column of that place is refused by its type.
 
     Raises:
         SqlError: The word is neither a unit nor a column.

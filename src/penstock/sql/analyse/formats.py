@@ -45,7 +45,7 @@ def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataF
 
 
 def wrapping(wrap: bool | None, form: DataFormat, count: int, catalog: Catalog, at: TextPosition) -> DataFormat:  # noqa: FBT001
-    """The format of a value with how its single column is written: WRAP_SINGLE_VALUE, or the setting.
+    """Return the format of a value with how its single column is written: WRAP_SINGLE_VALUE, or the setting.
 
     Raises:
         SqlError: The format cannot do that, or there are several columns.

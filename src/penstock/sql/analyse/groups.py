@@ -58,7 +58,7 @@ class Groups:
     replaced: dict[Any, Any]
 
     def behind(self, node: Any, clause: str) -> Any:
-        """An expression over the rows of the step.
+        """Return an expression over the rows of the step.
 
         Raises:
             SqlError: It has a column that is neither grouped nor in an aggregate.
@@ -75,7 +75,7 @@ class Groups:
         return expression
 
     def names(self, clause: str) -> ClauseScope:
-        """The columns of the step's rows."""
+        """Return the columns of the step's rows."""
         return ClauseScope(self.step.fields, clause)
 
 
@@ -223,7 +223,7 @@ def _check_undo(calls: Sequence[x.Call], aggregate_calls: Sequence[AggregateCall
 
 
 def window_times(window: q.WindowClause, *, final: bool) -> WindowTimes:
-    """The windows of WINDOW in milliseconds, with the grace that holds if none is given."""
+    """Return the windows of WINDOW in milliseconds, with the grace that holds if none is given."""
     size = milliseconds(window.size)
     if size <= 0:
         raise refusal(window.size.at, "A window must be longer than nothing")

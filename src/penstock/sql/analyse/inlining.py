@@ -14,7 +14,9 @@ MOST_SUBQUERIES = 50  # of one query, those of WITH counted as often as they are
 
 
 def inlined(query: q.Query) -> q.Query:
-    """The query without WITH; a name of it hides a stream or table of that name, and is known to those behind it.
+    """Return the query without WITH.
+
+    A name of it hides a stream or table of that name, and is known to those behind it.
 
     Raises:
         SqlError: A name is twice in WITH, or the query has too many subqueries.
@@ -36,7 +38,7 @@ class _Inlining:
         self._count = 0
 
     def query(self, query: q.Query, queries: Mapping[str, q.Query]) -> q.Query:
-        """A query with its relations written out."""
+        """Return a query with its relations written out."""
         names = dict(queries)
         own: set[str] = set()
         for each in query.ctes:

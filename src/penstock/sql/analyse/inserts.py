@@ -56,7 +56,7 @@ class InsertedRow:
 
 
 def insert_values(statement: s.InsertValues, target: Source, scalars: FunctionRegistry) -> InsertedRow:
-    """The row of a statement.
+    """Return the row of a statement.
 
     Raises:
         SqlError: The target cannot be written, a column does not exist, or a value does not fit.
@@ -100,7 +100,7 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: FunctionRe
 
 
 def constant_of(node: Any, kind: SqlType, name: str, scalars: FunctionRegistry) -> Any:
-    """The value of an expression without columns, as a column's type has it.
+    """Return the value of an expression without columns, as a column's type has it.
 
     Raises:
         SqlError: It cannot be computed, or does not fit.
@@ -134,7 +134,7 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: FunctionRegistry) 
 
 
 def _kept(value: Any, converted: Any) -> bool:
-    """Whether a value is the same number, or has the same numbers, after its conversion."""
+    """Return whether a value is the same number, or has the same numbers, after its conversion."""
     if isinstance(value, bool) or isinstance(converted, bool | float):
         return True  # DOUBLE is wider than all others
     if isinstance(value, int | float | Decimal) and isinstance(converted, int | Decimal):

@@ -38,5 +38,5 @@ def with_own_key(
 
 
 def _hidden(field: Field) -> Field:
-    """The key that an earlier join made is not a column behind a later one that makes its own."""
+    """Return the key that an earlier join made is not a column behind a later one that makes its own."""
     return replace(field, name=f"{field.name} of a join before") if field.role == "COMPUTED" else field

@@ -92,7 +92,7 @@ class _Joined:
     join: q.JoinClause
 
     def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
-        """The step of the join, and of the conditions that go beyond one equality."""
+        """Return the step of the join, and of the conditions that go beyond one equality."""
         names = ClauseScope((*self.left.fields, *self.right.fields), "JOIN ON")
         condition = join_condition(self.join.condition, names, self.right.alias)
         if len(condition.equalities) == 1 and condition.rest is None:
@@ -190,7 +190,7 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 def _joins(part: Any, names: ClauseScope, right: str) -> bool:
-    """Whether a condition compares the joined source with one other by ``=``."""
+    """Return whether a condition compares the joined source with one other by ``=``."""
     if not isinstance(part, x.Comparison) or part.operator != "=":
         return False
     owners = [{column.source for column in columns_in(qualified(side, names))} for side in (part.left, part.right)]

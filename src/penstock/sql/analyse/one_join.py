@@ -61,14 +61,14 @@ class OneJoin:
     join: q.JoinClause
 
     def pair(self) -> Pair:
-        """The sides of the condition, typed."""
+        """Return the sides of the condition, typed."""
         sides = self._sides()
         left, right = self._typed(sides)
         self._check_types(left, right)
         return Pair(sides.left, sides.right, left, right)
 
     def fitness(self) -> int:
-        """How well the condition fits the keys of both sides: 2 for the right one, 1 for the left one."""
+        """Return how well the condition fits the keys of both sides: 2 for the right one, 1 for the left one."""
         sides = self._sides()
         return 2 * self._is_key(self.right, sides.right) + self._is_key(self.left, sides.left)
 
@@ -82,7 +82,7 @@ class OneJoin:
         check_key_types([("ROWKEY", left.type)], self.join.condition.at)
 
     def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
-        """The step of the join."""
+        """Return the step of the join."""
         self._check_windows()
         sides = self._sides()
         left, right = self._typed(sides)
@@ -238,7 +238,7 @@ class OneJoin:
         )
 
     def _result(self, sides: _Sides) -> tuple[tuple[Field, ...], tuple[tuple[x.Expression, ...], ...], str]:
-        """The columns of the joined rows, the expressions that have the key's value, and the word for these."""
+        """Return the columns of the joined rows, the expressions that have the key's value, and the word for these."""
         fields = (*self.left.fields, *self.right.fields)
         before = self.left.key_names[0] if len(self.left.key_names) == 1 else ()
         same = before if sides.left in before else (sides.left,)
@@ -271,7 +271,10 @@ class OneJoin:
         )
 
     def _same_format(self, one: Step, two: Step, keys: tuple[Expression, Expression], prefix: str) -> tuple[Step, Step]:
-        """The two sides with keys in the same bytes: one of them is sent through a topic if their formats differ."""
+        """Return the two sides with keys in the same bytes.
+
+        One of them is sent through a topic if their formats differ.
+        """
         if one.key_format.name == two.key_format.name:
             return one, two
         if isinstance(two, Rekey):
@@ -332,7 +335,7 @@ def _first(step: Step) -> Read:
 
 
 def _partitions(step: Step, catalog: Catalog) -> tuple[str, int] | None:
-    """The source whose partitions the rows of a step have, and their number if it is known."""
+    """Return the source whose partitions the rows of a step have, and their number if it is known."""
     while isinstance(step, JoinStreams | JoinStreamTable | JoinTables | JoinForeign):
         step = step.left
     if not isinstance(step, Read):

@@ -283,13 +283,13 @@ class QueryPlan:
     replaces: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON: what EXPLAIN shows and what two versions of a query are compared by."""
+        """Return the plan as JSON: what EXPLAIN shows and what two versions of a query are compared by."""
         steps: Any = plain(self.root)
         return {"id": self.id, "sink": plain(self.target), "reads": list(self.reads), "root": steps}
 
 
 def plain(value: Any) -> Any:
-    """A part of a plan as JSON."""
+    """Return a part of a plan as JSON."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -85,16 +85,16 @@ class Properties:
         return properties
 
     def at(self, name: str) -> TextPosition:
-        """The place of a property."""
+        """Return the place of a property."""
         return self.places.get(name, NOWHERE)
 
     def text(self, name: str) -> str | None:
-        """A property as a text; None without it."""
+        """Return a property as a text; None without it."""
         value = self.values.get(name)
         return None if value is None else str(value)
 
     def number(self, name: str) -> int | None:
-        """A property that is a whole number."""
+        """Return a property that is a whole number."""
         text = self.text(name)
         if text is None:
             return None
@@ -105,7 +105,7 @@ class Properties:
         return int(text)
 
     def flag(self, name: str) -> bool | None:
-        """A property that is true or false."""
+        """Return a property that is true or false."""
         value = self.values.get(name)
         if value is None or isinstance(value, bool):
             return value
@@ -114,7 +114,7 @@ class Properties:
         return str(value).lower() == "true"
 
     def timestamp(self) -> TimestampColumn | None:
-        """The column of TIMESTAMP; a name that is not quoted within the text is in upper case."""
+        """Return the column of TIMESTAMP; a name that is not quoted within the text is in upper case."""
         name = self.text("TIMESTAMP")
         if name is None:
             if self.text("TIMESTAMP_FORMAT") is not None:
@@ -124,7 +124,7 @@ class Properties:
         return TimestampColumn(name, self.text("TIMESTAMP_FORMAT"))
 
     def window(self) -> SourceWindow | None:
-        """The windows of a source's keys."""
+        """Return the windows of a source's keys."""
         kind, size = self.text("WINDOW_TYPE"), self.text("WINDOW_SIZE")
         if kind is None:
             if size is not None:
@@ -148,7 +148,7 @@ class Properties:
             raise refusal(self.at("WINDOW_SIZE"), f"Invalid WINDOW_SIZE: {error}") from None
 
     def format_name(self, part: str) -> str | None:
-        """The format of keys (KEY) or values (VALUE) that is given, in upper case."""
+        """Return the format of keys (KEY) or values (VALUE) that is given, in upper case."""
         name = f"{part}_FORMAT" if self.text(f"{part}_FORMAT") is not None else "FORMAT"
         format_text = self.text(name)
         if format_text is None:
@@ -159,7 +159,7 @@ class Properties:
             raise refusal(self.at(name), error.message, error.hint) from None
 
     def format(self, part: str, inherited: DataFormat | None, otherwise: str | None) -> DataFormat | None:
-        """The format of keys or values, with its properties.
+        """Return the format of keys or values, with its properties.
 
         Args:
             part: KEY or VALUE.
@@ -238,7 +238,7 @@ class Properties:
             raise refusal(self.at(name), f"Invalid value for property {name}: {error.message}", error.hint) from None
 
     def default_formats(self, catalog: Catalog) -> tuple[str, str | None]:
-        """The names of the default formats of keys and values."""
+        """Return the names of the default formats of keys and values."""
         key = catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper()
         return key, catalog.setting("ksql.persistence.default.format.value").upper() or None
 
@@ -253,7 +253,7 @@ def _plain(node: Any) -> Any:
 
 
 def duration_text_ms(text: str) -> int:
-    """A duration as WINDOW_SIZE has it, in milliseconds.
+    """Return a duration as WINDOW_SIZE has it, in milliseconds.
 
     Raises:
         ValueError: The text is none.

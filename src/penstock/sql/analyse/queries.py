@@ -133,7 +133,10 @@ class QueryAnalysis:
             )
 
     def _takes_keys_from_select(self, step: Step) -> bool:
-        """Whether the key is what SELECT has of it, in that order: with the new planner, for queries without more."""
+        """Return whether the key is what SELECT has of it, in that order.
+
+        With the new planner, for queries without more.
+        """
         query = self.query
         is_plain = not (step.is_table or query.joins or query.group_by is not None or step.window is not None)
         return is_plain and self.catalog.flag("ksql.new.query.planner.enabled", otherwise=False)
@@ -164,7 +167,10 @@ class QueryAnalysis:
         return select_items(query, step, names, moved, self.library, self._selecting())
 
     def _with_plain_bounds(self, step: Step) -> q.Query:
-        """The query with `t.WINDOWSTART` written as WINDOWSTART: the bounds are those of the query's own windows."""
+        """Return the query with `t.WINDOWSTART` written as WINDOWSTART.
+
+        The bounds are those of the query's own windows.
+        """
         sources = {field.source for field in step.fields if field.source}
         plain = {x.Column(name, source): x.Column(name) for name in BOUNDS for source in sources}
         items = tuple(
@@ -305,7 +311,7 @@ class QueryAnalysis:
 
 
 def _below(step: Step, kind: Any, **more: Any) -> Any:
-    """A step with the same columns and key as the one above it."""
+    """Return a step with the same columns and key as the one above it."""
     return kind(
         fields=step.fields,
         key=step.key,

@@ -19,12 +19,12 @@ __all__ = ["derived", "milliseconds", "read"]
 
 
 def milliseconds(duration: q.Duration) -> int:
-    """A duration in milliseconds."""
+    """Return a duration in milliseconds."""
     return duration.amount * UNIT_MS[duration.unit]
 
 
 def read(relation: q.Relation, catalog: Catalog) -> Read:
-    """The step that reads a source.
+    """Return the step that reads a source.
 
     Raises:
         SqlError: There is no such source, or queries cannot read it.
@@ -38,7 +38,7 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
 
 
 def _instead(name: str, catalog: Catalog) -> str:
-    """What to do about the name of a source that there is not."""
+    """Return what to do about the name of a source that there is not."""
     if meant := did_you_mean(name, catalog.sources):
         return meant
     if not catalog.sources:
@@ -47,7 +47,7 @@ def _instead(name: str, catalog: Catalog) -> str:
 
 
 def derived(relation: q.Subquery, step: Project, columns: Sequence[SourceColumn], reads: tuple[Read, ...]) -> Derived:
-    """The step that reads the results of a subquery.
+    """Return the step that reads the results of a subquery.
 
     Args:
         relation: The subquery.

@@ -30,12 +30,12 @@ class _StatefulPart:
 
 
 def has_state(plan: p.QueryPlan) -> bool:
-    """Whether a query keeps state."""
+    """Return whether a query keeps state."""
     return any(True for _ in _parts(plan.root))
 
 
 def obstacles(old: p.QueryPlan, new: p.QueryPlan) -> tuple[str, ...]:
-    """The reasons why a query cannot go on with the state of the one that it replaces; none if it can.
+    """Return the reasons why a query cannot go on with the state of the one that it replaces; none if it can.
 
     A query without state can become any other one; stores that it gets then start empty.
     """

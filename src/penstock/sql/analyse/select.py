@@ -58,7 +58,7 @@ class _Naming:
     count: int = 0
 
     def of(self, node: Any) -> str:
-        """The name of an expression."""
+        """Return the name of an expression."""
         if isinstance(node, x.Column):
             alone = sum(field.name == node.name for field in self.names.fields) == 1
             return node.name if alone or not self.joined or node.source is None else f"{node.source}_{node.name}"
@@ -84,7 +84,7 @@ def select_items(
     library: Library,
     rules: Selecting = Selecting(),
 ) -> list[Item]:
-    """The columns of SELECT in order, each with a name.
+    """Return the columns of SELECT in order, each with a name.
 
     Args:
         query: The query.
@@ -170,7 +170,10 @@ def _star(
 
 
 def _in_order(fields: Sequence[Field], *, bounds: bool) -> list[Field]:
-    """The columns of a source that a star stands for: its key, the bounds of its windows if asked for, the others."""
+    """Return the columns of a source that a star stands for.
+
+    Its key, the bounds of its windows if asked for, the others.
+    """
     roles: tuple[tuple[FieldRole, ...], ...] = (("KEY",), ("BOUND",) if bounds else (), ("VALUE", "HEADER"))
     return [field for role_group in roles for field in fields if field.role in role_group]
 
@@ -185,7 +188,7 @@ def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Itera
 
 
 def keys_of(items: Sequence[Item], step: Step, sink: str, at: TextPosition) -> list[Item]:
-    """The columns that are the key, in the key's order.
+    """Return the columns that are the key, in the key's order.
 
     Raises:
         SqlError: A column of the key is missing from the projection, or in it more than once.
@@ -213,7 +216,7 @@ def keys_of(items: Sequence[Item], step: Step, sink: str, at: TextPosition) -> l
 
 
 def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
-    """The expressions that can be the key: behind a join its columns, or the synthetic one that it made."""
+    """Return the expressions that can be the key: behind a join its columns, or the synthetic one that it made."""
     if step.key_word != "join expression":
         return names
     synthetic = [node for node in names if isinstance(node, x.Column) and node.source is None]

@@ -14,7 +14,7 @@ WIDTH = 100
 
 
 def refusal(at: TextPosition, reason: str, hint: str = "") -> SqlError:
-    """The error for a place of a statement, not yet with the text of its line.
+    """Return the error for a place of a statement, not yet with the text of its line.
 
     >>> print(refusal(TextPosition(1, 8, 7), "SELECT names the column 'A', which no source has"))
     line 1:8: SELECT names the column 'A', which no source has
@@ -23,7 +23,7 @@ def refusal(at: TextPosition, reason: str, hint: str = "") -> SqlError:
 
 
 def located(text: str, error: SqlError, start: TextPosition = NOWHERE) -> SqlError:
-    """The error with its line of the text and a caret; as it is if it has no place, or shows it already.
+    """Return the error with its line of the text and a caret; as it is if it has no place, or shows it already.
 
     Args:
         text: The text of the script.

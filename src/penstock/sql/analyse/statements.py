@@ -51,7 +51,7 @@ class Applied:
 
 
 def library_of(catalog: Catalog) -> Library:
-    """The functions, those of users too, with what the settings say."""
+    """Return the functions, those of users too, with what the settings say."""
 
     def limit(name: str) -> int | None:
         text = catalog.setting(f"ksql.functions.{name}.limit")
@@ -191,7 +191,7 @@ def _insert_into(statement: s.InsertInto, catalog: Catalog, text: str) -> Applie
 
 
 def _converted(analysed: Analysed, target: Source) -> Analysed:
-    """The query with its numbers cast to the wider types of the target's columns."""
+    """Return the query with its numbers cast to the wider types of the target's columns."""
     ranks: dict[SqlType, int] = {INTEGER: 0, BIGINT: 1, DOUBLE: 3}
     target_types = {column.name: column.type for column in target.values}
     values, columns = list(analysed.step.values), list(analysed.columns)
@@ -341,12 +341,12 @@ _HANDLERS: dict[type, Callable[[Any, Catalog, str], Applied]] = {
 
 
 def partitions_of(analysed: Analysed, catalog: Catalog) -> int:
-    """The partition count of the first source of a query, which its sink has unless another is given."""
+    """Return the partition count of the first source of a query, which its sink has unless another is given."""
     return catalog.topics.get(analysed.start.reads[0].source.topic, 1)
 
 
 def sink_of(statement: s.CreateAs, properties: Properties, analysed: Analysed, catalog: Catalog) -> Source:
-    """The source of a CREATE ... AS: formats are those of the first source unless others are given.
+    """Return the source of a CREATE ... AS: formats are those of the first source unless others are given.
 
     Raises:
         SqlError: The formats cannot hold the columns, or a property does not fit.
@@ -389,7 +389,7 @@ def sink_of(statement: s.CreateAs, properties: Properties, analysed: Analysed, c
 
 
 def _topic_of(statement: s.CreateAs, catalog: Catalog) -> str:
-    """The topic that has the name of its stream or table."""
+    """Return the topic that has the name of its stream or table."""
     topic = f"{catalog.setting('ksql.output.topic.name.prefix')}{statement.name}"
     try:
         return check_name(topic, "topic")

@@ -12,7 +12,7 @@ __all__ = ["expressions_below", "expressions_in", "reads_of", "steps_below"]
 
 
 def steps_below(step: Step) -> Iterator[Step]:
-    """A step and those above it, sources last."""
+    """Yield a step and those above it, sources last."""
     yield step
     for name in ("above", "left", "right"):
         other = getattr(step, name, None)
@@ -21,18 +21,18 @@ def steps_below(step: Step) -> Iterator[Step]:
 
 
 def reads_of(plan: QueryPlan) -> Iterator[Read]:
-    """The sources that a plan reads."""
+    """Return the sources that a plan reads."""
     return (step for step in steps_below(plan.root) if isinstance(step, Read) and not isinstance(step, Derived))
 
 
 def expressions_below(root: Step) -> Iterator[Expression]:
-    """The expressions of a plan, sources first."""
+    """Yield the expressions of a plan, sources first."""
     for step in reversed(list(steps_below(root))):
         yield from expressions_in(step)
 
 
 def expressions_in(step: Step) -> Iterator[Expression]:
-    """The expressions of one step."""
+    """Return the expressions of one step."""
     return _expressions(step, top=True)
 
 

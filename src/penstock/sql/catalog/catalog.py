@@ -41,7 +41,7 @@ class Catalog:
     functions: UserFunctions = field(default_factory=UserFunctions)
 
     def copy(self) -> Catalog:
-        """A copy that can be changed without changing this one: a script is applied whole or not at all."""
+        """Return a copy that can be changed without changing this one: a script is applied whole or not at all."""
         return Catalog(
             dict(self.sources),
             dict(self.types),
@@ -55,24 +55,24 @@ class Catalog:
         )
 
     def setting(self, name: str, otherwise: str = "") -> str:
-        """A setting by its name."""
+        """Return a setting by its name."""
         return self.settings.get(name, otherwise)
 
     def flag(self, name: str, *, otherwise: bool) -> bool:
-        """A setting that is true or false."""
+        """Return a setting that is true or false."""
         text = self.settings.get(name)
         return otherwise if text is None else text.lower() == "true"
 
     def next_query_id(self, prefix: str, name: str) -> str:
-        """The id of the next query, such as ``CSAS_OUTPUT_0``."""
+        """Return the id of the next query, such as ``CSAS_OUTPUT_0``."""
         number = self.made
         self.made += 1
         return f"{prefix}_{name}_{number}"
 
     def readers(self, name: str) -> list[str]:
-        """The ids of the queries that read a source."""
+        """Return the ids of the queries that read a source."""
         return [query_id for query_id, plan in self.queries.items() if name in plan.reads]
 
     def writers(self, name: str) -> list[str]:
-        """The ids of the queries that write a source."""
+        """Return the ids of the queries that write a source."""
         return [query_id for query_id, plan in self.queries.items() if plan.sink == name]

@@ -40,7 +40,7 @@ class DataFormat:
     wrap: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The format as JSON."""
+        """Return the format as JSON."""
         return {"format": self.name, "properties": dict(self.properties), "wrap": self.wrap}
 
 
@@ -132,7 +132,7 @@ class Source:
         return tuple(column for column in self.columns if column.is_header)
 
     def schema(self) -> str:
-        """The columns as text.
+        """Return the columns as text.
 
         >>> key, value = SourceColumn("K", INTEGER, "KEY"), SourceColumn("V", BIGINT)
         >>> form = DataFormat("JSON")

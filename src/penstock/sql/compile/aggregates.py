@@ -30,7 +30,7 @@ LIMITS: dict[SqlType, int] = {INTEGER: INT_MAX, BIGINT: LONG_MAX}  # beyond them
 
 
 def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
-    """The table of an aggregation."""
+    """Return the table of an aggregation."""
     errors = compiling.errors
     arguments = tuple(argument for call in step.calls for argument in call.arguments)
     values = Select(arguments, errors)
@@ -61,7 +61,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
 
 
 def results_of(step: Aggregate, errors: EvaluationErrors) -> Callable[[Any, list[Any]], Row]:
-    """The function that makes the row of an aggregation of a key and the states that its store has."""
+    """Return the function that makes the row of an aggregation of a key and the states that its store has."""
     return _Result(step.calls, errors, bounds=step.times is not None)
 
 
@@ -78,7 +78,7 @@ def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -
 
 
 def _meaning(step: Aggregate) -> str:
-    """What the states of a step are those of."""
+    """Return what the states of a step are those of."""
     grouping = ", ".join(f"{each.text} {each.type}" for each in step.grouping)
     return f"{', '.join(call.text for call in step.calls)} BY {grouping}"
 
@@ -107,7 +107,7 @@ class _WholeRow(ColumnFunction):
 
 
 def _known(calls: Sequence[AggregateCall]) -> KnownAggregation | None:
-    """The aggregates as parts that run over columns; None if one of them does not."""
+    """Return the aggregates as parts that run over columns; None if one of them does not."""
     parts: list[tuple[str, KnownAggregation]] = []
     index = 0
     for call in calls:
@@ -123,7 +123,7 @@ def _known(calls: Sequence[AggregateCall]) -> KnownAggregation | None:
 
 
 def _longs(calls: Sequence[AggregateCall]) -> int:
-    """The number of states, if all are whole numbers."""
+    """Return the number of states, if all are whole numbers."""
     return 0 if _known(calls) is None else len(calls)
 
 
@@ -163,21 +163,21 @@ class _States:
         self._widths = [len(call.arguments) for call in calls]
 
     def initial(self) -> list[Any]:
-        """The states of no rows."""
+        """Return the states of no rows."""
         return [steps.initialise() for steps in self._steps]
 
     def add(self, key: Any, value: Row, states: list[Any]) -> list[Any]:
-        """The states with a row."""
+        """Return the states with a row."""
         del key
         return self._each(value, states, [steps.add for steps in self._steps])
 
     def undo(self, key: Any, value: Row, states: list[Any]) -> list[Any]:
-        """The states without a row."""
+        """Return the states without a row."""
         del key
         return self._each(value, states, [steps.undo for steps in self._steps])
 
     def merge(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
-        """The states of two sessions."""
+        """Return the states of two sessions."""
         del key
         merged_states = []
         for name, steps, one, two in zip(self._names, self._steps, left, right, strict=True):
@@ -239,7 +239,7 @@ class _Result(ColumnFunction):
         return RowColumn([*plain.columns, *self._columns(states), *bounds], len(states))
 
     def _columns(self, states: RowColumn) -> list[Column]:
-        """The results; counts and sums of whole numbers are their states."""
+        """Return the results; counts and sums of whole numbers are their states."""
         if self._longs:
             return list(states.columns)
         pairs = enumerate(states.columns)

@@ -54,7 +54,7 @@ class FlattenRows:
 
 
 class Enrich(FixedKeyProcessor[Any, Any]):
-    """Makes rows of records: key, value, headers, time, partition, offset, window, in the order of the step's columns.
+    """Rows of records: key, value, headers, time, partition, offset, window, in the order of the step's columns.
 
     Args:
         order: For each column the place of its value among key, value, headers, pseudo columns and bounds.
@@ -91,12 +91,12 @@ def _header(headers: Sequence[tuple[str, bytes | None]], name: str | None) -> An
 
 
 def plain_rows(source: Source) -> PlainRows:
-    """The function that makes rows of a source's keys and values."""
+    """Return the function that makes rows of a source's keys and values."""
     return PlainRows(_order(source), len(source.headers) + len(PSEUDO), len(source.keys))
 
 
 def enrich(source: Source) -> Callable[[], Enrich]:
-    """The supplier of the processor that makes rows of a source's records."""
+    """Return the supplier of the processor that makes rows of a source's records."""
     names = tuple(column.header if column.role == "HEADER" else None for column in source.headers)
     return partial(Enrich, _order(source), names, len(source.keys))
 
@@ -123,15 +123,15 @@ class _Time:
         self, column: TimestampColumn, position: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
     ) -> None:
         self._column = column
-        self._of_key, self._place = position
+        self._of_key, self._index = position
         self._errors = errors
         self._raises = raises
 
     def of(self, key: Any, value: Row | None) -> int | None:
-        """The time in milliseconds; None if there is none, which is reported."""
+        """Return the time in milliseconds; None if there is none, which is reported."""
         row = (key.key if isinstance(key, Windowed) else key) if self._of_key else value
         try:
-            timestamp = None if row is None else row[self._place]
+            timestamp = None if row is None else row[self._index]
             if timestamp is None:
                 raise SqlValueError(f"{self._column.name} is null")
             if self._column.pattern is not None:
@@ -174,5 +174,5 @@ class SinkTime(FixedKeyProcessor[Any, Any]):
 def sink_time(
     column: TimestampColumn, position: tuple[bool, int], errors: EvaluationErrors, *, raises: bool
 ) -> Callable[[], SinkTime]:
-    """The supplier of the processor that sets the time of results."""
+    """Return the supplier of the processor that sets the time of results."""
     return partial(SinkTime, _Time(column, position, errors, raises=raises))

@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 def join(
     step: p.JoinStreams | p.JoinStreamTable | p.JoinTables | p.JoinForeign, left: Any, right: Any, compiling: Compiling
 ) -> Any:
-    """The stream or table of a join."""
+    """Return the stream or table of a join."""
     match step:
         case p.JoinStreams():
             return _streams(step, left, right, compiling)
@@ -32,7 +32,7 @@ def join(
 
 
 def joiner_of(step: p.JoinTables) -> Callable[[Any, Any, Any], Any]:
-    """The function that makes the row of a join of a key and the rows of both tables."""
+    """Return the function that makes the row of a join of a key and the rows of both tables."""
     return _joiner(step)
 
 

@@ -18,7 +18,7 @@ OF_ORIGIN = ("HEADER", "PSEUDO")
 
 
 def names_origins(root: Step) -> bool:
-    """Whether an expression of a query has the time, partition, offset or headers of a record."""
+    """Return whether an expression of a query has the time, partition, offset or headers of a record."""
     return any(_named(step) for step in steps_below(root))
 
 

@@ -80,7 +80,7 @@ class _PlainKey(ColumnFunction):
 
 
 def _only(keys: Column) -> Column | None:
-    """The only column of keys, with nulls where a key is null; None: they come as tuples."""
+    """Return the only column of keys, with nulls where a key is null; None: they come as tuples."""
     return keys.shown()[0] if isinstance(keys, RowColumn) else None
 
 

@@ -44,14 +44,14 @@ def compile_results(root: p.Step, builder: StreamsBuilder, errors: EvaluationErr
 
 
 def table_stores(plan: p.QueryPlan, prefix: str = "") -> dict[int, str]:
-    """The stores that the tables of a query are kept in, by the identity of their steps."""
+    """Return the stores that the tables of a query are kept in, by the identity of their steps."""
     compiling = Compiling(StreamsBuilder(), EvaluationErrors(plan.id), prefix=prefix)
     _Compiler(compiling, plan.root).step(plan.root)
     return compiling.stores
 
 
 class _Compiler:
-    """Makes streams and tables of steps.
+    """The compiler of steps to streams and tables.
 
     Args:
         compiling: The builder and what goes with it.
@@ -65,7 +65,7 @@ class _Compiler:
         self.errors = compiling.errors
 
     def step(self, step: p.Step) -> Any:
-        """The stream or table of a step."""
+        """Return the stream or table of a step."""
         match step:
             case p.Read():
                 return self._read(step)
@@ -100,7 +100,7 @@ class _Compiler:
         return rows.to_table(kept)
 
     def _derived(self, step: p.Derived) -> Any:
-        """The results of a subquery, made rows as the records of a topic are."""
+        """Return the results of a subquery, made rows as the records of a topic are."""
         above = self.step(step.above)
         stream = above.to_stream() if step.is_table else above
         rows = stream.process_values(enrich(step.source))
@@ -130,7 +130,7 @@ class _Compiler:
 
 
 def _place(target: Source) -> tuple[bool, int]:
-    """Whether the column of TIMESTAMP is one of the key, and its place there or in the value."""
+    """Return whether the column of TIMESTAMP is one of the key, and its place there or in the value."""
     assert target.timestamp is not None, "only with TIMESTAMP"  # noqa: S101
     for of_key, columns in ((True, target.keys), (False, target.values)):
         for index, column in enumerate(columns):

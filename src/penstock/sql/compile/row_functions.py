@@ -196,7 +196,7 @@ class Joiner(ColumnFunction):
 
 
 def columns_of(rows: Column, width: int) -> tuple[Column, ...] | None:
-    """The columns of rows, with nulls in rows that are null; None if the rows come as tuples."""
+    """Return the columns of rows, with nulls in rows that are null; None if the rows come as tuples."""
     if isinstance(rows, RowColumn):
         return rows.shown() if len(rows.columns) == width else None
     if type(rows) is Column and rows.null_mask().all():
@@ -205,7 +205,10 @@ def columns_of(rows: Column, width: int) -> tuple[Column, ...] | None:
 
 
 def key_columns(keys: Column, width: int) -> tuple[Column, ...] | None:
-    """The first columns of keys, those of windowed keys too, with nulls in keys that are null; None as `columns_of`."""
+    """Return the first columns of keys, those of windowed keys too, with nulls in keys that are null.
+
+    None as `columns_of`.
+    """
     plain = keys.keys if isinstance(keys, WindowedColumn) else keys
     if isinstance(plain, RowColumn):
         return plain.shown()[:width] if len(plain.columns) >= width else None
@@ -213,7 +216,7 @@ def key_columns(keys: Column, width: int) -> tuple[Column, ...] | None:
 
 
 class PlainRows(ColumnFunction):
-    """Makes rows of keys and values alone: what a query does not name of a record's origin is null.
+    """Rows of keys and values alone: what a query does not name of a record's origin is null.
 
     Args:
         order: For each column of the step the place of its value among key, value, headers, pseudo columns and bounds.

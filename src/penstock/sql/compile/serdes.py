@@ -135,12 +135,12 @@ class StateSerde(BaseSerde):
 
 
 def format_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:
-    """The serde of the rows of a key or value in a format."""
+    """Return the serde of the rows of a key or value in a format."""
     return row_format(form.name, tuple(columns), format_properties(form, part))
 
 
 def format_properties(form: DataFormat, part: str) -> FormatProperties:
-    """The settings of a format for keys or values."""
+    """Return the settings of a format for keys or values."""
     info = format_info(form.name)
     settings = dict(form.properties)
     wrapped = info.wraps_by_default if form.wrap is None else form.wrap
@@ -158,7 +158,7 @@ def format_properties(form: DataFormat, part: str) -> FormatProperties:
 
 
 def key_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], window: SourceWindow | None) -> Any:
-    """The serde of keys, within windows if there are any."""
+    """Return the serde of keys, within windows if there are any."""
     inner = format_serde(form, columns, "key")
     if window is None:
         return inner
@@ -166,14 +166,14 @@ def key_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], window: 
 
 
 def source_serdes(source: Source) -> tuple[Any, Any]:
-    """The serdes of the keys and values of a source's topic."""
+    """Return the serdes of the keys and values of a source's topic."""
     keys = [(column.name, column.type) for column in source.keys]
     values = [(column.name, column.type) for column in source.values]
     return key_serde(source.key_format, keys, source.window), format_serde(source.value_format, values, "value")
 
 
 def step_key_serde(step: Step, *, windowed: bool = True) -> Any:
-    """The serde of a step's keys in internal topics and stores.
+    """Return the serde of a step's keys in internal topics and stores.
 
     Formats with schemas in a registry give way to JSON, as internal topics have no subjects there.
     """

@@ -31,12 +31,12 @@ class Compiling:
     stores: dict[int, str] = field(default_factory=dict)
 
     def store(self, step: object, base_name: str) -> str:
-        """A name for the store that has the rows of a step."""
+        """Return a name for the store that has the rows of a step."""
         store_name = self.stores[id(step)] = self.name(base_name)
         return store_name
 
     def name(self, base_name: str) -> str:
-        """A name for a store or topic that the query has not yet used."""
+        """Return a name for a store or topic that the query has not yet used."""
         clean = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{self.prefix}{base_name}")
         free_name, number = clean, 1
         while free_name in self.taken:
@@ -47,5 +47,5 @@ class Compiling:
 
 
 def types_of(fields: Sequence[Field]) -> list[SqlType]:
-    """The types of columns."""
+    """Return the types of columns."""
     return [each.type for each in fields]

@@ -40,7 +40,7 @@ HINT = "CAST one side to the type of the other."
 
 
 def united(items: Sequence[Typed], shown: Shown) -> tuple[SqlType, tuple[Typed, ...]]:
-    """The common type of items, and the items converted to it.
+    """Return the common type of items, and the items converted to it.
 
     Texts that are literals become what the first item is that is not null; numbers widen; structs unite their fields.
 
@@ -54,7 +54,7 @@ def united(items: Sequence[Typed], shown: Shown) -> tuple[SqlType, tuple[Typed, 
 
 
 def converted(item: Typed, kind: SqlType) -> Typed:
-    """The item as one of a type to which its own widens, or that unites its fields with others."""
+    """Return the item as one of a type to which its own widens, or that unites its fields with others."""
     if item.type in (kind, NULL):
         return item
     if isinstance(item, Constant):
@@ -63,7 +63,7 @@ def converted(item: Typed, kind: SqlType) -> Typed:
 
 
 def fixed(item: Typed, kind: SqlType, shown: Shown) -> Typed:
-    """A literal text as a constant of a type; all else as it is."""
+    """Return a literal text as a constant of a type; all else as it is."""
     is_text = isinstance(item, Constant) and item.type == STRING and kind not in (STRING, NULL)
     return _fitted(item, kind, shown) if is_text else item
 
@@ -108,7 +108,7 @@ def _common(items: Sequence[Typed]) -> tuple[SqlType, tuple[Typed, ...]]:
 
 
 def _literal(item: Constant, target: SqlType) -> Constant | None:
-    """A literal as another type; ``None`` if there is no such adaptation."""
+    """Return a literal as another type; ``None`` if there is no such adaptation."""
     if target == STRING:
         plain = is_numeric(item.type) or item.type == BOOLEAN
         return Constant(STRING, to_text(item.value, item.type), at=item.at) if plain else None
@@ -146,7 +146,7 @@ def _number(text: str) -> tuple[SqlType, Any]:
 
 
 def decimal_of(text: str) -> Constant:
-    """A literal with a point: its digits are precision and scale, with at least one digit before the point.
+    """Return a literal with a point: its digits are precision and scale, with at least one digit before the point.
 
     >>> str(decimal_of("0.005").type), str(decimal_of("-1.50").type)
     ('DECIMAL(4, 3)', 'DECIMAL(3, 2)')

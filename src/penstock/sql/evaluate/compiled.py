@@ -59,7 +59,7 @@ def compile_predicate(expression: Typed, errors: EvaluationErrors, name: str = "
 
 
 def generated_source(expressions: Sequence[Typed]) -> str:
-    """The source that `compile_rows` compiles; names such as ``k1`` stand for functions and values."""
+    """Return the source that `compile_rows` compiles; names such as ``k1`` stand for functions and values."""
     return _rows(expressions, ()).text
 
 

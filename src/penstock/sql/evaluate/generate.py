@@ -49,7 +49,7 @@ LIMITS = {INTEGER: ("-2147483648", "2147483647", "wrap_int"), BIGINT: (f"{-(2**6
 
 
 def parts(node: n.Typed) -> tuple[n.Typed, ...]:
-    """The expressions right below one."""
+    """Return the expressions right below one."""
     match node:
         case n.Lambda(body=body):
             return (body,)
@@ -81,7 +81,7 @@ def parts(node: n.Typed) -> tuple[n.Typed, ...]:
 
 
 class ModuleWriter:
-    """Writes expressions into a module.
+    """A writer of expressions into a module.
 
     Args:
         module: The module.
@@ -104,7 +104,10 @@ class ModuleWriter:
             block.add(f"{target} = None")
 
     def alone(self, node: n.Typed, block: Block) -> str:
-        """The text of an expression that is evaluated on its own: an error in it makes it null, and nothing else."""
+        """Return the text of an expression that is evaluated on its own.
+
+        An error in it makes it null, and nothing else.
+        """
         if is_safe(node):
             return self.value(node, block)
         target = self.module.fresh("v")
@@ -112,7 +115,7 @@ class ModuleWriter:
         return target
 
     def _needs_lines(self, node: n.Typed) -> bool:
-        """Whether an expression has parts that must be computed before the line that uses it."""
+        """Return whether an expression has parts that must be computed before the line that uses it."""
         if isinstance(node, n.Case | n.Logical) or self._is_tall(node):
             return False  # these become functions
         if isinstance(node, n.Lambda) or not all(map(is_safe, parts_alone(node))):
@@ -132,7 +135,7 @@ class ModuleWriter:
     # Expressions ----------------------------------------------------------------------------------------------------
 
     def value(self, node: n.Typed, block: Block) -> str:
-        """The text of an expression; an error in it is raised."""
+        """Return the text of an expression; an error in it is raised."""
         if self._is_tall(node):
             return self.function(node, lambda body: body.add(f"return {self._written(node, body)}"))
         return self._written(node, block)
@@ -151,7 +154,7 @@ class ModuleWriter:
         return height
 
     def condition(self, node: n.Typed, block: Block) -> str:
-        """The text of a condition; a null is an error."""
+        """Return the text of a condition; a null is an error."""
         text = self.value(node, block)
         if isinstance(node, NEVER_NULL) or (isinstance(node, n.Constant) and node.value is not None):
             return text
@@ -300,19 +303,19 @@ class ModuleWriter:
 
 
 def parts_alone(node: n.Typed) -> tuple[n.Typed, ...]:
-    """The parts of an expression that are evaluated on their own."""
+    """Return the parts of an expression that are evaluated on their own."""
     if isinstance(node, n.Call):
         return tuple(part for part in node.arguments if isinstance(part, ON_THEIR_OWN))
     return parts(node) if isinstance(node, n.MakeArray | n.MakeMap | n.MakeStruct | n.Cast) else ()
 
 
 def is_safe(node: n.Typed) -> bool:
-    """Whether an expression cannot fail."""
+    """Return whether an expression cannot fail."""
     return isinstance(node, SAFE) or (isinstance(node, n.Field) and is_safe(node.base))
 
 
 def place_of(node: n.Typed) -> str:
-    """The name under which errors of an expression are counted."""
+    """Return the name under which errors of an expression are counted."""
     return node.name if isinstance(node, n.Call | n.Field) else type(node).__name__.upper()
 
 
@@ -349,7 +352,7 @@ RULES: dict[type, Callable[[ModuleWriter, Any, Block], str]] = {
 
 
 def compare_text(module: Module, how: tuple[str, SqlType, SqlType], left: str, right: str) -> str:
-    """The text of a comparison (``how``: the operator and the types of both sides) that is false for null."""
+    """Return the text of a comparison (``how``: the operator and the types of both sides) that is false for null."""
     operator, one, two = how
     if operator.startswith("IS"):
         text = f"{module.constant(distinct(one, two))}({left}, {right})"
@@ -372,7 +375,7 @@ def _inline(operator: str, left: SqlType, right: SqlType) -> bool:
 
 
 def _held(module: Module, text: str) -> tuple[str, str]:
-    """The text of the first use of a value, empty if it cannot be null, and of the next."""
+    """Return the text of the first use of a value, empty if it cannot be null, and of the next."""
     if text[0] in "'\"-0123456789" or text in ("True", "False"):
         return "", text
     if text.isidentifier():
@@ -382,7 +385,7 @@ def _held(module: Module, text: str) -> tuple[str, str]:
 
 
 def arithmetic_text(module: Module, node: Arithmetic, left: str, right: str) -> str:
-    """The text of an operation. Python refuses None as an operand, which makes it an error as it has to be."""
+    """Return the text of an operation. Python refuses None as an operand, which makes it an error as it has to be."""
     kind = node.type
     if kind == STRING:
         return f"({_spelled(module, left)} + {_spelled(module, right)})"
@@ -403,7 +406,7 @@ def arithmetic_text(module: Module, node: Arithmetic, left: str, right: str) -> 
 
 
 def _spelled(module: Module, text: str) -> str:
-    """A text, of which null is the word."""
+    """Return a text, of which null is the word."""
     if text[0] in "'\"":
         return text
     name = module.fresh("t")

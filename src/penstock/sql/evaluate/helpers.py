@@ -15,7 +15,7 @@ ANY = "[^\n\r\u0085\u2028\u2029]"  # Java's dot: no line breaks
 
 
 def element(values: list[Any] | None, index: int | None) -> Any:
-    """An element of an array, counted from one or from the end; null where there is none.
+    """Return an element of an array, counted from one or from the end; null where there is none.
 
     >>> element(["a", "b"], 1), element(["a", "b"], -1), element(["a"], 0), element(None, 1)
     ('a', 'b', None, None)
@@ -30,7 +30,7 @@ def element(values: list[Any] | None, index: int | None) -> Any:
 
 
 def contains(items: Sequence[Any], value: Any) -> bool:
-    """Whether a value that is not null is among the items."""
+    """Return whether a value that is not null is among the items."""
     return value is not None and value in items
 
 
@@ -40,7 +40,7 @@ def no_condition() -> NoReturn:
 
 
 def like(value: str | None, pattern: str | None, escape: str | None) -> bool:
-    """Whether a text is like a pattern that is known only now."""
+    """Return whether a text is like a pattern that is known only now."""
     if value is None or pattern is None:
         raise SqlValueError("an operand of LIKE is null")
     return like_pattern(pattern, escape).fullmatch(value) is not None
@@ -48,7 +48,7 @@ def like(value: str | None, pattern: str | None, escape: str | None) -> bool:
 
 @lru_cache(maxsize=512)
 def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
-    r"""The regular expression of a LIKE pattern, for a full match; ``%`` and ``_`` match no line breaks.
+    r"""Return the regular expression of a LIKE pattern, for a full match; ``%`` and ``_`` match no line breaks.
 
     >>> bool(like_pattern("a!%b%", "!").fullmatch("a%bc")), bool(like_pattern("a%", None).fullmatch("a\n"))
     (True, False)

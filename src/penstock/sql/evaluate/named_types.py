@@ -45,7 +45,7 @@ DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 
 
 def sql_type(node: t.TypeNode, custom: Mapping[str, SqlType] | None = None) -> SqlType:
-    """The SQL type of a type as it is written.
+    """Return the SQL type of a type as it is written.
 
     Args:
         node: The type.

@@ -9,7 +9,7 @@ __all__ = ["refused"]
 
 
 def refused(message: str, at: TextPosition, hint: str = "") -> SqlError:
-    """The error for a part of a statement, with the facts ``line``, ``column`` and ``offset``.
+    """Return the error for a part of a statement, with the facts ``line``, ``column`` and ``offset``.
 
     >>> print(refused("Unknown column X.", TextPosition(2, 7, 30)))
     line 2:7: Unknown column X.

@@ -60,7 +60,7 @@ class FrameScope:
     prepared: dict[str, tuple[str, pl.Expr]] = field(default_factory=dict)
 
     def shared(self, text: str, expression: pl.Expr) -> str:
-        """The name of a column that is computed once."""
+        """Return the name of a column that is computed once."""
         return self.prepared.setdefault(text, (f"shared {len(self.prepared)}", expression))[0]
 
     def check(self, condition: pl.Expr) -> None:
@@ -75,7 +75,7 @@ class FrameScope:
 
 
 def polars_expression(expression: n.Typed, scope: FrameScope) -> pl.Expr | None:
-    """The expression over a frame whose columns are named by their places; None if it has no proved form.
+    """Return the expression over a frame whose columns are named by their places; None if it has no proved form.
 
     >>> from penstock.sql.evaluate.typed import Arithmetic
     >>> sum_ = Arithmetic(INTEGER, "+", n.Column(INTEGER, 0), n.Constant(INTEGER, 1))
@@ -93,7 +93,7 @@ def polars_expression(expression: n.Typed, scope: FrameScope) -> pl.Expr | None:
 
 
 def _value(node: n.Typed, scope: FrameScope) -> pl.Expr:
-    """An expression at the top: a constant, a text's part, CASE, arithmetic, LIKE, a condition."""
+    """Return an expression at the top: a constant, a text's part, CASE, arithmetic, LIKE, a condition."""
     match node:
         case n.Arithmetic() | n.Negative() | n.Convert():
             return _arithmetic(node, scope)
@@ -115,7 +115,7 @@ def _constant(node: n.Constant) -> pl.Expr:
 
 
 def _plain(node: n.Typed, scope: FrameScope) -> pl.Expr:
-    """What cannot fail, or only in columns that the scope's checks refuse."""
+    """Return what cannot fail, or only in columns that the scope's checks refuse."""
     match node:
         case n.Column(index=index, type=kind) if kind in DTYPES:
             scope.kinds[index] = kind
@@ -174,7 +174,7 @@ def _is_like(node: n.Typed) -> bool:
 
 
 def spoils(node: n.Typed) -> bool:
-    """Whether a null result of an expression is an error that is reported."""
+    """Return whether a null result of an expression is an error that is reported."""
     if isinstance(node, n.Case):
         return any(_is_like(test) for test, _ in node.branches)
     return isinstance(node, n.Arithmetic | n.Negative | n.Convert) or _is_like(node)
@@ -205,7 +205,7 @@ def _number(node: n.Typed, scope: FrameScope) -> pl.Expr:
 
 
 def _condition(node: n.Typed, scope: FrameScope) -> pl.Expr:
-    """What is true or false for every row, and never fails."""
+    """Return what is true or false for every row, and never fails."""
     match node:
         case n.Constant(value=bool()):
             return _constant(node)

@@ -55,7 +55,7 @@ class _Unequal(Exception):  # noqa: N818
 
 @lru_cache(maxsize=512)
 def rust_regex(pattern: str) -> RustRegex | None:
-    r"""The same expression for Polars; None if there could be a difference, or it is wrong.
+    r"""Return the same expression for Polars; None if there could be a difference, or it is wrong.
 
     >>> rust_regex(r"(a|\d+)$")
     RustRegex(text='(((?:\\x{61}|[0-9]+))\\z)', groups=1, ends_lines=True)

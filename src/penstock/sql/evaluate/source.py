@@ -23,7 +23,7 @@ class Module:
         self._count = 0
 
     def constant(self, value: Any) -> str:
-        """The text that stands for an object."""
+        """Return the text that stands for an object."""
         if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 1 << 64):
             return repr(value)
         if type(value) is float and math.isfinite(value):
@@ -35,7 +35,7 @@ class Module:
         return name
 
     def fresh(self, prefix: str) -> str:
-        """A name that is not used yet."""
+        """Return a name that is not used yet."""
         self._count += 1
         return f"{prefix}{self._count}"
 

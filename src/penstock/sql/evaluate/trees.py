@@ -16,7 +16,7 @@ Parsed = TypeVar("Parsed", bound=Node)
 
 
 def nodes_in(expression: Node) -> Iterator[Node]:
-    """All nodes of a tree, each before those below it, from left to right."""
+    """Yield all nodes of a tree, each before those below it, from left to right."""
     waiting = [expression]
     while waiting:
         node = waiting.pop()
@@ -25,7 +25,7 @@ def nodes_in(expression: Node) -> Iterator[Node]:
 
 
 def calls_in(expression: Node, accepts: Callable[[str], bool]) -> tuple[x.Call, ...]:
-    """The calls of functions of certain names, in the order of the text; each once, however often it is written.
+    """Return the calls of functions of certain names, in the order of the text; each once, however often it is written.
 
     >>> from penstock.sql.parse import parse_expression
     >>> [call.name for call in calls_in(parse_expression("f(g(1)) + g(1)"), lambda name: name == "G")]
@@ -38,7 +38,7 @@ def calls_in(expression: Node, accepts: Callable[[str], bool]) -> tuple[x.Call, 
 def aggregates_in(
     expression: Node, is_aggregate: Callable[[str], bool] = lambda name: aggregate_functions().get(name) is not None
 ) -> tuple[x.Call, ...]:
-    """The calls of aggregate functions in an expression, in the order of the text, each once.
+    """Return the calls of aggregate functions in an expression, in the order of the text, each once.
 
     >>> from penstock.sql.parse import format_expression, parse_expression
     >>> [format_expression(call) for call in aggregates_in(parse_expression("SUM(a) / COUNT(*) + SUM(a)"))]
@@ -62,7 +62,7 @@ def columns_in(expression: Node) -> tuple[x.Column, ...]:
 
 
 def substitute(expression: Parsed, by: Mapping[Any, Node]) -> Parsed:
-    """The expression with other nodes in place of certain subtrees, which are found by what they say.
+    """Return the expression with other nodes in place of certain subtrees, which are found by what they say.
 
     A replacement is not searched again, and takes the place (`at`) of the subtree.
 

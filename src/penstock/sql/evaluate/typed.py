@@ -69,7 +69,7 @@ class Scope(Protocol):
     """The columns that an expression may name."""
 
     def column(self, source: str | None, name: str, at: TextPosition) -> Column:
-        """The column of a name, of a source if one is written before it.
+        """Return the column of a name, of a source if one is written before it.
 
         Raises:
             SqlError: there is none, or several sources have one.
@@ -81,7 +81,7 @@ class Functions(Protocol):
     """The scalar functions; a `penstock.sql.functions.Registry` is one."""
 
     def get(self, name: str) -> ScalarFunction | None:
-        """A function by its name in any case; ``None`` if there is none."""
+        """Return a function by its name in any case; ``None`` if there is none."""
         ...
 
     @property

@@ -310,7 +310,7 @@ class _Typer:
         return n.Parameter(kind, name, self._numbered)
 
     def unit_places(self, name: str) -> frozenset[int]:
-        """The places among a function's arguments where words such as DAYS are not columns."""
+        """Return the places among a function's arguments where words such as DAYS are not columns."""
         function = self._functions.get(name)
         signatures = () if function is None else function.signatures
         pairs = (pair for signature in signatures for pair in enumerate(signature.parameters))
@@ -337,7 +337,7 @@ def _maybe_not(typed: n.Typed, *, negated: bool) -> n.Typed:
 
 
 def _as_time(item: n.Typed, other: SqlType) -> n.Typed:
-    """A literal text that is compared with a time as such a time; one that is none fails row by row."""
+    """Return a literal text that is compared with a time as such a time; one that is none fails row by row."""
     if not (isinstance(item, n.Constant) and item.type == STRING and other in TIMES):
         return item
     try:

@@ -25,14 +25,14 @@ ROWS = "rows"  # a column that every frame has, so that constants have as many r
 
 
 def back_end(expression: n.Typed) -> Literal["Polars", "Python"]:
-    """The back end that an expression takes where rows come by the column."""
+    """Return the back end that an expression takes where rows come by the column."""
     if isinstance(expression, n.Column):
         return "Polars"
     return "Python" if polars_expression(expression, FrameScope()) is None else "Polars"
 
 
 def explain(expressions: Sequence[n.Typed], names: Sequence[str]) -> list[str]:
-    """One line for each expression: its name, its type and its back end.
+    """Return one line for each expression: its name, its type and its back end.
 
     >>> from penstock.sql.types import STRING
     >>> explain([n.Column(STRING, 0)], ["NAME"])
@@ -80,7 +80,7 @@ class _Columns:
         self._by_row: dict[tuple[int, ...], Callable[[Any], Any]] = {}
 
     def run(self, rows: RowColumn) -> list[Column]:
-        """The columns of the expressions."""
+        """Return the columns of the expressions."""
         columns: dict[int, Column] = {
             at: rows.columns[each.index] for at, each in enumerate(self._expressions) if isinstance(each, n.Column)
         }
@@ -93,7 +93,7 @@ class _Columns:
         return [columns[at] for at in range(len(self._expressions))]
 
     def _vectorised(self, rows: RowColumn) -> dict[int, pl.Series] | None:
-        """What Polars computes; None if these rows are not for it."""
+        """Return what Polars computes; None if these rows are not for it."""
         if not self._vectors:
             return {}
         columns: list[pl.Series] = [pl.Series(ROWS, np.zeros(len(rows), np.int8))]
@@ -118,7 +118,7 @@ class _Columns:
         return vectors
 
     def _generated(self, rows: RowColumn, places: Sequence[int]) -> Iterable[tuple[int, Column]]:
-        """What the generated code computes of the columns that it names."""
+        """Return what the generated code computes of the columns that it names."""
         if not places:
             return []
         chosen = [self._expressions[at] for at in places]

@@ -28,7 +28,7 @@ UNITS: dict[tuple[SqlType, str], str] = {
 
 
 def schema_for(parsed: ParsedSchema, kind: SqlType) -> ParsedSchema:
-    """The schema that reads values of a writer's schema for columns of a type."""
+    """Return the schema that reads values of a writer's schema for columns of a type."""
     from fastavro.read import LOGICAL_READERS
     from fastavro.schema import parse_schema
 
@@ -45,10 +45,10 @@ class _SchemaChange:
     def __init__(self, parsed: ParsedSchema) -> None:
         self._parsed = parsed
         self._kept: set[str] = set()
-        self._made = 0
+        self._renamed = 0
 
     def of(self, schema: Any, kind: SqlType | None) -> Any:
-        """A schema for a column; None where there is no column for it."""
+        """Return a schema for a column; None where there is no column for it."""
         word, definition = self._parsed.type_of(schema)
         if word == "union":
             return self._union(definition, kind)
@@ -100,7 +100,7 @@ class _SchemaChange:
         )
 
     def _named(self, schema: dict[str, Any], make_body: Callable[[], dict[str, Any]]) -> Any:
-        """A type with the name that it has, written out where it comes first."""
+        """Return a type with the name that it has, written out where it comes first."""
         name = schema["name"]
         if name in self._kept:
             return name
@@ -109,9 +109,9 @@ class _SchemaChange:
         return {**kept, **make_body()}
 
     def _new(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
-        self._made += 1
-        while (name := f"penstock_sql_{self._made}") in self._parsed.names:
-            self._made += 1
+        self._renamed += 1
+        while (name := f"penstock_sql_{self._renamed}") in self._parsed.names:
+            self._renamed += 1
         return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields]}
 
     def _plain(self, schema: dict[str, Any], kind: SqlType | None) -> dict[str, Any]:

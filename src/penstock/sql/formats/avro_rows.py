@@ -26,7 +26,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _RowReading(AvroSerde):
-    """Reads values as the columns of a type need them."""
+    """A reader of values as the columns of a type need them."""
 
     def __init__(self, kind: SqlType, registry: Any) -> None:
         super().__init__(None, registry=registry)
@@ -100,7 +100,7 @@ class AvroRows(RowSerde):
 
 
 def avro_writer(kind: SqlType, schema: Any, parsed: ParsedSchema) -> Write:
-    """The function that makes of values of a type what fastavro writes with a schema."""
+    """Return the function that makes of values of a type what fastavro writes with a schema."""
     write = _writer(kind, resolved(schema, parsed), parsed)
     return lambda value: None if value is None else write(value)
 
@@ -137,7 +137,7 @@ def _writer(kind: SqlType, schema: Any, parsed: ParsedSchema) -> Write:
 
 
 def _timestamp_writer(logical: str) -> Write:
-    """The function that makes a logical type of milliseconds; without one they are written as they are."""
+    """Return the function that makes a logical type of milliseconds; without one they are written as they are."""
     if logical.endswith("timestamp-nanos"):
         return lambda value: value * 1_000_000
     if logical.startswith("timestamp"):

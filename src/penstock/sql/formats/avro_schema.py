@@ -23,7 +23,7 @@ DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
 
 
 def avro_schema(columns: Columns, full_name: str | None, *, unwrapped: bool) -> str:
-    """The text of the schema of columns.
+    """Return the text of the schema of columns.
 
     >>> from penstock.sql.types import INTEGER
     >>> avro_schema((("K", INTEGER),), None, unwrapped=True)
@@ -35,7 +35,7 @@ def avro_schema(columns: Columns, full_name: str | None, *, unwrapped: bool) -> 
 
 
 def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns:
-    """The columns that a schema has: those of a record, or a single one of the name ``single``.
+    """Return the columns that a schema has: those of a record, or a single one of the name ``single``.
 
     Raises:
         DataError: Connect has no such schema, as a type of it holds itself.
@@ -46,7 +46,7 @@ def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns
 
 
 def resolved(schema: Any, parsed: ParsedSchema) -> Any:
-    """The schema behind a name, and that beside null in a union of the two."""
+    """Return the schema behind a name, and that beside null in a union of the two."""
     word, definition = parsed.type_of(schema)
     if word != "union":
         return definition if word in ("record", "array", "map", "enum", "fixed") or len(definition) > 1 else word
@@ -60,6 +60,9 @@ def is_entries(items: Any, parsed: ParsedSchema) -> bool:
 
 
 def member_name(branch: Any, parsed: ParsedSchema) -> str:
-    """The name that Kafka Connect gives a member of a union of several types: that of its type, without a namespace."""
+    """Return the name that Kafka Connect gives a member of a union of several types.
+
+    That of its type, without a namespace.
+    """
     word, definition = parsed.type_of(branch)
     return branch_name(definition if word in ("record", "enum", "fixed") else word)

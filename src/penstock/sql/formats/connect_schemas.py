@@ -52,7 +52,7 @@ READ: dict[Type, SqlType] = {
 
 
 def columns_schema(columns: Columns, name: str | None = None, keys: Schema = OPTIONAL_STRING) -> Schema:
-    """The schema of rows.
+    """Return the schema of rows.
 
     Args:
         columns: The columns.
@@ -64,7 +64,7 @@ def columns_schema(columns: Columns, name: str | None = None, keys: Schema = OPT
 
 
 def type_schema(kind: SqlType, name: str | None = None, keys: Schema = OPTIONAL_STRING) -> Schema:
-    """The schema of a column, which may be null; see `columns_schema`.
+    """Return the schema of a column, which may be null; see `columns_schema`.
 
     >>> str(type_schema(StructType.of([("X", sql.DATE)]), "a.B")), str(type_schema(ArrayType(sql.BYTES)).values)
     ('Schema{a.B:STRUCT}', 'Schema{BYTES}')
@@ -91,7 +91,7 @@ def _below(name: str | None, part: str) -> str | None:
 
 
 def schema_columns(schema: Schema, *, unwrapped: bool, single: str) -> Columns:
-    """The columns that a schema has: those of a struct, or a single one of the name ``single``.
+    """Return the columns that a schema has: those of a struct, or a single one of the name ``single``.
 
     Fields of types that SQL lacks are left out.
 
@@ -105,7 +105,7 @@ def schema_columns(schema: Schema, *, unwrapped: bool, single: str) -> Columns:
 
 
 def _kind(schema: Schema | None, walk: SchemaWalk) -> SqlType | None:
-    """The type of a schema; None if SQL has none."""
+    """Return the type of a schema; None if SQL has none."""
     if schema is None:
         return None
     walk.field()

@@ -48,7 +48,7 @@ PLAIN_START = re.compile(r"[0-9A-Za-z]")
 
 
 def split_fields(text: str, delimiter: str) -> list[str]:
-    """The fields of the first line.
+    """Return the fields of the first line.
 
     >>> split_fields('a,"b ""c"", d",,e', ",")
     ['a', 'b "c", d', '', 'e']
@@ -92,7 +92,9 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def join_fields(fields: list[str | None], delimiter: str) -> str:
-    """One line of fields: the first is quoted unless it begins with a letter or digit, others where they must be.
+    """Return one line of fields.
+
+    The first is quoted unless it begins with a letter or digit, others where they must be.
 
     >>> join_fields(["-1", None, "a b", "a,b", "#", "x "], ",")
     '"-1",,a b,"a,b","#","x "'
@@ -193,7 +195,7 @@ def _layout(columns: Columns, delimiter: str) -> Layout:
 
 
 def _plain_fields(delimiter: str) -> tuple[str, str]:
-    """The expressions of a first field and of others that are written without quotes."""
+    """Return the expressions of a first field and of others that are written without quotes."""
     inner = rf'[^{literal(delimiter)}"\r\n]*[^{literal(delimiter)}"\x00-\x20]'
     first = f"[0-9A-Za-z--{literal(delimiter)}]"
     other = rf"[^{literal(delimiter)}\x00-#]"
@@ -201,12 +203,12 @@ def _plain_fields(delimiter: str) -> tuple[str, str]:
 
 
 def writer_of(kind: SqlType) -> Callable[[Any], str]:
-    """The function that writes values of a type as a field."""
+    """Return the function that writes values of a type as a field."""
     return decimal_text if isinstance(kind, DecimalType) else WRITERS[kind]
 
 
 def reader_of(kind: SqlType) -> Callable[[str], Any]:
-    """The function that reads values of a type from a field that is not empty."""
+    """Return the function that reads values of a type from a field that is not empty."""
     if isinstance(kind, DecimalType):
         return lambda text: exact(parse_decimal(text), kind)
     return READERS[kind]

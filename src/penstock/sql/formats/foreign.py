@@ -36,7 +36,7 @@ Read = Callable[[Any], Any]
 
 
 def foreign_reader(kind: SqlType) -> Read:
-    """The function that makes values of a type of those that another serde has read.
+    """Return the function that makes values of a type of those that another serde has read.
 
     >>> foreign_reader(MapType(STRING, DOUBLE))([{"key": "a", "value": 1}])
     {'a': 1.0}

@@ -57,7 +57,7 @@ STRING_KEYS = {
 
 
 def format_info(name: str) -> FormatInfo:
-    """The format of a name, in any case.
+    """Return the format of a name, in any case.
 
     Raises:
         SqlError: there is none.
@@ -120,7 +120,7 @@ Maker = Callable[[FormatInfo, Columns, FormatProperties], RowSerde]
 
 
 def _later(module: str, name: str) -> Maker:
-    """The maker in a module of this package that needs the libraries of schemas, imported on its first use."""
+    """Return the maker in a module of this package that needs the libraries of schemas, imported on its first use."""
 
     def make(info: FormatInfo, columns: Columns, properties: FormatProperties) -> RowSerde:
         serde: RowSerde = getattr(import_module(f"penstock.sql.formats.{module}"), name)(info, columns, properties)
@@ -144,7 +144,7 @@ MAKERS: dict[str, Maker] = {
 def row_format(
     name: str, columns: Sequence[tuple[str, SqlType]], properties: FormatProperties | None = None
 ) -> RowSerde:
-    """The serde of rows of some columns in a format.
+    """Return the serde of rows of some columns in a format.
 
     Raises:
         SqlError: there is no such format, or it cannot hold the columns.

@@ -21,7 +21,7 @@ NOT_FOUND = 404
 
 
 def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Columns | None:
-    """The columns of the keys or values of a topic by their schema: that of an id, or the newest of the subject.
+    """Return the columns of the keys or values of a topic by their schema: that of an id, or the newest of the subject.
 
     The names of the newest schema become upper case; those of a schema by its id stay, as rows are written with it.
 

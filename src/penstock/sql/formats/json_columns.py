@@ -24,7 +24,7 @@ Read = Callable[[Any], Any]
 
 
 def json_capture(kind: SqlType, read: Read, parse: Callable[[str], Any]) -> ColumnCapture | None:
-    """The field of a type in JSON; None for nested types.
+    """Return the field of a type in JSON; None for nested types.
 
     Args:
         kind: The type.
@@ -52,7 +52,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
 def object_layout(
     text: str, captures: Sequence[ColumnCapture | None], pick: Callable[[dict[str, Any]], Sequence[str | None]]
 ) -> Layout | None:
-    """The layout of an object: these fields in this order; None if it has nested or doubled fields, or odd names.
+    """Return the layout of an object: these fields in this order.
+
+    None if it has nested or doubled fields, or odd names.
 
     Args:
         text: The object.
@@ -88,12 +90,12 @@ def object_layout(
 
 
 def single_layout(capture: ColumnCapture | None) -> Layout | None:
-    """The layout of one value; null is not a row."""
+    """Return the layout of one value; null is not a row."""
     return None if capture is None else Layout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
 
 
 def array_layout(captures: Sequence[ColumnCapture | None]) -> Layout | None:
-    """The layout of an array with one element for each column, without blanks."""
+    """Return the layout of an array with one element for each column, without blanks."""
     held = [capture for capture in captures if capture is not None]
     if len(held) < len(captures):
         return None
@@ -101,7 +103,7 @@ def array_layout(captures: Sequence[ColumnCapture | None]) -> Layout | None:
 
 
 def json_texts(column: Column, kind: SqlType, write: Callable[[Any], str]) -> pl.Series:
-    """The values of a column as JSON text; ``write`` writes single ones, null too."""
+    """Return the values of a column as JSON text; ``write`` writes single ones, null too."""
     texts = text_column(column, kind)
     if texts is not None and kind != STRING:
         return texts.fill_null("null")

@@ -15,13 +15,13 @@ __all__ = ["json_columns", "json_schema"]
 
 
 def json_schema(columns: Columns, *, unwrapped: bool) -> str:
-    """The text of the schema of columns; maps are objects."""
+    """Return the text of the schema of columns; maps are objects."""
     schema = type_schema(columns[0][1], keys=STRING) if unwrapped else columns_schema(columns, keys=STRING)
     return json.dumps(to_json_schema(schema, JsonOptions()))
 
 
 def json_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns:
-    """The columns that a schema has: those of an object, or a single one of the name ``single``.
+    """Return the columns that a schema has: those of an object, or a single one of the name ``single``.
 
     Properties of types that SQL lacks are left out.
 

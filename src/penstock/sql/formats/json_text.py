@@ -35,7 +35,7 @@ Write = Callable[[Any], str]
 
 
 def json_writer(kind: SqlType) -> Write:
-    """The function that writes values of a type as JSON.
+    """Return the function that writes values of a type as JSON.
 
     >>> from decimal import Decimal
     >>> json_writer(ArrayType(DecimalType(4, 2)))([Decimal("1.50"), None])
@@ -48,7 +48,7 @@ def json_writer(kind: SqlType) -> Write:
 
 
 def object_writer(fields: list[tuple[str, SqlType]]) -> Callable[[Any], str]:
-    """The function that writes values in the order of fields as a JSON object."""
+    """Return the function that writes values in the order of fields as a JSON object."""
     parts = [(f"{encode_basestring(name)}:", json_writer(kind)) for name, kind in fields]
 
     def write(values: Any) -> str:

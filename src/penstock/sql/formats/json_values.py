@@ -58,7 +58,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 
 
 def json_reader(kind: SqlType) -> Read:
-    """The function that reads values of a type from parsed JSON.
+    """Return the function that reads values of a type from parsed JSON.
 
     >>> json_reader(ArrayType(STRING))([1, Decimal("2.50"), None, True, {"a": [1]}])
     ['1', '2.50', None, 'true', '{"a":[1]}']
@@ -70,7 +70,7 @@ def json_reader(kind: SqlType) -> Read:
 
 
 def pick(values: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
-    """The values of fields: those of exactly the name, else those of the name in another case.
+    """Return the values of fields: those of exactly the name, else those of the name in another case.
 
     >>> pick({"a": 1, "B": 2, "b": 3}, ("A", "B", "C"))
     [1, 2, None]
@@ -82,7 +82,7 @@ def pick(values: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
 
 
 def exact(number: Decimal, kind: DecimalType) -> Decimal:
-    """A number as a decimal of a type; digits that the type does not have are an error."""
+    """Return a number as a decimal of a type; digits that the type does not have are an error."""
     if number.adjusted() > kind.precision + kind.scale:
         raise SqlValueError(f"{number} does not fit {kind}")
     rounded = rescale(number, kind.scale)

@@ -47,7 +47,7 @@ class ColumnCapture:
     read: Callable[[str], Any] | None = None
 
     def column(self, texts: pl.Series) -> Column:
-        """The values of the texts."""
+        """Return the values of the texts."""
         if self.read is not None:
             read = self.read
             return Column.of_items([None if text is None else read(text) for text in texts.to_list()])
@@ -77,7 +77,7 @@ class Layout:
         self._nulls = nulls
 
     def read(self, texts: pl.Series) -> tuple[np.ndarray[Any, Any], RowColumn]:
-        """The mask of the texts that have the layout, and their rows.
+        """Return the mask of the texts that have the layout, and their rows.
 
         Raises:
             ValueError, ArithmeticError, PolarsError: A text of a field is not a value of its type.
@@ -153,12 +153,12 @@ def _by_row(rows: list[Any], width: int) -> RowColumn:
 
 
 def literal(text: str) -> str:
-    """A text as an expression that matches it alone."""
+    """Return a text as an expression that matches it alone."""
     return "".join([letter if letter.isascii() and letter.isalnum() else rf"\x{{{ord(letter):x}}}" for letter in text])
 
 
 def text_column(column: Column, kind: SqlType) -> pl.Series | None:
-    """The texts of whole numbers and booleans as JSON has them, and texts as they are; None of other types."""
+    """Return the texts of whole numbers and booleans as JSON has them, and texts as they are; None of other types."""
     if kind not in (STRING, INTEGER, BIGINT, TIMESTAMP, BOOLEAN):
         return None
     series = typed_series(column, kind)
@@ -166,7 +166,7 @@ def text_column(column: Column, kind: SqlType) -> pl.Series | None:
 
 
 def joined(parts: Sequence[str | pl.Series], length: int, absent: np.ndarray[Any, Any] | None) -> pa.Array:
-    """The parts of each row, side by side, as bytes; null where a row is absent."""
+    """Return the parts of each row, side by side, as bytes; null where a row is absent."""
     columns: list[pl.Series] = [pl.Series("rows", np.zeros(length, np.int8))]
     pieces: list[pl.Expr] = []
     for at, part in enumerate(parts):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.formats.proto_classes import message_class, message_class_at
-from penstock.serde.formats.protobuf import WRAPPED
+from penstock.serde.formats.protobuf import BOX_FIELD, WRAPPED
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
@@ -20,14 +20,15 @@ from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_i
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
-from penstock.sql.formats.protobuf_boxes import boxing, unboxing
 from penstock.sql.formats.protobuf_schema import proto_schema
-from penstock.sql.types import SqlType
+from penstock.sql.types import ArrayType, MapType, SqlType, StructType
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
 
-__all__ = ["ProtobufRows", "fill_message", "message_values"]
+__all__ = ["ProtobufRows", "boxing", "fill_message", "message_values", "unboxing"]
+
+Step = Callable[[Any], Any]
 
 
 class _Messages(SchemaSerde):
@@ -38,7 +39,7 @@ class _Messages(SchemaSerde):
     ) -> None:
         super().__init__(framing, registry)
         self._schema, self._message = schema, message
-        self._wanted = frozenset(name.upper() for name, _ in columns)
+        self._columns = frozenset(name.upper() for name, _ in columns)
 
     @property
     def name(self) -> str:
@@ -75,7 +76,7 @@ class _Messages(SchemaSerde):
                     self.reject(data, "the path of a message in its file")
                 message_type = message_class_at(registered.schema, tuple(read_indexes(data[start:end])))
                 start = end
-            return message_values(message_type.FromString(data[start:]), self._wanted)
+            return message_values(message_type.FromString(data[start:]), self._columns)
         except (DecodeError, RuntimeError, ValueError, LookupError) as error:
             if isinstance(error, SerializationError):
                 raise
@@ -207,7 +208,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
 
 
 def message_values(message: Any, field_names: frozenset[str] | None = None) -> dict[str, Any]:
-    """The values of a message's fields: null for those with presence that are not set, and for empty bytes.
+    """Return the values of a message's fields: null for those with presence that are not set, and for empty bytes.
 
     Args:
         message: The message.
@@ -251,3 +252,59 @@ def _item(field: Any, value: Any) -> Any:
     if name == "google.protobuf.Timestamp":
         return value.ToMilliseconds()
     return message_values(value)
+
+
+def boxing(kind: SqlType) -> Step | None:
+    """Return the function that puts inner arrays and maps of values into boxes; None where the type has none.
+
+    >>> from penstock.sql.types import INTEGER
+    >>> boxing(ArrayType(ArrayType(INTEGER)))([[1], None])
+    [{'value': [1]}, {}]
+    """
+    return _step(kind, _boxed)
+
+
+def unboxing(kind: SqlType) -> Step | None:
+    """Return the function that takes inner arrays and maps out of their boxes; None where the type has none."""
+    return _step(kind, _unboxed)
+
+
+def _step(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
+    match kind:
+        case ArrayType(element):
+            each = _inner(element, change)
+            return None if each is None else lambda values: _null(values, lambda: [each(value) for value in values])
+        case MapType(_, inner):
+            item = _inner(inner, change)
+            return None if item is None else lambda held: _null(held, lambda: {k: item(v) for k, v in held.items()})
+        case StructType(fields):
+            field_steps = [(field.name.upper(), _step(field.type, change)) for field in fields]
+            steps = {name: step for name, step in field_steps if step is not None}
+            return (lambda row: _null(row, lambda: _fields(row, steps))) if steps else None
+    return None
+
+
+def _inner(kind: SqlType, change: Callable[[Step | None], Step]) -> Step | None:
+    """Return the step of an element or of a map's value: in a box, if it is an array or map itself."""
+    step = _step(kind, change)
+    return change(step) if isinstance(kind, ArrayType | MapType) else step
+
+
+def _boxed(step: Step | None) -> Step:
+    return lambda value: {} if value is None else {BOX_FIELD: value if step is None else step(value)}
+
+
+def _unboxed(step: Step | None) -> Step:
+    def unbox(message: Any) -> Any:
+        value = next(iter(message.values()), None) if isinstance(message, dict) and len(message) == 1 else message
+        return value if step is None else step(value)
+
+    return unbox
+
+
+def _fields(row: dict[str, Any], steps: dict[str, Step]) -> dict[str, Any]:
+    return {name: value if (step := steps.get(name.upper())) is None else step(value) for name, value in row.items()}
+
+
+def _null(value: Any, change: Callable[[], Any]) -> Any:
+    return None if value is None else change()

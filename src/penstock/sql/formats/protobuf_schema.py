@@ -57,7 +57,7 @@ IMPORTS = {
 
 
 def proto_schema(columns: Columns, full_name: str | None, nullable: str) -> str:
-    """The text of the file that holds the message of columns.
+    """Return the text of the file that holds the message of columns.
 
     >>> print(proto_schema((("A", INTEGER),), None, "OPTIONAL"))
     syntax = "proto3";
@@ -132,7 +132,7 @@ class _Writer:
 
 
 def message_columns(schema: SchemaText, name: str | None) -> Columns:
-    """The columns of a message.
+    """Return the columns of a message.
 
     Raises:
         DataError: The message holds itself.

@@ -16,7 +16,7 @@ SORTABLE = ("BOOLEAN", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTE
 
 
 def element_key(value: Any) -> Any:
-    """A hashable form of a value, equal for equal values."""
+    """Return a hashable form of a value, equal for equal values."""
     if isinstance(value, list):
         return (list, tuple(element_key(item) for item in value))
     if isinstance(value, dict):

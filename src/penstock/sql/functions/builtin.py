@@ -40,7 +40,7 @@ FAMILIES = (
 
 @cache
 def scalar_functions() -> FunctionRegistry:
-    """The registry of all built-in scalar functions.
+    """Return the registry of all built-in scalar functions.
 
     >>> from penstock.sql.types import INTEGER, STRING
     >>> bound = scalar_functions().resolve("lpad", [STRING, INTEGER, STRING])

@@ -41,7 +41,10 @@ def _of_hex(text: str) -> bytes:
 
 
 def _plain_hex(text: str) -> str:
-    """The digits of ``0x4a`` (a zero goes before an odd number of them) and of ``x'4a'``; other texts as they are."""
+    """Return the digits of ``0x4a`` (a zero goes before an odd number of them) and of ``x'4a'``.
+
+    Other texts as they are.
+    """
     if re.fullmatch("0x.*", text):
         return text[2:] if len(text) % 2 == 0 else f"0{text[2:]}"
     return text[2:-1] if re.fullmatch("[xX]'.*'", text) else text

@@ -19,7 +19,7 @@ class FunctionFailed(SqlValueError):  # noqa: N818
 
 
 class EvaluationErrors:
-    """Counts the errors of expressions by the function or column in which they happened.
+    """Counts of the errors of expressions, by the function or column in which they happened.
 
     Here are those of one copy in one process; the task that they happen in has its own as the metric
     ``function-errors-total``.

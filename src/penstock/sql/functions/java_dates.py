@@ -278,7 +278,7 @@ def _number(letter: str, moment: datetime) -> int:
 
 
 def _week(moment: datetime) -> tuple[int, int]:
-    """The year and week of a date: weeks begin on Sundays, the first is that with January 1."""
+    """Return the year and week of a date: weeks begin on Sundays, the first is that with January 1."""
     saturday = moment + timedelta(days=6 - moment.isoweekday() % 7)
     return saturday.year, (saturday.timetuple().tm_yday + 6) // 7
 

@@ -37,7 +37,10 @@ def extract_json_field(text: str, path: str) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    """A value of a JSON text: texts as they are, all else as JSON, with decimals as Java's BigDecimal shows them."""
+    """Return a value of a JSON text.
+
+    Texts as they are, all else as JSON, with decimals as Java's BigDecimal shows them.
+    """
     return value if isinstance(value, str) else write_json(value, decimal=str)
 
 
@@ -189,7 +192,7 @@ DECODER = json.JSONDecoder(parse_float=_exact, parse_constant=_no_constant)
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The value at a path such as ``$.a[0]["b c"]``; `MISSING` if there is none."""
+    """Return the value at a path such as ``$.a[0]["b c"]``; `MISSING` if there is none."""
     if not path.startswith("$"):
         raise SqlValueError(f"the JSON path {path!r} must begin with $")
     at = 1

@@ -20,7 +20,7 @@ KINDS = ("Lu", "Ll", "Nd")  # Unicode's categories of the first three masks
 
 
 def _hidden(text: str, masks: tuple[str | None, ...]) -> str:
-    """The text with the mask of each character's kind in its place; None keeps the characters of a kind."""
+    """Return the text with the mask of each character's kind in its place; None keeps the characters of a kind."""
     wrong = [mask for mask in masks if mask is not None and len(mask) != 1]
     if wrong:
         raise SqlValueError(f"a mask has exactly one character, unlike {wrong[0]!r}")

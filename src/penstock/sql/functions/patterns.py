@@ -102,7 +102,7 @@ class Signature:
         return any(parameter.variadic for parameter in self.parameters)
 
     def spread(self, count: int) -> tuple[SqlType, ...] | None:
-        """The parameters' types for a number of arguments; ``None`` if it does not fit."""
+        """Return the parameters' types for a number of arguments; ``None`` if it does not fit."""
         extra = count - len(self.parameters)
         if not self.variadic:
             return None if extra else tuple(parameter.type for parameter in self.parameters)
@@ -212,7 +212,7 @@ class Match:
 
 
 def match(signature: Signature, arguments: Sequence[Argument], *, widen: bool) -> Match | None:
-    """Whether arguments fit a signature, exactly or (``widen``) with implicit conversions.
+    """Return whether arguments fit a signature, exactly or (``widen``) with implicit conversions.
 
     >>> ints = ArrayType(PRIMITIVES["INTEGER"])
     >>> str(match(Signature.parse("FIRST(array ARRAY<T>) T"), [ints], widen=False).result)

@@ -111,7 +111,7 @@ class Bound:
     call: Callable[..., Any]
 
     def safe(self, errors: EvaluationErrors) -> Callable[..., Any]:
-        """The function that returns null in place of an error, and counts and logs the error."""
+        """Return the function that returns null in place of an error, and counts and logs the error."""
         call, name = self.call, self.name
 
         def guarded(*arguments: Any) -> Any:
@@ -199,7 +199,7 @@ class FunctionRegistry:
         return len({function.name for function in self._functions.values()})
 
     def get(self, name: str) -> ScalarFunction | None:
-        """A function by its name or alias; ``None`` if there is none."""
+        """Return a function by its name or alias; ``None`` if there is none."""
         return self._functions.get(name.upper())
 
     @property

@@ -39,7 +39,7 @@ def cube_explode(array: list[Any] | None) -> list[list[Any]]:
 
 @cache
 def table_functions() -> FunctionRegistry:
-    """The registry of table functions; the type of a bound one is that of a row.
+    """Return the registry of table functions; the type of a bound one is that of a row.
 
     >>> from penstock.sql.types import INTEGER, ArrayType
     >>> table_functions().resolve("EXPLODE", [ArrayType(INTEGER)]).call([1, 2])

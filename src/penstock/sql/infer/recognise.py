@@ -61,7 +61,7 @@ class Recognised:
 
 
 def recognise(items: Sequence[bytes | None], topic: str, part: str, registry: Mapping[str, str]) -> Recognised:
-    """The format of keys or values.
+    """Return the format of keys or values.
 
     Args:
         items: Their bytes; nulls are left out.
@@ -112,7 +112,7 @@ def _binary(items: Sequence[bytes], part: str) -> Recognised:
 
 
 def _framed(items: Sequence[bytes]) -> int | None:
-    """The number of the newest schema, where all items begin with one."""
+    """Return the number of the newest schema, where all items begin with one."""
     if not all(len(item) > FRAME and item[0] == 0 for item in items):
         return None
     numbers = Counter(int.from_bytes(item[1:FRAME], "big") for item in items)
@@ -212,7 +212,7 @@ def _delimited(texts: Sequence[str]) -> Recognised | None:
 
 
 def _field_type(texts: Sequence[str]) -> SqlType:
-    """The type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
+    """Return the type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
     present = [text for text in texts if text]
     for kind, form in ((BIGINT, WHOLE), (DOUBLE, NUMBER)):
         if present and all(form.fullmatch(text) for text in present):
@@ -221,7 +221,7 @@ def _field_type(texts: Sequence[str]) -> SqlType:
 
 
 def type_of(value: Any, depth: int = 0) -> SqlType:
-    """The type of a JSON value; that of null is open.
+    """Return the type of a JSON value; that of null is open.
 
     >>> str(type_of({"id": 1, "tags": ["a", None]}))
     'STRUCT<`id` BIGINT, `tags` ARRAY<STRING>>'
@@ -249,7 +249,7 @@ def type_of(value: Any, depth: int = 0) -> SqlType:
 
 
 def _object(fields: list[tuple[str, SqlType]]) -> SqlType:
-    """A struct; a map where the names are not names or too many."""
+    """Return a struct; a map where the names are not names or too many."""
     if fields and len(fields) <= MAX_FIELDS and all(NAME.fullmatch(name) for name, _ in fields):
         return StructType.of(fields)
     value_type: SqlType = NULL
@@ -259,7 +259,7 @@ def _object(fields: list[tuple[str, SqlType]]) -> SqlType:
 
 
 def merged(one: SqlType, two: SqlType) -> SqlType:
-    """The type that takes the values of both; STRING where nothing else does.
+    """Return the type that takes the values of both; STRING where nothing else does.
 
     >>> str(merged(BIGINT, DOUBLE)), str(merged(BIGINT, BOOLEAN)), str(merged(NULL, BIGINT))
     ('DOUBLE', 'STRING', 'BIGINT')
@@ -286,7 +286,7 @@ def merged(one: SqlType, two: SqlType) -> SqlType:
 
 
 def known(kind: SqlType) -> SqlType:
-    """The type with STRING for all that the sample leaves open.
+    """Return the type with STRING for all that the sample leaves open.
 
     >>> str(known(ArrayType(NULL)))
     'ARRAY<STRING>'

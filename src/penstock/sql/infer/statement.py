@@ -102,7 +102,7 @@ def _apart(key: Recognised, value: Recognised) -> tuple[Recognised, Recognised]:
 
 
 def _is_free(part: Recognised) -> bool:
-    """Whether columns may have any names: fields of objects and records are found by theirs."""
+    """Return whether columns may have any names: fields of objects and records are found by theirs."""
     return part.single or part.form in ("DELIMITED", "KAFKA", "NONE")
 
 
@@ -130,7 +130,7 @@ def _properties(topic: str, key: Recognised, value: Recognised) -> dict[str, str
 def read_whole(
     part: Recognised, items: Sequence[bytes | None], topic: str, side: str, registry: Mapping[str, str]
 ) -> Recognised:
-    """The columns of keys or values, wide enough for all of them.
+    """Return the columns of keys or values, wide enough for all of them.
 
     Args:
         part: What the sample says.
@@ -153,14 +153,14 @@ def read_whole(
 
 
 class _Check:
-    """Reads a sample with one choice of columns after the other."""
+    """A reader of a sample with one choice of columns after the other."""
 
     def __init__(self, items: Sequence[bytes], topic: str, side: str, registry: Mapping[str, str]) -> None:
         self._items = items
         self._topic, self._side, self._registry = topic, side, dict(registry)
 
     def unread(self, part: Recognised) -> list[bytes]:
-        """The items that the columns cannot read, or read with nulls in the place of values."""
+        """Return the items that the columns cannot read, or read with nulls in the place of values."""
         try:
             form = DataFormat(part.form, tuple(part.properties.items()), False if part.single else None)
             serde = configured(format_serde(form, part.columns, self._side), self._registry)
@@ -170,7 +170,10 @@ class _Check:
         return [item for item in self._items if not _reads(serde, item, part)]
 
     def wider(self, part: Recognised, unread: int) -> Recognised | None:
-        """The columns with a text in the place of one that spoils records, or of all; None if all are texts already."""
+        """Return the columns with a text in the place of one that spoils records, or of all.
+
+        None if all are texts already.
+        """
         narrow = [index for index, (_, kind) in enumerate(part.columns) if kind != STRING]
         if not narrow or format_info(part.form).infers or part.form == "KAFKA":
             return None
@@ -181,7 +184,7 @@ class _Check:
         return _with_texts(part, narrow)
 
     def whole(self, part: Recognised) -> Recognised:
-        """One column for the whole key or value: a text, or bytes."""
+        """Return one column for the whole key or value: a text, or bytes."""
         name = "ID" if self._side == "key" else "VALUE"
         note = f"Not all {self._side}s can be read as {part.form}: they are one column."
         kinds: tuple[SqlType, ...] = (STRING, BYTES)
@@ -210,7 +213,7 @@ def _reads(serde: Any, item: bytes, part: Recognised) -> bool:
 
 
 def _lost(item: bytes, part: Recognised, row: Sequence[Any]) -> bool:
-    """Whether a field that has a value is null in the row."""
+    """Return whether a field that has a value is null in the row."""
     if depth_of(item) > MOST_LEVELS:
         return False
     document = json.loads(item, parse_constant=float)

@@ -46,12 +46,12 @@ class Cursor:
         return token
 
     def following(self, count: int = 1) -> str:
-        """The key of a later token."""
+        """Return the key of a later token."""
         index = self.index + count
         return self.tokens[index].key if index < len(self.tokens) else TokenKind.END.value
 
     def at(self, key: str) -> bool:
-        """Whether the current token is this one."""
+        """Return whether the current token is this one."""
         return self.token.key == key
 
     def accept(self, key: str) -> bool:
@@ -69,7 +69,7 @@ class Cursor:
         return token
 
     def at_name(self, what: str = TokenKind.WORD.value) -> bool:
-        """Whether a name stands here, of a kind: a word that is not reserved, or a quoted one."""
+        """Return whether a name stands here, of a kind: a word that is not reserved, or a quoted one."""
         self.note(what)
         token = self.token
         return (token.kind is TokenKind.WORD and token.key not in RESERVED) or token.kind is TokenKind.QUOTED
@@ -99,7 +99,7 @@ class Cursor:
         raise self.unexpected()
 
     def source(self, token: Token) -> str:
-        """The text of a token as it is written."""
+        """Return the text of a token as it is written."""
         return self.text[token.at.offset : token.end]
 
     def enter(self) -> None:
@@ -119,11 +119,11 @@ class Cursor:
         """Say that something else could have stood here."""
 
     def unexpected(self) -> Exception:
-        """The error for a current token that fits nowhere."""
+        """Return the error for a current token that fits nowhere."""
         return _UnexpectedError()
 
     def refused(self, at: TextPosition, reason: str, hint: str = "") -> Exception:
-        """The error for a place that is refused for a reason of its own."""
+        """Return the error for a place that is refused for a reason of its own."""
         return syntax_error(self.text, Snag(at, reason, hint=hint))
 
 
@@ -183,7 +183,7 @@ class _NotingCursor(Cursor):
 
 
 def _of_other_dialects(token: Token, before: Token, expected: frozenset[str]) -> str:
-    """The hint for what other dialects have here; the token before may have been taken as a name."""
+    """Return the hint for what other dialects have here; the token before may have been taken as a name."""
     if token.key == before.key == "=":
         return "Equality has a single sign: x = 1."
     if token.key == "," and "JOIN" in expected:

@@ -205,7 +205,7 @@ def _argument(cursor: Cursor) -> x.Expression | x.Lambda | x.Star:
 
 
 def _parameters(cursor: Cursor) -> tuple[str, ...] | None:
-    """The parameters of a lambda, if one begins here: ``x =>``, ``(x) =>``, ``(x, y) =>``."""
+    """Return the parameters of a lambda, if one begins here: ``x =>``, ``(x) =>``, ``(x, y) =>``."""
     if cursor.following() == "=>":
         return (cursor.name(),)
     if cursor.token.key != "(":

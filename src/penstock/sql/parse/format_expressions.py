@@ -16,7 +16,7 @@ PRIMARY = POSTFIX + 1
 
 
 def format_expression(node: x.Expression | x.Lambda | x.Star, floor: int = 0) -> str:
-    """An expression, in brackets if it binds less than ``floor``.
+    """Return an expression, in brackets if it binds less than ``floor``.
 
     >>> from penstock.sql.parse import parse_expression
     >>> format_expression(parse_expression("((a+b))*c != 1 and not (d is null)"))
@@ -27,7 +27,7 @@ def format_expression(node: x.Expression | x.Lambda | x.Star, floor: int = 0) ->
 
 
 def format_type(node: TypeNode) -> str:
-    """A type."""
+    """Return a type."""
     if isinstance(node, ArrayTypeNode):
         return f"ARRAY<{format_type(node.item)}>"
     if isinstance(node, MapTypeNode):
@@ -39,7 +39,7 @@ def format_type(node: TypeNode) -> str:
 
 
 def quoted_string(text: str) -> str:
-    """A string as it is written in a statement.
+    """Return a string as it is written in a statement.
 
     >>> quoted_string("it's")
     "'it''s'"

@@ -28,7 +28,7 @@ WIDTH = 100  # a list that is longer has an item on each line
 
 
 def format_query(query: Query, indent: int = 0) -> str:
-    """A query whose lines behind the first begin with so many blanks."""
+    """Return a query whose lines behind the first begin with so many blanks."""
     lines = []
     for index, cte in enumerate(query.ctes):
         begin = "WITH " if index == 0 else ""
@@ -70,7 +70,7 @@ def joined(start: str, items: Sequence[str], indent: int, end: str = "") -> str:
 
 
 def format_duration(duration: Duration) -> str:
-    """A duration."""
+    """Return a duration."""
     return f"{duration.amount} {duration.unit}{'' if duration.amount == 1 else 'S'}"
 
 

@@ -18,7 +18,7 @@ __all__ = ["format_script", "format_statement"]
 
 
 def format_statement(statement: c.Statement) -> str:
-    """A statement without its semicolon; parsed again, it is equal to this one.
+    """Return a statement without its semicolon; parsed again, it is equal to this one.
 
     >>> from penstock.sql.parse import parse_statement
     >>> print(format_statement(parse_statement("create stream s as select a, b x from t where a>1 emit changes;")))
@@ -32,7 +32,7 @@ def format_statement(statement: c.Statement) -> str:
 
 
 def format_script(script: Iterable[Parsed]) -> str:
-    """A script: each statement with its comments before it, and an empty line between them."""
+    """Return a script: each statement with its comments before it, and an empty line between them."""
     return "\n\n".join(
         "\n".join([*(comment.rstrip() for comment in parsed.comments), f"{format_statement(parsed.statement)};"])
         for parsed in script

@@ -24,7 +24,7 @@ class Node:
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes right below a node, those in tuples included."""
+    """Yield the nodes right below a node, those in tuples included."""
     for part in fields(node):
         waiting = [getattr(node, part.name)] if part.name != "at" else []
         while waiting:

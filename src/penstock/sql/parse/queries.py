@@ -173,7 +173,10 @@ def _grouping(cursor: Cursor) -> GroupingClause:
 
 
 def _is_list(cursor: Cursor) -> bool:
-    """Whether the bracket that opens here holds a list, and not an expression: whether it has a comma of its own."""
+    """Return whether the bracket that opens here holds a list, and not an expression.
+
+    Whether it has a comma of its own.
+    """
     depth = ahead = 0
     while True:
         key = cursor.following(ahead) if ahead else cursor.token.key

@@ -124,7 +124,9 @@ def parse_expression(text: str) -> Expression:
 
 
 def substitute(text: str, variables: Mapping[str, str]) -> str:
-    """The text with values for ``${name}``, in strings too; ``$${name}`` becomes ``${name}``, unknown names stay.
+    """Return the text with values for ``${name}``, in strings too.
+
+    ``$${name}`` becomes ``${name}``, unknown names stay.
 
     >>> substitute("SELECT '${place}', '$${place}' FROM ${other};", {"PLACE": "Oslo"})
     "SELECT 'Oslo', '${place}' FROM ${other};"
@@ -144,7 +146,7 @@ class _Piece:
 
 
 def _pieces(text: str) -> Iterator[_Piece]:
-    """The tokens of each statement, with its semicolon as their end; comments behind the last one are dropped."""
+    """Yield the tokens of each statement, with its semicolon as their end; comments behind the last one are dropped."""
     tokens, comments = tokenize(text)
     first = said = 0
     for index, token in enumerate(tokens):

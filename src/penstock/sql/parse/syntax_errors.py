@@ -34,7 +34,7 @@ class Snag:
 
 
 def syntax_error(text: str, snag: Snag) -> SqlSyntaxError:
-    """The error for a snag in a text."""
+    """Return the error for a snag in a text."""
     at = snag.at
     line, column = _line(text, at.offset)
     shown, caret = _window(line, min(column, len(line)))
@@ -44,7 +44,7 @@ def syntax_error(text: str, snag: Snag) -> SqlSyntaxError:
 
 
 def _line(text: str, offset: int) -> tuple[str, int]:
-    """The line that holds an offset, and the place of the offset in it."""
+    """Return the line that holds an offset, and the place of the offset in it."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     return text[begin : end if end >= 0 else len(text)].rstrip("\r"), offset - begin
@@ -70,6 +70,6 @@ def listed(names: Iterable[str]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """The text in at most 40 characters, all of which can be printed."""
+    """Return the text in at most 40 characters, all of which can be printed."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= 40 else f"{text[:37]}..."

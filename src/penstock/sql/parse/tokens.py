@@ -79,7 +79,7 @@ CLAUSES = frozenset({"EMIT", "OFFSET", "ORDER", "PARTITION"})
 
 
 def quoted(name: str) -> str:
-    """The name as it is written in a statement, in backticks where it must be.
+    """Return the name as it is written in a statement, in backticks where it must be.
 
     >>> quoted("ID"), quoted("id"), quoted("SELECT")
     ('ID', '`id`', '`SELECT`')

@@ -63,14 +63,14 @@ def plan_query(query: q.Query, catalog: Catalog, text: str = "") -> TransientPla
     _check_enabled(query, catalog)
     query = inlined(query)
     if isinstance(query.source, q.Subquery):
-        found = _pulled_stream(query, catalog, text)
-        if found.root.is_table:
+        plan = _pulled_stream(query, catalog, text)
+        if plan.root.is_table:
             raise refusal(
                 query.source.at,
                 "Pull queries don't support subqueries that make tables.",
                 "CREATE TABLE ... AS keeps the table; with EMIT CHANGES the query runs on.",
             )
-        return found
+        return plan
     source = catalog.sources.get(query.source.name)
     if source is not None and not source.is_table:
         return _pulled_stream(query, catalog, text)
@@ -80,13 +80,13 @@ def plan_query(query: q.Query, catalog: Catalog, text: str = "") -> TransientPla
 def _pushed(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
     if query.limit is not None and query.limit < 0:
         raise refusal(query.at, "Push queries don't support negative integers in the LIMIT clause.")
-    found = TransientAnalysis(query, "the result", catalog, library_of(catalog)).result()
-    reads = tuple(step.source for step in found.start.reads)
+    analysed = TransientAnalysis(query, "the result", catalog, library_of(catalog)).result()
+    reads = tuple(step.source for step in analysed.start.reads)
     return PushPlan(
         id=catalog.next_query_id(_prefix(query, reads, catalog), reads[0].name),
-        root=found.step,
-        columns=found.columns,
-        origins=found.origins,
+        root=analysed.step,
+        columns=analysed.columns,
+        origins=analysed.origins,
         reads=reads,
         limits=PullLimits(query.limit),
         settings=tuple(sorted(catalog.settings.items())),
@@ -95,7 +95,10 @@ def _pushed(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
 
 
 def _prefix(query: q.Query, reads: tuple[Source, ...], catalog: Catalog) -> str:
-    """The beginning of a query's id: ksqlDB has one of its own for queries that only watch what another one writes."""
+    """Return the beginning of a query's id.
+
+    KsqlDB has one of its own for queries that only watch what another one writes.
+    """
     latest = catalog.setting("auto.offset.reset").lower() == "latest"
     watches = latest and len(reads) == 1 and reads[0].query is not None and query.group_by is None
     return "SCALABLE_PUSH_QUERY" if watches else "transient"
@@ -153,13 +156,13 @@ def _pulled_stream(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
             raise refusal(called[0].at, f"Pull queries don't support aggregate functions: {called[0].name}")
     if query.where is not None:
         _check_columns(query.where, "WHERE")
-    found, order, width = sorted_result(query, catalog, library)
+    analysed, order, width = sorted_result(query, catalog, library)
     return PushPlan(
-        id=catalog.next_query_id("transient", found.start.reads[0].source.name),
-        root=found.step,
-        columns=found.columns[:width],
-        origins=found.origins,
-        reads=tuple(step.source for step in found.start.reads),
+        id=catalog.next_query_id("transient", analysed.start.reads[0].source.name),
+        root=analysed.step,
+        columns=analysed.columns[:width],
+        origins=analysed.origins,
+        reads=tuple(step.source for step in analysed.start.reads),
         until="now",
         order=order,
         limits=_limits(query),
@@ -214,15 +217,14 @@ def _writer(source: Source, query: q.Query, catalog: Catalog) -> QueryPlan | Non
                 MATERIALIZED.format(name=source.name),
             )
         return None
-    found = catalog.queries.get(source.query) if source.query is not None else None
-    if found is None:
+    writer: QueryPlan | None = catalog.queries.get(source.query) if source.query is not None else None
+    if writer is None:
         raise refusal(
             query.source.at,
             f"The `{source.name}` table isn't queryable: no query keeps it.",
             MATERIALIZED.format(name=source.name),
         )
-    plan: QueryPlan = found
-    return plan
+    return writer
 
 
 def _check_items(items: list[Item], library: Library) -> None:
@@ -262,8 +264,8 @@ def _order_of(ordering: q.Ordering, items: list[Item], names: ClauseScope, libra
         if not 1 <= node.value <= len(items):
             raise refusal(node.at, f"ORDER BY {node.value}: SELECT has {len(items)} columns")
         node = items[node.value - 1].node
-    known = {field.name for field in names.fields}
-    node = substitute(node, {x.Column(item.name): item.node for item in items if item.name not in known})
+    field_names = {field.name for field in names.fields}
+    node = substitute(node, {x.Column(item.name): item.node for item in items if item.name not in field_names})
     return order_of(replace(ordering, expression=node), names, library)
 
 
@@ -285,46 +287,46 @@ def sorted_result(
         SqlError: It cannot be run.
     """
     bare = replace(query, order_by=(), limit=None, offset=None)
-    found = TransientAnalysis(bare, "the result", catalog, library).result()
-    width = len(found.columns)
-    own = ClauseScope(found.step.fields, "ORDER BY")
+    analysed = TransientAnalysis(bare, "the result", catalog, library).result()
+    width = len(analysed.columns)
+    own = ClauseScope(analysed.step.fields, "ORDER BY")
     nodes: list[Any] = []
     hidden: list[q.Selected] = []
     for each in query.order_by:
-        node = _by_number(each.expression, found.step.fields)
+        node = _by_number(each.expression, analysed.step.fields)
         problem = _problem(node, own, library)
         if problem is not None:
             hidden.append(q.Selected(node, HIDDEN.format(len(hidden)), at=node.at))
             node = x.Column(str(hidden[-1].alias), at=node.at)
             wider = replace(bare, items=(*bare.items, *hidden))
             try:
-                found = TransientAnalysis(wider, "the result", catalog, library).result()
+                analysed = TransientAnalysis(wider, "the result", catalog, library).result()
             except SqlError:
                 raise problem from None
         nodes.append(node)
-    names = ClauseScope(found.step.fields, "ORDER BY")
+    names = ClauseScope(analysed.step.fields, "ORDER BY")
     order = [
         order_of(replace(each, expression=node), names, library)
         for each, node in zip(query.order_by, nodes, strict=True)
     ]
-    return found, tuple(order), width
+    return analysed, tuple(order), width
 
 
 def order_of(ordering: q.Ordering, names: ClauseScope, library: Library) -> Order:
-    """The sort key of an expression.
+    """Return the sort key of an expression.
 
     Raises:
         SqlError: It names no column, or its values have no order.
     """
     node = ordering.expression
-    found = typed_expression(qualified(node, names), names, library)
-    if isinstance(found.type, ArrayType | MapType | StructType):
-        raise refusal(node.at, f"ORDER BY {format_expression(node)}: values of {found.type} have no order")
-    return Order(found, ordering.descending, ordering.nulls == "FIRST")
+    key = typed_expression(qualified(node, names), names, library)
+    if isinstance(key.type, ArrayType | MapType | StructType):
+        raise refusal(node.at, f"ORDER BY {format_expression(node)}: values of {key.type} have no order")
+    return Order(key, ordering.descending, ordering.nulls == "FIRST")
 
 
 def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
-    """A number stands for a column of SELECT."""
+    """Return the column of SELECT for which a number stands; other expressions stay."""
     if not isinstance(node, x.IntegerLiteral):
         return node
     if not 1 <= node.value <= len(fields):
@@ -333,7 +335,7 @@ def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
 
 
 def _problem(node: Any, names: ClauseScope, library: Library) -> SqlError | None:
-    """What is wrong with an expression over the columns of the result."""
+    """Return what is wrong with an expression over the columns of the result."""
     try:
         typed_expression(qualified(node, names), names, library)
     except SqlError as error:

@@ -68,7 +68,7 @@ class Answer:
         return isinstance(self.plan, PushPlan) and self.plan.until == "never"
 
     def rows(self) -> Iterator[ResultRow | None]:
-        """The rows; None whenever there is none for a while."""
+        """Return the rows; None whenever there is none for a while."""
         return self._rows
 
     def stop(self) -> None:
@@ -138,8 +138,8 @@ def _settings(host: QueryHost, name: str, settings: Mapping[str, str]) -> dict[s
 
 
 def _check_topics(topics: tuple[str, ...], host: QueryHost, at: TextPosition) -> None:
-    known = {topic.name for topic in host.log.topics()}
-    missing = [topic for topic in topics if topic not in known]
+    names = {topic.name for topic in host.log.topics()}
+    missing = [topic for topic in topics if topic not in names]
     if missing:
         raise refusal(at, f"The topic {missing[0]} does not exist.", "It is made with the first record, or by hand.")
 
@@ -164,7 +164,7 @@ class LogRecords:
         ends = log.end_offsets(topics)
         self._positions = dict(ends) if start == "latest" else log.beginning_offsets(topics)
         self._ends = ends
-        self._waiting: dict[TopicPartition, deque[RawRecord]] = {place: deque() for place in ends}
+        self._waiting: dict[TopicPartition, deque[RawRecord]] = {tp: deque() for tp in ends}
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -179,7 +179,7 @@ class LogRecords:
         """
         while not self._stopped.is_set():
             self._fill()
-            ready = [(queue[0].timestamp, place) for place, queue in self._waiting.items() if queue]
+            ready = [(queue[0].timestamp, tp) for tp, queue in self._waiting.items() if queue]
             if ready:
                 yield self._waiting[min(ready)[1]].popleft()
                 continue
@@ -189,16 +189,16 @@ class LogRecords:
             self._ends = self._log.wait_for_data(self._positions, wait_s)
 
     def _fill(self) -> None:
-        for place, queue in self._waiting.items():
-            while not queue and self._positions[place] < self._ends[place]:
-                fetched = self._log.read(place.topic, place.partition, self._positions[place], BATCH)
-                if fetched.next_offset <= self._positions[place]:
+        for tp, queue in self._waiting.items():
+            while not queue and self._positions[tp] < self._ends[tp]:
+                fetched = self._log.read(tp.topic, tp.partition, self._positions[tp], BATCH)
+                if fetched.next_offset <= self._positions[tp]:
                     break  # nothing that can be read yet
-                self._positions[place] = fetched.next_offset
+                self._positions[tp] = fetched.next_offset
                 batch = fetched.records
                 headers = headers_of(batch.column("headers"))
                 columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp", "key", "value"))
                 for number, (offset, timestamp, key, value) in enumerate(zip(*columns, strict=True)):
-                    if self._until == "never" or offset < self._ends[place]:
-                        found = headers[number] if headers else ()
-                        queue.append(RawRecord(place.topic, offset, timestamp, key, value, found, place.partition))
+                    if self._until == "never" or offset < self._ends[tp]:
+                        own_headers = headers[number] if headers else ()
+                        queue.append(RawRecord(tp.topic, offset, timestamp, key, value, own_headers, tp.partition))

@@ -61,5 +61,8 @@ class QueryHost(Protocol):
         ...
 
     def app_settings(self, query_id: str, settings: Mapping[str, str]) -> dict[str, Any]:
-        """The settings of the application of a query: those of the session, then those of SET (``ksql.streams.``)."""
+        """Return the settings of the application of a query.
+
+        Those of the session, then those of SET (``ksql.streams.``).
+        """
         ...

@@ -11,10 +11,10 @@ __all__ = ["emit_intervals"]
 
 
 def emit_intervals(settings: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The intervals, in milliseconds, that a query's settings name.
+    """Return the intervals, in milliseconds, that a query's settings name.
 
     >>> emit_intervals([("ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__", "0"), ("a", "b")])
     {'__emit.interval.ms.kstreams.windowed.aggregation__': 0}
     """
-    given = ((name.removeprefix("ksql.streams."), value) for name, value in settings)
-    return {name: int(value) for name, value in given if name in (OF_WINDOWS, OF_JOINS)}
+    intervals = ((name.removeprefix("ksql.streams."), value) for name, value in settings)
+    return {name: int(value) for name, value in intervals if name in (OF_WINDOWS, OF_JOINS)}

@@ -49,9 +49,9 @@ class Conditions:
 
     @classmethod
     def of(cls, node: Any) -> Conditions:
-        """The alternatives of a condition with qualified columns."""
-        found = _alternatives(node)
-        return cls(() if found is None else tuple(found), present=True)
+        """Return the alternatives of a condition with qualified columns."""
+        alternatives = _alternatives(node)
+        return cls(() if alternatives is None else tuple(alternatives), present=True)
 
 
 def _alternatives(node: Any) -> list[tuple[Any, ...]] | None:
@@ -63,17 +63,17 @@ def _alternatives(node: Any) -> list[tuple[Any, ...]] | None:
     parts = [_alternatives(operand) for operand in node.operands]
     if any(part is None for part in parts):
         return None
-    known = [part for part in parts if part is not None]
+    disjunctions = [part for part in parts if part is not None]
     if node.operator == "OR":
-        found = [each for part in known for each in part]
+        alternatives = [each for part in disjunctions for each in part]
     else:
         count = 1
-        for part in known:
+        for part in disjunctions:
             count *= len(part)
         if count > MAX_DISJUNCTS:
             return None
-        found = [tuple(node for each in chosen for node in each) for chosen in product(*known)]
-    return found if len(found) <= MAX_DISJUNCTS else None
+        alternatives = [tuple(node for each in chosen for node in each) for chosen in product(*disjunctions)]
+    return alternatives if len(alternatives) <= MAX_DISJUNCTS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,34 +109,34 @@ class _Reader:
         self.library = library
         self.columns = [names[0] for names in step.key_names]
 
-    def place(self, column: x.Column) -> int | None:
-        """The place of a column in the key."""
+    def index_of(self, column: x.Column) -> int | None:
+        """Return the index of a column in the key; None if it is not of the key."""
         return self.columns.index(column) if column in self.columns else None
 
     def of_key(self, alternative: Sequence[Any]) -> list[_Compared]:
-        """The comparisons of key columns with constants."""
-        found = [compared for node in alternative if (compared := _compared(node)) is not None]
-        return [compared for compared in found if self.place(compared.column) is not None]
+        """Return the comparisons of key columns with constants."""
+        comparisons = [compared for node in alternative if (compared := _compared(node)) is not None]
+        return [compared for compared in comparisons if self.index_of(compared.column) is not None]
 
     def keys(self, alternative: Sequence[Any]) -> Iterator[tuple[Any, ...]] | None:
-        """The keys that can meet the conditions; None if they leave a column of the key open."""
-        wanted: list[list[Any] | None] = [None] * len(self.columns)
+        """Return the keys that can meet the conditions; None if they leave a column of the key open."""
+        values_by_column: list[list[Any] | None] = [None] * len(self.columns)
         for compared in self.of_key(alternative):
-            place = self.place(compared.column)
-            if compared.operator != "=" or place is None:
+            index = self.index_of(compared.column)
+            if compared.operator != "=" or index is None:
                 continue
-            values = self.values(compared, self.step.key[place])
+            values = self.values(compared, self.step.key[index])
             if values is None:
                 return None
-            known = wanted[place]
-            wanted[place] = values if known is None else [value for value in known if value in values]
-        if any(values is None for values in wanted) or not wanted:
+            earlier = values_by_column[index]
+            values_by_column[index] = values if earlier is None else [value for value in earlier if value in values]
+        if any(values is None for values in values_by_column) or not values_by_column:
             return None
-        return product(*[values for values in wanted if values is not None])
+        return product(*[values for values in values_by_column if values is not None])
 
     def values(self, compared: _Compared, kind: SqlType) -> list[Any] | None:
-        """The constants as values of a type; those that it has not are left out. None: that cannot be said."""
-        found = []
+        """Return the constants as values of a type; those that it has not are left out. None: that cannot be said."""
+        key_values = []
         for node in compared.constants:
             expression = typed_expression(node, ClauseScope((), "WHERE"), self.library)
             if expression.type == STRING and is_numeric(kind):
@@ -155,18 +155,18 @@ class _Reader:
             if converted is _UNKNOWN:
                 return None
             if converted is not None:
-                found.append(converted)
-        return found
+                key_values.append(converted)
+        return key_values
 
 
 _UNKNOWN = object()
 
 
-def _converted(value: Any, given: SqlType, kind: SqlType) -> Any:
-    """A constant as a value of a key's type; None if the type has no equal value."""
-    if given == kind:
+def _converted(value: Any, written: SqlType, kind: SqlType) -> Any:
+    """Return a constant as a value of a key's type; None if the type has no equal value."""
+    if written == kind:
         return value
-    if not (is_numeric(given) and is_numeric(kind)):
+    if not (is_numeric(written) and is_numeric(kind)):
         return _UNKNOWN
     if kind in (INTEGER, BIGINT):
         if (isinstance(value, float) and not math.isfinite(value)) or value != int(value):
@@ -183,7 +183,7 @@ def _converted(value: Any, given: SqlType, kind: SqlType) -> Any:
 
 
 def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Library, at: TextPosition) -> Lookup:
-    """The rows of a table that must be read for a condition.
+    """Return the rows of a table that must be read for a condition.
 
     Raises:
         SqlError: All rows would have to be read, and the settings do not allow it; or a constant is not a key.
@@ -202,13 +202,13 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
 
 
 def _keys(conditions: Conditions, reader: _Reader, at: TextPosition) -> Collection[tuple[Any, ...]] | None:
-    """The keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
+    """Return the keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
     keys: dict[str, tuple[Any, ...]] = {}
     for alternative in conditions.alternatives:
-        found = reader.keys(alternative)
-        if found is None:
+        more = reader.keys(alternative)
+        if more is None:
             return None
-        for key in found:
+        for key in more:
             keys[repr(key)] = key
             if len(keys) > MAX_KEYS:
                 raise refusal(at, f"A pull query looks up at most {MAX_KEYS:,} keys at once.")
@@ -216,7 +216,7 @@ def _keys(conditions: Conditions, reader: _Reader, at: TextPosition) -> Collecti
 
 
 def _range(conditions: Conditions, reader: _Reader) -> RangeLookup | None:
-    """The range of keys of a text column, whose bytes are in the order of the texts."""
+    """Return the range of keys of a text column, whose bytes are in the order of the texts."""
     step = reader.step
     if len(conditions.alternatives) != 1 or step.key != (STRING,) or step.key_format.name != "KAFKA" or step.window:
         return None
@@ -267,11 +267,11 @@ def _check_no_scan(conditions: Conditions, reader: _Reader, ranged: RangeLookup 
 
 def _without_key(alternative: Sequence[Any], reader: _Reader, hint: str) -> SqlError:
     for node in alternative:
-        if not any(reader.place(column) is not None for column in columns_in(node)):
+        if not any(reader.index_of(column) is not None for column in columns_in(node)):
             continue
         sides = (node.left, node.right) if isinstance(node, x.Comparison) else ()
         operand = node.operand if isinstance(node, x.In) else None
-        if any(isinstance(side, x.Column) and reader.place(side) is not None for side in (*sides, operand)):
+        if any(isinstance(side, x.Column) and reader.index_of(side) is not None for side in (*sides, operand)):
             reason = "A comparison must be between a key column and a resolvable expression."
         else:
             reason = "A comparison must directly reference a key column."
@@ -284,7 +284,7 @@ def _text(alternative: Sequence[Any]) -> str:
 
 
 def window_starts(conditions: Conditions, step: Read, library: Library) -> tuple[int, int]:
-    """The first and the last start, in milliseconds, of the windows that can meet a condition."""
+    """Return the first and the last start, in milliseconds, of the windows that can meet a condition."""
     low, high = 0, FOREVER
     if step.window is None or len(conditions.alternatives) != 1:
         return low, high

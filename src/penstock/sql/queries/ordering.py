@@ -31,23 +31,23 @@ def ordered(
         return items
     keys = compile_rows([each.expression.typed for each in order], errors)
     rows = [(keys(row(item)), item) for item in items]
-    for place, each in reversed(list(enumerate(order))):
-        known = [pair for pair in rows if pair[0][place] is not None]
-        null = [pair for pair in rows if pair[0][place] is None]
-        known.sort(key=lambda pair: _sort_key(pair[0][place]), reverse=each.descending)
-        rows = [*null, *known] if each.nulls_first else [*known, *null]
+    for index, each in reversed(list(enumerate(order))):
+        present = [pair for pair in rows if pair[0][index] is not None]
+        null = [pair for pair in rows if pair[0][index] is None]
+        present.sort(key=lambda pair: _sort_key(pair[0][index]), reverse=each.descending)
+        rows = [*null, *present] if each.nulls_first else [*present, *null]
     return [item for _, item in rows]
 
 
 def _sort_key(value: Any) -> Any:
-    """A value as one that sorts: NaN above all numbers, as in Java."""
+    """Return a value as one that sorts: NaN above all numbers, as in Java."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value
 
 
 def limited(items: Iterable[Item], limits: PullLimits) -> Iterator[Item]:
-    """The items behind OFFSET, as many as LIMIT says.
+    """Return the items behind OFFSET, as many as LIMIT says.
 
     >>> list(limited("abcde", PullLimits(2, 1)))
     ['b', 'c']

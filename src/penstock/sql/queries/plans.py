@@ -158,5 +158,5 @@ class Results:
     ended: str = ""
 
     def schema(self) -> str:
-        """The columns as text, as the header of a result has them."""
+        """Return the columns as text, as the header of a result has them."""
         return ", ".join(str(column) for column in self.columns)

@@ -74,7 +74,7 @@ def as_written(source: Source) -> Callable[[Sequence[Any]], Sequence[Any]] | Non
 def _row(
     source: Source, row: MaterializedRow, written: Callable[[Sequence[Any]], Sequence[Any]] | None
 ) -> tuple[Any, ...]:
-    """A row with all columns of a source: keys and values in its order, time, place, the window's bounds."""
+    """Return a row with all columns of a source: keys and values in its order, time, place, the window's bounds."""
     key, bounds = row.key, ()
     if isinstance(key, Windowed):
         bounds = (key.window.start, key.window.end)  # type: ignore[assignment]

@@ -38,7 +38,7 @@ class TransientTask:
     def __init__(self, plan: PushPlan, settings: Mapping[str, Any], errors: EvaluationErrors | None = None) -> None:
         self.plan = plan
         self.errors = errors or EvaluationErrors(plan.id)
-        self._found: deque[ResultRow] = deque()
+        self._rows: deque[ResultRow] = deque()
         builder = StreamsBuilder()
         result = compile_results(plan.root, builder, self.errors)
         stream = result.to_stream() if plan.root.is_table else result
@@ -50,9 +50,9 @@ class TransientTask:
 
     def _collect(self, key: Any, value: Any) -> None:
         if value is not None:
-            self._found.append(ResultRow(value))
+            self._rows.append(ResultRow(value))
         elif self.plan.root.is_table:
-            self._found.append(ResultRow(self._of_key(key), tombstone=True))
+            self._rows.append(ResultRow(self._of_key(key), tombstone=True))
 
     def _of_key(self, key: Any) -> tuple[Any, ...]:
         bounds: dict[str, int] = {}
@@ -67,14 +67,14 @@ class TransientTask:
     def feed(self, record: RawRecord) -> Iterator[ResultRow]:
         """Process a record, and return the rows that it causes."""
         self._task.process([record])
-        while self._found:
-            yield self._found.popleft()
+        while self._rows:
+            yield self._rows.popleft()
 
     def pass_time(self, milliseconds: int) -> Iterator[ResultRow]:
         """Advance the wall clock, and return the rows that this causes."""
         self._task.pass_time(milliseconds)
-        while self._found:
-            yield self._found.popleft()
+        while self._rows:
+            yield self._rows.popleft()
 
     def close(self) -> None:
         """Forget the state."""
@@ -120,14 +120,14 @@ def rows_of_records(
         results.ended = LIMIT_REACHED
         return
     with TransientTask(plan, settings) as task:
-        found = _fed(task, records)
+        rows = _fed(task, records)
         if plan.order:
-            known: Iterator[ResultRow] = (row for row in found if row is not None)
-            in_order: Iterable[ResultRow] = ordered(known, plan.order, _values, task.errors)
+            unsorted: Iterator[ResultRow] = (row for row in rows if row is not None)
+            in_order: Iterable[ResultRow] = ordered(unsorted, plan.order, _values, task.errors)
             width = len(plan.columns)  # rows may have what they are sorted by at their end
             yield from _limited(plan, (ResultRow(row.values[:width], row.tombstone) for row in in_order), results)
             return
-        yield from _limited(plan, found, results)
+        yield from _limited(plan, rows, results)
 
 
 def _values(row: ResultRow) -> tuple[Any, ...]:

@@ -26,18 +26,18 @@ def select(query: Query, text: str, host: QueryHost) -> StatementResult:
         SqlError: It cannot be answered.
         StateError: The query that keeps its table does not run.
     """
-    found = answer(query, text, host)
-    columns = tuple(column.name for column in found.results.columns)
-    types = tuple(str(column.type) for column in found.results.columns)
-    if found.runs_on:
-        return Stream(columns, types, _values(found), found.stop, statement=text)
-    rows = tuple(row.values for row in found.rows() if row is not None)
-    return Rows(columns, types, rows, "" if rows else _why_none(found, host), statement=text)
+    reply = answer(query, text, host)
+    columns = tuple(column.name for column in reply.results.columns)
+    types = tuple(str(column.type) for column in reply.results.columns)
+    if reply.runs_on:
+        return Stream(columns, types, _values(reply), reply.stop, statement=text)
+    rows = tuple(row.values for row in reply.rows() if row is not None)
+    return Rows(columns, types, rows, "" if rows else _why_none(reply, host), statement=text)
 
 
-def _why_none(found: Answer, host: QueryHost) -> str:
+def _why_none(reply: Answer, host: QueryHost) -> str:
     """Why a table has no rows: the query that keeps it has none yet; empty if it runs, or the table is a topic."""
-    writer = found.plan.writer if isinstance(found.plan, PullPlan) else None
+    writer = reply.plan.writer if isinstance(reply.plan, PullPlan) else None
     running = None if writer is None else host.queries.get(writer.id)
     if writer is None or running is None:
         return ""
@@ -45,9 +45,9 @@ def _why_none(found: Answer, host: QueryHost) -> str:
         return f"{writer.id} is paused"
     if running.state == "ERROR":
         return f"{writer.id} has failed: EXPLAIN {writer.id}; shows why"
-    return f"{writer.id} is still starting" if found.unwritten or running.state == "REBALANCING" else ""
+    return f"{writer.id} is still starting" if reply.unwritten or running.state == "REBALANCING" else ""
 
 
-def _values(found: Answer) -> Iterator[tuple[Any, ...] | None]:
-    for row in found.rows():
+def _values(reply: Answer) -> Iterator[tuple[Any, ...] | None]:
+    for row in reply.rows():
         yield None if row is None else row.values

@@ -20,7 +20,7 @@ __all__ = ["source_rows"]
 
 
 def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[str, Any]) -> Iterator[MaterializedRow]:
-    """The newest row of each key of a table's topic, in the order of the keys' bytes, as a store has them.
+    """Yield the newest row of each key of a table's topic, in the order of the keys' bytes, as a store has them.
 
     Args:
         source: The table.
@@ -28,9 +28,9 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
         settings: Settings of an application, such as the URL of a schema registry.
     """
     step = read(NamedSource(source.name), Catalog({source.name: source}))
-    places = {column.name: place for place, column in enumerate(source.keys)}
+    indexes = {column.name: index for index, column in enumerate(source.keys)}
     origins = tuple(
-        places.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None
+        indexes.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None
         for field in step.fields
     )
     plan = PushPlan(id=source.name, root=step, columns=source.columns, origins=origins, reads=(source,))
@@ -49,7 +49,7 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
 
 
 def _stored(source: Source, row: ResultRow) -> MaterializedRow:
-    """A row of a source's columns, time, partition, offset and bounds as the entry of a store."""
+    """Return a row of a source's columns, time, partition, offset and bounds as the entry of a store."""
     width = len(source.columns)
     pairs = list(zip(source.columns, row.values, strict=False))
     key: Any = tuple(value for column, value in pairs if column.is_key)

@@ -38,19 +38,19 @@ class StoreAccess(Protocol):
     """Read access to stores by their names; each call reads one state of the store."""
 
     def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        """The entry of a key of a store without windows; nothing if there is none."""
+        """Return the entry of a key of a store without windows; nothing if there is none."""
         ...
 
     def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
-        """The entries from one key to another, both included, by the bytes of keys; None is open."""
+        """Return the entries from one key to another, both included, by the bytes of keys; None is open."""
         ...
 
     def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
-        """The windows that start in a range of times, both included; of all keys if the key is None."""
+        """Return the windows that start in a range of times, both included; of all keys if the key is None."""
         ...
 
     def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        """The sessions of a key, or of all keys if it is None."""
+        """Return the sessions of a key, or of all keys if it is None."""
         ...
 
 
@@ -69,29 +69,29 @@ class SqlStoreAccess:
         self.unwritten = False
 
     def get(self, store: str, key: Any) -> Iterator[MaterializedRow]:
-        for found in self._results(store, TimestampedKeyQuery(key)):
-            yield MaterializedRow(key, found.value, found.timestamp)
+        for entry in self._results(store, TimestampedKeyQuery(key)):
+            yield MaterializedRow(key, entry.value, entry.timestamp)
 
     def range(self, store: str, lower: Any, upper: Any) -> Iterator[MaterializedRow]:
-        wanted: RangeQuery = TimestampedRangeQuery(lower, upper)
-        for entries in self._results(store, wanted):
-            for key, found in entries:
-                yield MaterializedRow(key, found.value, found.timestamp)
+        query: RangeQuery = TimestampedRangeQuery(lower, upper)
+        for entries in self._results(store, query):
+            for key, entry in entries:
+                yield MaterializedRow(key, entry.value, entry.timestamp)
 
     def windows(self, store: str, key: Any, starts: tuple[int, int], size_ms: int) -> Iterator[MaterializedRow]:
         if key is None:
             for entries in self._results(store, WindowRangeQuery(None, *starts)):
-                for windowed, found in entries:
-                    yield MaterializedRow(windowed, found.value, found.timestamp)
+                for windowed, entry in entries:
+                    yield MaterializedRow(windowed, entry.value, entry.timestamp)
             return
         for entries in self._results(store, WindowKeyQuery(key, *starts)):
-            for start, found in entries:
-                yield MaterializedRow(Windowed(key, Window(start, start + size_ms)), found.value, found.timestamp)
+            for start, entry in entries:
+                yield MaterializedRow(Windowed(key, Window(start, start + size_ms)), entry.value, entry.timestamp)
 
     def sessions(self, store: str, key: Any) -> Iterator[MaterializedRow]:
         for entries in self._results(store, WindowRangeQuery(key)):
-            for windowed, found in entries:
-                yield MaterializedRow(windowed, found, windowed.window.end)
+            for windowed, aggregate in entries:
+                yield MaterializedRow(windowed, aggregate, windowed.window.end)
 
     def _results(self, store: str, query: Any) -> Iterator[Any]:
         answer = self._query(StateQueryRequest(store, query))

@@ -42,7 +42,7 @@ class TableRows:
         self._errors = errors or EvaluationErrors(plan.id)
 
     def rows(self, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
-        """The rows of a lookup, whose values are the columns of the query's value.
+        """Return the rows of a lookup, whose values are the columns of the query's value.
 
         Args:
             lookup: The keys.
@@ -74,8 +74,8 @@ class TableRows:
             yield from self._plain(name, lookup if step.window is None else Scan())
             return
         result = results_of(step, self._errors)
-        found = self._plain(name, lookup) if step.times is None else self._windows(step.times, name, lookup, starts)
-        for row in found:
+        rows = self._plain(name, lookup) if step.times is None else self._windows(step.times, name, lookup, starts)
+        for row in rows:
             if row.value is not None:
                 yield row._replace(value=result(row.key, row.value))
 
@@ -107,10 +107,10 @@ class TableRows:
             one, two = left.get(text), right.get(text)
             if (one is None and step.kind in ("INNER", "LEFT")) or (two is None and step.kind in ("INNER", "RIGHT")):
                 continue
-            known = [row for row in (one, two) if row is not None]
-            key = known[0].key
+            sides = [row for row in (one, two) if row is not None]
+            key = sides[0].key
             value = join(key, one and one.value, two and two.value)
-            yield MaterializedRow(key, value, max(row.timestamp for row in known))
+            yield MaterializedRow(key, value, max(row.timestamp for row in sides))
 
 
 def _by_key(rows: Iterator[MaterializedRow]) -> Mapping[str, MaterializedRow]:

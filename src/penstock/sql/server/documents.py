@@ -26,7 +26,7 @@ Document = dict[str, Any]
 def entity(
     parsed: Parsed, result: StatementResult, session: SqlSession, scope: StatementScope, number: int
 ) -> Document | None:
-    """The document of a statement that has run; None for those that ksqlDB answers with nothing.
+    """Return the document of a statement that has run; None for those that ksqlDB answers with nothing.
 
     Args:
         parsed: The statement.
@@ -81,7 +81,7 @@ def _status(statement: c.Statement, text: str, query_id: str | None, number: int
 
 
 def command_id(statement: c.Statement) -> str:
-    """The id of a command, by which `/status` finds it: kind, name, what it does.
+    """Return the id of a command, by which `/status` finds it: kind, name, what it does.
 
     >>> from penstock.sql.parse import parse_statement
     >>> command_id(parse_statement("DROP STREAM clicks;"))
@@ -191,7 +191,7 @@ _LISTED: Mapping[str, Callable[[SqlSession], Document]] = {
 
 
 def described_type(kind: SqlType) -> Document:
-    """A type as a document: its base, the type of its elements, its fields.
+    """Return a type as a document: its base, the type of its elements, its fields.
 
     >>> from penstock.sql.types import INTEGER
     >>> described_type(ArrayType(INTEGER))["memberSchema"]["type"]

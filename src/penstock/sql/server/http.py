@@ -55,7 +55,7 @@ def application(service: SqlService) -> Starlette:
         return Response(json_text(content, default=plain), status, None, CONTENT_TYPE)
 
     def endpoint(work: Callable[[Request, dict[str, Any]], Any]) -> Callable[[Request], Any]:
-        """The endpoint that answers with a document."""
+        """Return the endpoint that answers with a document."""
 
         async def answered(request: Request) -> Response:
             try:
@@ -154,7 +154,7 @@ def _accepts(request: Request, content_type: str) -> bool:
 async def _streamed(
     first: str, lines: Iterator[str], answer: Answer | Printed, service: SqlService
 ) -> AsyncIterator[str]:
-    """The text of a result, made in threads; the query ends with its text, or when the client has gone."""
+    """Yield the text of a result, made in threads; the query ends with its text, or when the client has gone."""
     from starlette.concurrency import run_in_threadpool
 
     try:

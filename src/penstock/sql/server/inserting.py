@@ -21,7 +21,7 @@ __all__ = ["acknowledged", "split_body", "target_of"]
 
 
 def split_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The arguments in the first line of a body, and the lines of its rows.
+    """Return the arguments in the first line of a body, and the lines of its rows.
 
     Raises:
         BadRequestError: The first line is not a JSON object.
@@ -37,7 +37,7 @@ def split_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def target_of(name: str, session: SqlSession) -> Source:
-    """The stream or table of a name, in any case unless it is in backticks.
+    """Return the stream or table of a name, in any case unless it is in backticks.
 
     Raises:
         BadRequestError: There is none, or its rows cannot be written.
@@ -72,7 +72,7 @@ def acknowledged(source: Source, lines: list[bytes], session: SqlSession) -> Ite
 
 
 def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """The values of a row by column, decimals exact.
+    """Return the values of a row by column, decimals exact.
 
     Raises:
         BadRequestError: The line is not an object, names an unknown column, or a value does not fit its column.

@@ -46,7 +46,7 @@ class Printed:
 
 
 def _line(row: tuple[Any, ...]) -> str:
-    r"""A record as ksqlDB prints it.
+    r"""Return a record as ksqlDB prints it.
 
     >>> _line((1000, None, '{"A": 1}', 0, 5))
     'rowtime: 1970/01/01 00:00:01.000 Z, key: <null>, value: {"A": 1}, partition: 0\n'

@@ -45,7 +45,7 @@ class RefusedStatementError(PenstockError):
 
 
 def document(error: PenstockError) -> dict[str, Any]:
-    """The document of an error.
+    """Return the document of an error.
 
     >>> document(BadRequestError("no body"))["error_code"]
     40000
@@ -65,10 +65,10 @@ def _document(kind: str, code: int, message: str) -> dict[str, Any]:
 
 
 def status_of(problem: dict[str, Any]) -> int:
-    """The HTTP status of an error's document."""
+    """Return the HTTP status of an error's document."""
     return int(problem["error_code"]) // 100
 
 
 def shown_refusal(status: int, message: str) -> dict[str, Any]:
-    """The document of a request that is refused before it is looked at."""
+    """Return the document of a request that is refused before it is looked at."""
     return _document("generic_error", status * 100, message)

@@ -23,19 +23,19 @@ class Form(Protocol):
     content_type: str
 
     def begin(self, answer: Answer) -> str:
-        """What stands before the rows."""
+        """Return what stands before the rows."""
         ...
 
     def row(self, row: ResultRow, texts: list[str]) -> str:
-        """A row, whose values are JSON texts."""
+        """Return a row, whose values are JSON texts."""
         ...
 
     def end(self, answer: Answer) -> str:
-        """What stands behind the rows."""
+        """Return what stands behind the rows."""
         ...
 
     def failed(self, error: PenstockError) -> str:
-        """What stands in place of further rows after an error."""
+        """Return what stands in place of further rows after an error."""
         ...
 
 

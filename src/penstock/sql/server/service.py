@@ -169,13 +169,13 @@ class SqlService:
             self.ended(running_query)
 
     def info(self) -> Document:
-        """The version, the log, the service id."""
+        """Return the version, the log, the service id."""
         service = self.session.settings.service
         facts = {"version": __version__, "kafkaClusterId": self.session.log.identity(), "ksqlServiceId": service}
         return {"KsqlServerInfo": {**facts, "serverStatus": "RUNNING"}}
 
     def health(self) -> Document:
-        """Whether the log answers, and whether queries have failed."""
+        """Return whether the log answers, and whether queries have failed."""
         parts = {"metastore": True, "kafka": self._answers(), "commandRunner": not self._failed()}
         details = {name: {"isHealthy": good} for name, good in parts.items()}
         return {"isHealthy": all(parts.values()), "details": details}
@@ -191,7 +191,7 @@ class SqlService:
         return any(query.state == "ERROR" for query in self.session.queries.values())
 
     def status(self, command: str | None = None) -> Document:
-        """The state of one command, or of all that are remembered.
+        """Return the state of one command, or of all that are remembered.
 
         Raises:
             BadRequestError: No such command is known.
@@ -204,7 +204,7 @@ class SqlService:
         return {"status": "SUCCESS", "message": message, "queryId": None}
 
     def is_valid_property(self, name: str) -> bool:
-        """Whether statements may set a property.
+        """Return whether statements may set a property.
 
         Raises:
             BadRequestError: They may not.

@@ -9,10 +9,11 @@ from penstock.api.builder import StreamsBuilder
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import counted
 from penstock.sql.analyse import QueryPlan, apply, refusal
-from penstock.sql.analyse.plans import Expression, Step, plain
-from penstock.sql.analyse.walking import expressions_below
+from penstock.sql.analyse.plans import Derived, Expression, Flatten, Read, Step, plain
+from penstock.sql.analyse.walking import expressions_below, steps_below
 from penstock.sql.compile import compile_results
-from penstock.sql.compile.back_ends import back_end
+from penstock.sql.compile.origins import names_origins
+from penstock.sql.evaluate import vectorised
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
@@ -26,6 +27,8 @@ from penstock.sql.session.running import topology_of
 from penstock.sql.session.workspace import Workspace
 
 __all__ = ["explain", "explained"]
+
+_BY_COLUMN = ("JSON", "DELIMITED", "KAFKA", "NONE")  # formats whose rows come as columns
 
 
 def explain(parsed: Parsed, work: Workspace) -> Explained:
@@ -61,7 +64,7 @@ def _plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
 
 
 def explained(plan: QueryPlan) -> Explained:
-    """The topology of a plan, and the back end of each of its expressions."""
+    """Return the topology of a plan, and the back end of each of its expressions."""
     return Explained(
         "", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root), plan.root), plan.to_json()
     )
@@ -94,4 +97,32 @@ def _pulled(plan: PullPlan) -> Explained:
 
 
 def _back_ends(expressions: Iterable[Expression], root: Step | None) -> tuple[tuple[str, str, str], ...]:
-    return tuple((each.text, str(each.type), back_end(each, root)) for each in expressions)
+    return tuple((each.text, str(each.type), _back_end(each, root)) for each in expressions)
+
+
+def _back_end(expression: Expression, root: Step | None) -> str:
+    """Return the back end of an expression in batches of some size.
+
+    Polars if rows come by the column, and it has its form.
+
+    Rows that have columns of their origin (ROWTIME, headers), keys of windowed sources, schemas in a registry, and the
+    results of table functions and subqueries come one by one.
+
+    Args:
+        expression: The expression.
+        root: The last step of its query; None where rows of a table are looked up, which come one by one.
+    """
+    return vectorised.back_end(expression.typed) if root is not None and _by_column(root) else "Python"
+
+
+def _by_column(root: Step) -> bool:
+    if names_origins(root):
+        return False
+    for step in steps_below(root):
+        if isinstance(step, Derived | Flatten):
+            return False
+        if isinstance(step, Read):
+            source = step.source
+            if source.window is not None or {source.key_format.name, source.value_format.name} - set(_BY_COLUMN):
+                return False
+    return True

@@ -45,7 +45,7 @@ class JournalEntry:
     functions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as plain data."""
+        """Return the entry as plain data."""
         fields = {"statement": self.text, "settings": dict(self.settings), "made": self.made}
         return {**fields, "functions": dict(self.functions)} if self.functions else fields
 
@@ -88,7 +88,7 @@ class Journal:
         self._end.take()
 
     def read(self) -> list[JournalEntry]:
-        """All entries.
+        """Return all entries.
 
         Raises:
             LogError: An entry has been changed, lost or added.

@@ -28,7 +28,7 @@ DROPPED = "dropped records"
 
 
 def topology_of(plan: QueryPlan) -> Topology:
-    """The topology of one query."""
+    """Return the topology of one query."""
     builder = StreamsBuilder()
     compile_query(plan, builder)
     return builder.build()
@@ -168,7 +168,7 @@ class QueryRunner:
             before = ends
 
     def _feeds_earlier(self) -> bool:
-        """Whether a query reads what a later one writes, so that one round in their order is not enough."""
+        """Return whether a query reads what a later one writes, so that one round in their order is not enough."""
         plans = [query.plan for query in self._waiting()]
         return any(
             plan.target.topic in _topics(earlier) for index, plan in enumerate(plans) for earlier in plans[: index + 1]
@@ -239,7 +239,7 @@ class QueryRunner:
 
 
 def _topics(plan: QueryPlan) -> set[str]:
-    """The topics that a query reads."""
+    """Return the topics that a query reads."""
     from penstock.sql.analyse.walking import reads_of
 
     return {read.source.topic for read in reads_of(plan)}

@@ -99,7 +99,7 @@ class Script:
             first = own
 
     def topology(self) -> Topology:
-        """The topology of all queries.
+        """Return the topology of all queries.
 
         Raises:
             SqlError: There is no query.
@@ -115,7 +115,7 @@ class Script:
         return builder.build()
 
     def app_settings(self, application_id: str) -> dict[str, Any]:
-        """The settings of the application."""
+        """Return the settings of the application."""
         own = dict(self.plans[0].settings) if self.plans else {}
         return {**self.settings.app_settings("", own), "application.id": application_id}
 
@@ -139,7 +139,7 @@ class Script:
                     write_row(log, applied.row, self.settings.app)
 
     def has_more(self, log: TopicLog, application_id: str) -> bool:
-        """Whether a run to the latest records has written records that a query of the script reads."""
+        """Return whether a run to the latest records has written records that a query of the script reads."""
         written = {plan.sink for plan in self.plans}
         reads_its_own = any(name in written for plan in self.plans for name in plan.reads)
         return reads_its_own and any(each.lag for each in lag(log, application_id))

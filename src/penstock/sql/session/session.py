@@ -153,11 +153,11 @@ class SqlSession:
         return self._work.holder
 
     def export(self) -> str:
-        """The statements that make the present streams, tables, types and queries again, as plain SQL."""
+        """Return the statements that make the present streams, tables, types and queries again, as plain SQL."""
         return exported(self._work)
 
     def app_settings(self, query_id: str, settings: Mapping[str, str]) -> dict[str, Any]:
-        """The settings of the application of a query."""
+        """Return the settings of the application of a query."""
         return self.settings.app_settings(query_id, settings)
 
     def execute(self, text: str, scope: StatementScope | None = None) -> list[StatementResult]:

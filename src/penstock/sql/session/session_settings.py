@@ -114,7 +114,7 @@ WITHOUT_EFFECT = (
 
 
 def has_effect(name: str) -> bool:
-    """Whether a setting that `check_setting` accepts changes anything here."""
+    """Return whether a setting that `check_setting` accepts changes anything here."""
     return name in KNOWN or name in FIXED or not name.startswith(WITHOUT_EFFECT)
 
 
@@ -211,11 +211,11 @@ class SessionSettings:
         return load_functions(*(module.strip() for module in named if module.strip()), installed=True)
 
     def application_id(self, query_id: str) -> str:
-        """The ``application.id`` of a query, made of the service id and the query's."""
+        """Return the ``application.id`` of a query, made of the service id and the query's."""
         return f"{self.service}query_{query_id}"
 
     def app_settings(self, query_id: str, settings: Mapping[str, str]) -> dict[str, Any]:
-        """The settings of the application of a query.
+        """Return the settings of the application of a query.
 
         Args:
             query_id: The id of the query.

@@ -20,7 +20,7 @@ __all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
 
 
 def known_topics(log: TopicLog) -> dict[str, int]:
-    """The partition counts of all topics."""
+    """Return the partition counts of all topics."""
     return {topic.name: topic.partitions for topic in log.topics()}
 
 

@@ -150,7 +150,7 @@ class Workspace:
         )
 
     def _functions_in(self, text: str) -> dict[str, str]:
-        """The Python functions that a statement may call, each with the place where it is."""
+        """Return the Python functions that a statement may call, each with the place where it is."""
         declared = self.catalog.functions.declared
         words = {token.key for token in tokenize(text).tokens} if declared else set()
         return {name: notes[0].about.origin for name, notes in declared.items() if notes and name in words}
@@ -189,7 +189,7 @@ class Workspace:
             )
 
     def tried(self, parsed: Parsed) -> tuple[Catalog, Applied]:
-        """A statement's effect on a copy of the catalog, which is not yet in use."""
+        """Return a statement's effect on a copy of the catalog, which is not yet in use."""
         changed = self.catalog.copy()
         changed.topics = known_topics(self.log)
         return changed, apply(parsed.statement, changed, parsed.text)

@@ -40,7 +40,7 @@ class Assertions:
     _taken: dict[str, int] = field(default_factory=dict)
 
     def rule(self, statement: Any) -> Callable[[Any], None] | None:
-        """The check of a statement; None if it is not an ASSERT."""
+        """Return the check of a statement; None if it is not an ASSERT."""
         match statement:
             case c.AssertValues():
                 return self.values

@@ -64,7 +64,7 @@ class TestTopic:
 
     @classmethod
     def of(cls, name: str, source: Source | None, schemas: CaseSchemas) -> TestTopic:
-        """The topic of a source; of a topic without source the values are JSON."""
+        """Return the topic of a source; of a topic without source the values are JSON."""
         if source is None:
             return cls(name, DataFormat("KAFKA"), DataFormat("JSON"), (("KEY", STRING),))
         return cls(
@@ -93,7 +93,7 @@ class TestTopic:
         return case_record
 
     def key_of(self, record: CaseRecord) -> tuple[Any, Window | None]:
-        """The key of a record as cases compare it, and its window."""
+        """Return the key of a record as cases compare it, and its window."""
         data, window = record.key, None
         if data is not None and self.window is not None:
             if self.window.size_ms is None:
@@ -106,13 +106,13 @@ class TestTopic:
         return self._decoded(data, "key"), window
 
     def plain_key(self, record: CaseRecord) -> bytes | None:
-        """The bytes of a key without its window, by which Kafka chooses the partition."""
+        """Return the bytes of a key without its window, by which Kafka chooses the partition."""
         if record.key is None or self.window is None:
             return record.key
         return record.key[: -_LONG.size * (2 if self.window.size_ms is None else 1)]
 
     def value_of(self, record: CaseRecord) -> Any:
-        """The value of a record as cases compare it."""
+        """Return the value of a record as cases compare it."""
         if not self.exact and self.value_format.name == "JSON" and record.value is not None:
             return json.loads(record.value)
         return self._decoded(record.value, "value")
@@ -136,7 +136,7 @@ class TestTopic:
 
 
 def encoded(value: Any, form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> bytes | None:
-    """The bytes of a value of a case."""
+    """Return the bytes of a value of a case."""
     if form.name == "NONE":
         return None
     if form.name == "JSON":
@@ -157,7 +157,7 @@ def encoded(value: Any, form: DataFormat, columns: Sequence[tuple[str, SqlType]]
 
 
 def decoded(data: bytes | None, form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:
-    """The value that bytes stand for, as cases have it."""
+    """Return the value that bytes stand for, as cases have it."""
     if data is None or form.name == "NONE":
         return None
     if form.name == "JSON":
@@ -171,7 +171,7 @@ def decoded(data: bytes | None, form: DataFormat, columns: Sequence[tuple[str, S
 
 
 def _shown(serde: RowSerde, data: bytes) -> Any:
-    """The value of bytes as cases compare it."""
+    """Return the value of bytes as cases compare it."""
     row = serde.deserialize(data)
     if row is None:
         return None
@@ -210,7 +210,7 @@ def _row(value: Any, columns: Sequence[tuple[str, SqlType]], *, unwrapped: bool)
 
 
 def sql_value(value: Any, kind: SqlType) -> Any:
-    """A value of a case as a value of a type.
+    """Return a value of a case as a value of a type.
 
     >>> sql_value({"a": 1}, StructType.of(A=DOUBLE))
     {'A': 1.0}
@@ -246,7 +246,7 @@ def sql_value(value: Any, kind: SqlType) -> Any:
 
 
 def case_value(value: Any, kind: SqlType) -> Any:
-    """A value of a type as cases have it: days and milliseconds as numbers, bytes as base64.
+    """Return a value of a type as cases have it: days and milliseconds as numbers, bytes as base64.
 
     >>> case_value([b"x"], ArrayType(BYTES))
     ['eA==']

@@ -40,7 +40,7 @@ class SqlCase:
 
 
 def load_cases(path: Path) -> Iterator[SqlCase]:
-    """The cases of a file, or of all files of a folder. Numbers with a point keep their text.
+    """Yield the cases of a file, or of all files of a folder. Numbers with a point keep their text.
 
     Raises:
         SqlError: A file cannot be read, or is not a list of cases.
@@ -53,7 +53,7 @@ def load_cases(path: Path) -> Iterator[SqlCase]:
 
 
 def case_of_files(statements: Path, inputs: Path | None = None, outputs: Path | None = None) -> SqlCase:
-    """The case of three files, as ksqlDB's test runner takes them.
+    """Return the case of three files, as ksqlDB's test runner takes them.
 
     Raises:
         SqlError: A file cannot be read, or has no list of records.

@@ -94,7 +94,7 @@ class CaseRun:
                 self._insert(applied.row)
 
     def _declared(self) -> Iterator[Source]:
-        """The sources whose columns the statements say, as far as that can be known before any is run."""
+        """Yield the sources whose columns the statements say, as far as that can be known before any is run."""
         try:
             parsed = parse_script(self.script)
         except SqlError:
@@ -107,7 +107,7 @@ class CaseRun:
                         yield source
 
     def topic(self, name: str) -> TestTopic:
-        """A topic with the formats of the first source over it."""
+        """Return a topic with the formats of the first source over it."""
         if name not in self.topics:
             source = next((s for s in self.catalog.sources.values() if s.topic == name), None)
             self.topics[name] = TestTopic.of(name, source, self.schemas)
@@ -133,7 +133,7 @@ class CaseRun:
             self.feed(driver, plan, inputs)
 
     def driver(self, plan: QueryPlan) -> TopologyTestDriver:
-        """The driver of one query."""
+        """Return the driver of one query."""
         builder = StreamsBuilder()
         compile_query(plan, builder)
         settings = {**DRIVER_SETTINGS, **self.schemas.settings, **self._settings(plan)}
@@ -142,7 +142,10 @@ class CaseRun:
     def records_of(
         self, topics: Iterable[str], inputs: Iterable[tuple[str, CaseRecord]]
     ) -> list[tuple[str, CaseRecord]]:
-        """The records that a query of these topics reads: inputs in their order, and what is in the other topics."""
+        """Return the records that a query of these topics reads.
+
+        Inputs in their order, and what is in the other topics.
+        """
         topics = list(dict.fromkeys(topics))
         read_records = [(topic, record) for topic, record in inputs if topic in topics]
         piped = {topic for topic, _ in read_records}
@@ -177,7 +180,7 @@ class CaseRun:
         return self.check()
 
     def check(self) -> list[str]:
-        """The differences from what the case expects."""
+        """Return the differences from what the case expects."""
         entry = self.case.entry
         problems: list[str] = []
         expected_outputs: dict[str, list[Mapping[str, Any]]] = {}
@@ -257,7 +260,7 @@ def _refused(case: SqlCase, error: PenstockError) -> CaseOutcome:
 
 
 def same_cause(expected: str, message: str) -> bool:
-    """Whether a message names the cause that another names: half of its names and of its terms of the field.
+    """Return whether a message names the cause that another names: half of its names and of its terms of the field.
 
     >>> same_cause("no column 'BOB' for SELECT", "line 1:8: SELECT names the column 'BOB', which no source has")
     True
@@ -273,7 +276,7 @@ def same_cause(expected: str, message: str) -> bool:
 
 
 def post_differences(post: Mapping[str, Any], catalog: Catalog, produced: set[str]) -> Iterator[str]:
-    """The differences of a catalog and of the topics that were written from the post conditions."""
+    """Yield the differences of a catalog and of the topics that were written from the post conditions."""
     for expected in post.get("sources", ()):
         source = catalog.sources.get(expected["name"]) or catalog.sources.get(expected["name"].upper())
         if source is None:

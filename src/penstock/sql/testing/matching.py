@@ -11,7 +11,7 @@ __all__ = ["differences"]
 
 
 def differences(expected: Any, actual: Any, path: str = "value") -> Iterator[str]:
-    """The differences of a value from what is expected, as sentences.
+    """Yield the differences of a value from what is expected, as sentences.
 
     >>> list(differences({"a": 1}, {"A": 2}))
     ['value.a is 2, not 1']

@@ -100,7 +100,7 @@ class RestRun(CaseRun):
         return pulled(plan, rows, "pull", errors)
 
     def _by_partition(self, writer: QueryPlan, rows: Iterator[MaterializedRow]) -> Iterator[MaterializedRow]:
-        """The rows of the one driver in the order that an application over all partitions would read them in."""
+        """Return the rows of the one driver in the order that an application over all partitions would read them in."""
         serde, count = step_key_serde(writer.root, windowed=False), self.catalog.topics.get(writer.target.topic, 1)
 
         def partition(row: MaterializedRow) -> int:
@@ -134,7 +134,7 @@ def run_rest_case(case: SqlCase, functions: UserFunctions | None = None) -> Case
 
 
 def _shown(results: Results) -> Iterator[Mapping[str, Any]]:
-    """A result as its lines in JSON."""
+    """Yield a result as its lines in JSON."""
     yield {"header": {"queryId": results.query_id, "schema": results.schema()}}
     writers = [json_writer(column.type) for column in results.columns]
     for row in results.rows:
@@ -148,7 +148,7 @@ def _shown(results: Results) -> Iterator[Mapping[str, Any]]:
 
 
 def _compared(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The differences of two results; rows may come in any order."""
+    """Yield the differences of two results; rows may come in any order."""
     for kind in ("header", "row", "finalMessage"):
         expected_lines, actual_lines = ([line[kind] for line in lines if kind in line] for lines in (expected, actual))
         if len(expected_lines) != len(actual_lines):

@@ -87,22 +87,25 @@ class CaseSchemas:
             registry.set_mode("", "READWRITE")
 
     def infer(self, topic: str, part: str, form: DataFormat) -> Sequence[tuple[str, SqlType]] | None:
-        """The columns of the keys or values of a topic, as statements without columns take them."""
+        """Return the columns of the keys or values of a topic, as statements without columns take them."""
         return inferred_columns(form.name, topic, self._properties(form, part))
 
     def serde(self, form: DataFormat, columns: Sequence[tuple[str, SqlType]], topic: str, part: str) -> RowSerde:
-        """The serde of a topic's keys or values."""
+        """Return the serde of a topic's keys or values."""
         row_serde = row_format(form.name, columns, self._properties(form, part))
         bound_serde: RowSerde = bound(row_serde, topic, part)
         return bound_serde
 
     def writer(self, form: DataFormat, columns: Sequence[tuple[str, SqlType]], topic: str, part: str) -> RowSerde:
-        """The serde that writes inputs: with the schema that the case gives the subject, else with that of columns."""
+        """Return the serde that writes inputs.
+
+        With the schema that the case gives the subject, else with that of columns.
+        """
         number = self._ids.get(f"{topic}-{part}")
         return self.serde(form, columns, topic, part) if number is None else self._by_id(form, number, topic, part)
 
     def reader(self, form: DataFormat, data: bytes, topic: str, part: str) -> RowSerde:
-        """The serde that reads a value with all columns of the schema that it was written with."""
+        """Return the serde that reads a value with all columns of the schema that it was written with."""
         return self._by_id(form, int.from_bytes(data[1:FRAME], "big"), topic, part)
 
     def _by_id(self, form: DataFormat, number: int, topic: str, part: str) -> RowSerde:

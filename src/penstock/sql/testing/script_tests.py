@@ -61,7 +61,7 @@ class ScriptOutcome:
 
 
 def load_script_tests(path: Path) -> Iterator[ScriptTest]:
-    """The tests of a file.
+    """Yield the tests of a file.
 
     Raises:
         SqlError: The file cannot be read.

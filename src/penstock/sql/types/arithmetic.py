@@ -38,7 +38,7 @@ class BoundOperator:
 
 
 def arithmetic(operator_: str, left: SqlType, right: SqlType) -> BoundOperator:
-    """The operator for operands of two types.
+    """Return the operator for operands of two types.
 
     A null operand is an error of the whole select expression, so it never reaches the function.
 
@@ -67,7 +67,7 @@ def arithmetic(operator_: str, left: SqlType, right: SqlType) -> BoundOperator:
 
 
 def decimal_result(operator_: str, left: DecimalType, right: DecimalType) -> DecimalType:
-    """The decimal type of a result.
+    """Return the decimal type of a result.
 
     >>> str(decimal_result("*", DecimalType(4, 2), DecimalType(5, 3)))
     'DECIMAL(10, 5)'
@@ -89,7 +89,7 @@ def decimal_result(operator_: str, left: DecimalType, right: DecimalType) -> Dec
 
 
 def negation(kind: SqlType) -> Callable[[Any], Any]:
-    """The function of a minus sign before an operand."""
+    """Return the function of a minus sign before an operand."""
     if kind == INTEGER:
         return lambda value: wrap_int(-value)
     if kind == BIGINT:

@@ -82,7 +82,7 @@ FROM_DECIMAL: dict[SqlType, Convert] = {
 
 
 def cast_function(source: SqlType, target: SqlType) -> Convert:
-    """The conversion of values by ``CAST(... AS target)``; null stays null.
+    """Return the conversion of values by ``CAST(... AS target)``; null stays null.
 
     >>> cast_function(BIGINT, INTEGER)(2**31)
     -2147483648

@@ -28,7 +28,7 @@ RANKS: dict[SqlType, int] = {INTEGER: 0, BIGINT: 1, DOUBLE: 3}
 
 
 def as_decimal(kind: SqlType) -> DecimalType:
-    """The decimal type that holds all values of an exact number type.
+    """Return the decimal type that holds all values of an exact number type.
 
     >>> str(as_decimal(BIGINT))
     'DECIMAL(19, 0)'
@@ -43,7 +43,7 @@ def as_decimal(kind: SqlType) -> DecimalType:
 
 
 def widens(source: SqlType, target: SqlType) -> bool:
-    """Whether values of one type are taken as another without a cast.
+    """Return whether values of one type are taken as another without a cast.
 
     >>> widens(INTEGER, BIGINT), widens(DOUBLE, BIGINT), widens(INTEGER, DecimalType(4, 0))
     (True, False, False)
@@ -69,7 +69,7 @@ def widens(source: SqlType, target: SqlType) -> bool:
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType:
-    """The narrowest type that both widen to; structs unite their fields.
+    """Return the narrowest type that both widen to; structs unite their fields.
 
     >>> str(common_type(INTEGER, DecimalType(4, 2))), str(common_type(ArrayType(INTEGER), ArrayType(DOUBLE)))
     ('DECIMAL(12, 2)', 'ARRAY<DOUBLE>')
@@ -97,13 +97,13 @@ def common_type(left: SqlType, right: SqlType) -> SqlType:
 
 
 def common_type_of(kinds: Iterable[SqlType]) -> SqlType:
-    """The common type of several; of none it is that of NULL."""
+    """Return the common type of several; of none it is that of NULL."""
     start: SqlType = NULL
     return reduce(common_type, kinds, start)
 
 
 def widening(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
-    """The conversion of values to a wider type; ``None`` if they stay as they are.
+    """Return the conversion of values to a wider type; ``None`` if they stay as they are.
 
     >>> widening(INTEGER, DOUBLE)(3)
     3.0

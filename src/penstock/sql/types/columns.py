@@ -27,7 +27,7 @@ _KINDS: dict[SqlType, type] = {
 
 
 def typed_series(column: Column, kind: SqlType) -> pl.Series | None:
-    """The values as a series of the dtype of their type; None if a value or the type has none.
+    """Return the values as a series of the dtype of their type; None if a value or the type has none.
 
     >>> typed_series(Column.of_items([1, None]), INTEGER).dtype
     Int32

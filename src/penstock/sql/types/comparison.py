@@ -49,7 +49,7 @@ TIMES = (DATE, TIME, TIMESTAMP)
 
 
 def java_name(operator_: str) -> str:
-    """The name of a comparison in messages.
+    """Return the name of a comparison in messages.
 
     >>> java_name("<")
     'LESS_THAN'
@@ -58,7 +58,7 @@ def java_name(operator_: str) -> str:
 
 
 def comparison(operator_: str, left: SqlType, right: SqlType) -> Compare:
-    """The function that compares values of two types. A null on either side makes it false, also for ``<>``.
+    """Return the function that compares values of two types. A null on either side makes it false, also for ``<>``.
 
     >>> from datetime import date
     >>> less = comparison("<", DATE, STRING)
@@ -80,7 +80,7 @@ def comparison(operator_: str, left: SqlType, right: SqlType) -> Compare:
 
 
 def distinct(left: SqlType, right: SqlType) -> Compare:
-    """The function of IS DISTINCT FROM: two nulls are not distinct, a null and a value are."""
+    """Return the function of IS DISTINCT FROM: two nulls are not distinct, a null and a value are."""
     if NULL in (left, right):
         return lambda one, two: (one is None) != (two is None)
     convert_left, convert_right = _conversions("IS DISTINCT FROM", left, right)

@@ -40,7 +40,7 @@ WIDE = Context(prec=20_000)
 
 
 def wrap_int(value: int) -> int:
-    """The low 32 bits as a signed number, as Java's ``int`` overflows.
+    """Return the low 32 bits as a signed number, as Java's ``int`` overflows.
 
     >>> wrap_int(2**31)
     -2147483648
@@ -49,12 +49,12 @@ def wrap_int(value: int) -> int:
 
 
 def wrap_long(value: int) -> int:
-    """The low 64 bits as a signed number, as Java's ``long`` overflows."""
+    """Return the low 64 bits as a signed number, as Java's ``long`` overflows."""
     return ((value + 2**63) & 0xFFFFFFFFFFFFFFFF) - 2**63
 
 
 def saturate(value: float, low: int, high: int) -> int:
-    """A double as a whole number, as Java's cast has it: cut off, held in the range, NaN is 0.
+    """Return a double as a whole number, as Java's cast has it: cut off, held in the range, NaN is 0.
 
     >>> saturate(1e30, INT_MIN, INT_MAX), saturate(-1.9, INT_MIN, INT_MAX)
     (2147483647, -1)
@@ -69,12 +69,12 @@ def saturate(value: float, low: int, high: int) -> int:
 
 
 def decimal_text(value: Decimal) -> str:
-    """A decimal with all its digits and no exponent, as Java's ``toPlainString`` writes it."""
+    """Return a decimal with all its digits and no exponent, as Java's ``toPlainString`` writes it."""
     return f"{value:f}"
 
 
 def to_decimal(value: float | Decimal) -> Decimal:
-    """A number as a decimal; a double by its shortest text, as Java's ``BigDecimal.valueOf``."""
+    """Return a number as a decimal; a double by its shortest text, as Java's ``BigDecimal.valueOf``."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SqlValueError(f"{double_text(value)} is not a decimal number")
@@ -83,7 +83,7 @@ def to_decimal(value: float | Decimal) -> Decimal:
 
 
 def rescale(value: Decimal, scale: int, rounding: str = ROUND_HALF_UP) -> Decimal:
-    """A decimal with another number of digits behind the point.
+    """Return a decimal with another number of digits behind the point.
 
     >>> rescale(Decimal("2.345"), 2)
     Decimal('2.35')
@@ -93,7 +93,7 @@ def rescale(value: Decimal, scale: int, rounding: str = ROUND_HALF_UP) -> Decima
 
 
 def fit(value: float | Decimal, kind: DecimalType) -> Decimal:
-    """A number rounded half up to a decimal type; one with too many digits is an error.
+    """Return a number rounded half up to a decimal type; one with too many digits is an error.
 
     >>> fit(1.05, DecimalType(2, 1))
     Decimal('1.1')
@@ -114,14 +114,14 @@ def fit(value: float | Decimal, kind: DecimalType) -> Decimal:
 
 @lru_cache(maxsize=256)
 def exact_context(precision: int) -> Context:
-    """A context that fails where Java's ``MathContext(precision, UNNECESSARY)`` does: on any inexact result."""
+    """Return a context that fails where Java's ``MathContext(precision, UNNECESSARY)`` does: on any inexact result."""
     from decimal import DivisionByZero, Inexact, Overflow
 
     return Context(prec=precision, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow])
 
 
 def parse_whole(text: str, low: int, high: int) -> int:
-    """A whole number of the range from text; blanks around it are ignored."""
+    """Return a whole number of the range from text; blanks around it are ignored."""
     stripped = text.strip()
     if len(stripped) <= MAX_DIGITS and WHOLE.fullmatch(stripped):
         digits = stripped.lstrip("+-0")
@@ -133,7 +133,7 @@ def parse_whole(text: str, low: int, high: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """A double from text, as Java's ``Double.parseDouble`` reads it."""
+    """Return a double from text, as Java's ``Double.parseDouble`` reads it."""
     match = FLOATING.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
     if match is None:
         raise SqlValueError(f"{_short(text)} is not a number")
@@ -141,7 +141,7 @@ def parse_double(text: str) -> float:
 
 
 def parse_decimal(text: str) -> Decimal:
-    """A decimal from text."""
+    """Return a decimal from text."""
     stripped = text.strip()
     if len(stripped) > MAX_DIGITS or not EXACT.fullmatch(stripped):
         raise SqlValueError(f"{_short(text)} is not a decimal number")

@@ -154,7 +154,7 @@ class StructType(SqlType):
         return cls(tuple(StructField(name, kind) for name, kind in (*pairs, *fields.items())))
 
     def field(self, name: str) -> SqlType | None:
-        """The type of a field, or ``None`` if there is none of that name; names are case-sensitive."""
+        """Return the type of a field, or ``None`` if there is none of that name; names are case-sensitive."""
         return next((field.type for field in self.fields if field.name == name), None)
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class StructType(SqlType):
 
 
 def is_open(kind: SqlType) -> bool:
-    """Whether a type is that of a null without a type, or holds one.
+    """Return whether a type is that of a null without a type, or holds one.
 
     >>> is_open(ArrayType(NULL)), is_open(ArrayType(STRING))
     (True, False)
@@ -171,7 +171,7 @@ def is_open(kind: SqlType) -> bool:
 
 
 def inner_types(kind: SqlType) -> tuple[SqlType, ...]:
-    """The types directly within a type.
+    """Return the types directly within a type.
 
     >>> inner_types(MapType(STRING, ArrayType(DATE)))
     (Primitive(name='STRING'), ArrayType(element=Primitive(name='DATE')))
@@ -187,7 +187,7 @@ def inner_types(kind: SqlType) -> tuple[SqlType, ...]:
 
 
 def with_inner_types(kind: SqlType, change: Callable[[SqlType], SqlType]) -> SqlType:
-    """A type with the types directly within it changed; one that holds none stays.
+    """Return a type with the types directly within it changed; one that holds none stays.
 
     >>> str(with_inner_types(StructType.of(A=INTEGER, B=DATE), ArrayType))
     'STRUCT<`A` ARRAY<INTEGER>, `B` ARRAY<DATE>>'
@@ -203,7 +203,7 @@ def with_inner_types(kind: SqlType, change: Callable[[SqlType], SqlType]) -> Sql
 
 
 def quoted(name: str) -> str:
-    """A name in backticks, as types print their fields.
+    """Return a name in backticks, as types print their fields.
 
     >>> quoted("a`b")
     '`a``b`'
@@ -212,7 +212,7 @@ def quoted(name: str) -> str:
 
 
 def base_name(kind: SqlType) -> str:
-    """The name of a type without its parameters, as messages use it.
+    """Return the name of a type without its parameters, as messages use it.
 
     >>> base_name(DecimalType(3, 1)), base_name(ArrayType(STRING))
     ('DECIMAL', 'ARRAY')
@@ -230,5 +230,5 @@ def base_name(kind: SqlType) -> str:
 
 
 def is_numeric(kind: SqlType) -> bool:
-    """Whether a type is INTEGER, BIGINT, DECIMAL or DOUBLE."""
+    """Return whether a type is INTEGER, BIGINT, DECIMAL or DOUBLE."""
     return kind in (INTEGER, BIGINT, DOUBLE) or isinstance(kind, DecimalType)

@@ -45,7 +45,7 @@ PLAIN: dict[SqlType, Callable[[Any], str]] = {
 
 
 def text_function(kind: SqlType) -> Callable[[Any], str]:
-    """The function that writes values of a type; a null inside of a value, or the value itself, is ``null``.
+    """Return the function that writes values of a type; a null inside of a value, or the value itself, is ``null``.
 
     >>> text_function(ArrayType(DOUBLE))([1e7, None])
     '[1.0E7, null]'
@@ -75,7 +75,7 @@ def text_function(kind: SqlType) -> Callable[[Any], str]:
 
 
 def to_text(value: Any, kind: SqlType) -> str:
-    """One value of a type as text."""
+    """Return one value of a type as text."""
     return text_function(kind)(value)
 
 

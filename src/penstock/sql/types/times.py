@@ -39,7 +39,7 @@ OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
 
 
 def date_of(days: int) -> date:
-    """The date of a number of days since 1970."""
+    """Return the date of a number of days since 1970."""
     try:
         return EPOCH + timedelta(days=days)
     except OverflowError as error:
@@ -52,14 +52,14 @@ def days_of(day: date) -> int:
 
 
 def time_of(millis: int) -> time:
-    """The time of day at a number of milliseconds after midnight."""
+    """Return the time of day at a number of milliseconds after midnight."""
     if not 0 <= millis < DAY_MS:
         raise SqlValueError(f"{millis} ms is not within a day")
     return time_of_day(millis)
 
 
 def time_of_day(timestamp: int) -> time:
-    """The time of day of a timestamp, in UTC."""
+    """Return the time of day of a timestamp, in UTC."""
     seconds, millis = divmod(timestamp % DAY_MS, 1000)
     return time(seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1000)
 
@@ -70,7 +70,7 @@ def millis_of_day(value: time) -> int:
 
 
 def to_datetime(timestamp: int, where: tzinfo = UTC) -> datetime:
-    """A timestamp as a datetime in a time zone."""
+    """Return a timestamp as a datetime in a time zone."""
     try:
         return (EPOCH_TIME + timedelta(milliseconds=timestamp)).astimezone(where)
     except (OverflowError, ValueError) as error:
@@ -83,12 +83,12 @@ def from_datetime(moment: datetime) -> int:
 
 
 def date_text(day: date) -> str:
-    """A date as ``yyyy-MM-dd``."""
+    """Return a date as ``yyyy-MM-dd``."""
     return day.isoformat()
 
 
 def time_text(value: time) -> str:
-    """A time of day as Java's ``LocalTime.toString``: seconds and fraction only if they are not 0.
+    """Return a time of day as Java's ``LocalTime.toString``: seconds and fraction only if they are not 0.
 
     >>> [time_text(x) for x in (time(9, 5), time(0, 0, 4), time(0, 0, 0, 10_000))]
     ['09:05', '00:00:04', '00:00:00.010']
@@ -99,7 +99,7 @@ def time_text(value: time) -> str:
 
 
 def timestamp_text(timestamp: int) -> str:
-    """A timestamp as ``yyyy-MM-dd'T'HH:mm:ss.SSS`` in UTC.
+    """Return a timestamp as ``yyyy-MM-dd'T'HH:mm:ss.SSS`` in UTC.
 
     >>> timestamp_text(10)
     '1970-01-01T00:00:00.010'
@@ -108,7 +108,7 @@ def timestamp_text(timestamp: int) -> str:
 
 
 def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
-    """A timestamp from ISO text, which may end early (``2018``, ``2018-03``) and name a zone (``+0100``, ``Z``).
+    """Return a timestamp from ISO text, which may end early (``2018``, ``2018-03``) and name a zone (``+0100``, ``Z``).
 
     >>> parse_timestamp("1970-01-01T24"), parse_timestamp("1970-01-01T01:00:00+01:00")
     (86400000, 0)
@@ -137,7 +137,7 @@ def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
 
 
 def parse_date(text: str) -> date:
-    """A date from ISO text, which may end early.
+    """Return a date from ISO text, which may end early.
 
     >>> parse_date("2020-02")
     datetime.date(2020, 2, 1)
@@ -152,7 +152,7 @@ def parse_date(text: str) -> date:
 
 
 def parse_time(text: str) -> time:
-    """A time of day from ISO text; seconds and fraction may be missing."""
+    """Return a time of day from ISO text; seconds and fraction may be missing."""
     match = CLOCK.fullmatch(text.strip())
     if match is None:
         raise SqlValueError(f"{text!r} is not a time of the form HH:mm:ss.SSS")
@@ -164,7 +164,7 @@ def parse_time(text: str) -> time:
 
 
 def zone(name: str) -> tzinfo:
-    """A time zone by its name (``Europe/Berlin``) or offset (``+0130``, ``GMT+2``, ``Z``).
+    """Return a time zone by its name (``Europe/Berlin``) or offset (``+0130``, ``GMT+2``, ``Z``).
 
     >>> zone("+05:30").utcoffset(None)
     datetime.timedelta(seconds=19800)

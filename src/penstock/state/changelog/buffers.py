@@ -280,7 +280,7 @@ def lengths_of(column: pa.Array) -> NDArray[np.int64]:
 
 
 class Fields:
-    """Takes field after field from the front of every element; raises ValueError where an element is too short.
+    """A reader of field after field from the front of every element; raises ValueError where an element is too short.
 
     Args:
         column: The elements, none of them null.

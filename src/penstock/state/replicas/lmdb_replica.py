@@ -19,8 +19,9 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import lmdb
 
@@ -35,16 +36,21 @@ from penstock.state.replicas.position import ReplicaPosition
 __all__ = [
     "ABOUT",
     "NUMBERS",
+    "OWNER_LOCK",
     "STORE",
     "Replica",
     "ReplicaMap",
     "ReplicaReader",
+    "is_in_place",
+    "note_use",
     "replica_description",
     "replica_place",
 ]
 
 _FORMAT = 1
 _FIRST_SLOT = "slot-0"
+OWNER_LOCK = "owner.lock"
+_MOST_TRIES = 100
 _LARGE_ROWS = 100_000  # of a transaction: some tens of megabytes
 ABOUT = b"about"
 NUMBERS = b"numbers"
@@ -238,7 +244,7 @@ class Replica:
     def _identities(self) -> list[tuple[int, int]]:
         """Return the identities of its open files, if those are still the ones in its directory."""
         lock = os.fstat(self._lock.fileno())
-        files = [(self._directory / name).stat() for name in ("data.mdb", "owner.lock")]
+        files = [(self._directory / name).stat() for name in ("data.mdb", OWNER_LOCK)]
         return [(each.st_dev, each.st_ino) for each in (*files, lock)]
 
     def close(self) -> None:
@@ -246,6 +252,8 @@ class Replica:
         self._close_env()
         if self._directory.name != _FIRST_SLOT:
             shutil.rmtree(self._directory, ignore_errors=True)
+        else:
+            note_use(self._directory)
         self._lock.close()
 
     def _open(self) -> None:
@@ -386,13 +394,16 @@ def _write(
 
 def _take_slot(root: Path) -> tuple[Path, Any]:
     """Take the first slot that no living process holds; return it and its lock."""
-    number = 0
+    number = tries = 0
     while True:
         directory = root / f"slot-{number}"
         try:
             own_folder(directory)
-            lock = open_lock(directory / "owner.lock")
+            lock = open_lock(directory / OWNER_LOCK)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and tries < _MOST_TRIES:
+                tries += 1  # another process has just removed the folder: the task had moved away
+                continue
             raise StateError(
                 f"the state directory {directory} cannot be used: {error}",
                 hint="Set state.dir to a directory that this process may write to.",
@@ -404,9 +415,26 @@ def _take_slot(root: Path) -> tuple[Path, Any]:
             lock.close()
             number += 1
         else:
+            if not is_in_place(lock, directory):
+                lock.close()
+                continue
             for scratch in directory.glob(".section.*"):  # which earlier versions have left behind when killed
                 scratch.unlink(missing_ok=True)
             return directory, lock
+
+
+def note_use(directory: Path) -> None:
+    """Note the present time as that of the last use of a slot."""
+    with suppress(OSError):
+        os.utime(directory / OWNER_LOCK)
+
+
+def is_in_place(lock: BinaryIO, directory: Path) -> bool:
+    """Return whether an open lock is still the one of a slot, and not that of a folder that was removed."""
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), (directory / OWNER_LOCK).stat())
+    except FileNotFoundError:
+        return False
 
 
 def replica_place(root: str | Path, application_id: str, checkpoint: str, task_id: str) -> tuple[str, Path]:

@@ -4,6 +4,9 @@ A replica is worth its space as long as deltas can bring it up to date. Once the
 lacks, a task that comes back is restored faster from that. So a replica is removed that no process has written for a
 while and that the newest snapshot is ahead of. The replica of a task that merely rests is never behind: its snapshots
 are made of it.
+
+A stream thread has the replicas of the tasks that it runs or follows open all the time. So one that no process has had
+open for a while is of a task that has moved away, and its folder is removed, as by Kafka Streams.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import StateError
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.folders import own_replicas, task_of
-from penstock.state.replicas.lmdb_replica import replica_place
+from penstock.state.replicas.lmdb_replica import OWNER_LOCK, is_in_place, note_use, replica_place
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.replicas.watched import WatchedReplica
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.storage import open_storage
 
-__all__ = ["remove_unused"]
+__all__ = ["remove_idle", "remove_unused"]
 
 _log = own_logger(__name__)
 
@@ -61,6 +64,40 @@ def remove_unused(root: Path, application: str, checkpoint: str, unused_s: float
     return removed
 
 
+def remove_idle(folder: Path, unused_s: float) -> bool:
+    """Remove the folder of a stream thread's replica if no process has had it open for a time.
+
+    A process that opens it meanwhile finds it locked, or gone: it makes a new one.
+
+    Args:
+        folder: The folder of the replica.
+        unused_s: The time for which a replica that is not open is kept.
+    """
+    slots: list[Path] = []
+    with suppress(FileNotFoundError):  # another process has removed it
+        slots += folder.glob("slot-*")
+    for slot in slots:
+        try:
+            with _locked(slot) as is_free:
+                if not is_free:
+                    note_use(slot)
+                elif _idle_s(slot) > unused_s:
+                    for name in ("data.mdb", "lock.mdb", OWNER_LOCK):
+                        (slot / name).unlink(missing_ok=True)
+                    slot.rmdir()
+        except OSError:
+            continue  # another process removes it, or has put something there
+    with suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
+
+
+def _idle_s(slot: Path) -> float:
+    """Return how long ago a slot was written to, or was seen open."""
+    files = [slot / name for name in ("data.mdb", OWNER_LOCK)]
+    return time.time() - max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
 def _is_old(slot: Path, unused_s: float) -> bool:
     try:
         return time.time() - (slot / "data.mdb").stat().st_mtime > unused_s
@@ -71,13 +108,13 @@ def _is_old(slot: Path, unused_s: float) -> bool:
 @contextmanager
 def _locked(slot: Path) -> Iterator[bool]:
     """Hold a slot's lock; yield whether no other process has it."""
-    with open_lock(slot / "owner.lock") as lock:
+    with open_lock(slot / OWNER_LOCK) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             yield False
         else:
-            yield True
+            yield is_in_place(lock, slot)
 
 
 def _position(slot: Path, identity: str) -> ReplicaPosition:

@@ -48,7 +48,7 @@ def segment_interval_ms(history_ms: int) -> int:
 
 
 class Versions:
-    """Puts and gets over a byte map.
+    """Versions of values over a byte map.
 
     Args:
         entries: The rows.

@@ -130,7 +130,7 @@ class JavaWorker:
 
 
 def _escaped(text: str) -> str:
-    r"""A name or value for a ``.properties`` file.
+    r"""Return a name or value for a ``.properties`` file.
 
     >>> _escaped("C:\\temp=\u00e9 x")
     'C\\:\\\\temp\\=\\u00e9\\ x'

@@ -101,7 +101,7 @@ class ConnectLines:
         return self._offset_bytes
 
     def total_lines(self) -> int:
-        """The lines that are in the topic, of this run and those before."""
+        """Return the lines that are in the topic, of this run and those before."""
         end = self.offset_bytes
         if end > self._counted_to:
             with self._file.open("rb") as file:
@@ -169,7 +169,7 @@ class ConnectLines:
 
 
 def _whole_lines(file: Path) -> int:
-    """The length of a file up to the end of its last whole line."""
+    """Return the length of a file up to the end of its last whole line."""
     if not file.exists():
         return 0
     end = file.stat().st_size

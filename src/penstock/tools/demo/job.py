@@ -9,34 +9,38 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from penstock.base.clock import unix_ms
 from penstock.base.terminal.screen import Screen
+from penstock.connect.generators.access_log import access_log
+from penstock.connect.generators.base import GeneratorSettings, paced
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
 from penstock.engines.spark.interrupts import stop_on_signals
 from penstock.engines.threads.hosting.until_latest import has_reached
-from penstock.errors import LogError
+from penstock.errors import EnvironmentProblemError, LogError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.groups.lag import lag
 from penstock.log.open import open_log
+from penstock.tools.demo.access_log import hit_time
 from penstock.tools.demo.connect_lines import ConnectLines
-from penstock.tools.demo.console import shown_console
 from penstock.tools.demo.counts import CountComparison, TopicCounts, compare
 from penstock.tools.demo.demo_log import TopicPlace, embedded, own_broker, running_broker
 from penstock.tools.demo.view import DemoView, Figures
-from penstock.tools.demo.writer import LogWriter
 
 if TYPE_CHECKING:
     from penstock.engines.spark.progress import BatchProgress
     from penstock.topology.topology import Topology
 
-__all__ = ["DemoOptions", "run_demo"]
+__all__ = ["DemoOptions", "LogWriter", "run_demo"]
 
 PARTITIONS = (
     1  # a file has one order, and its clock runs ten times as fast: a thread without a core would make lines late
@@ -44,6 +48,10 @@ PARTITIONS = (
 _FOREVER = {"retention.ms": "-1"}  # the log file may be old
 _DRAIN_S = 120.0
 _READ_S = 60.0
+# The log's clock runs ten times as fast, so that several minutes pass during the demo.
+_SPEED = 10
+_DISORDER_MS = 5_000
+_TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,7 @@ class _Job:
             open_log(demo_log.bootstrap_servers, demo_log.settings) as log,
             stop_on_signals(self._stopping),
             DemoView(console) as view,
-            shown_console(log, self._home) as address,
+            _shown_console(log, self._home) as address,
         ):
             self._figures.places = {**self._figures.places, "console": address}
             self._create_topics(log)
@@ -298,3 +306,80 @@ def _output_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextmanager
+def _shown_console(log: TopicLog, home: Path) -> Iterator[str]:
+    """Serve the console of the demo's log at a free port; yield its address, or how to get it.
+
+    Args:
+        log: The demo's log.
+        home: The folder with the demo's state.
+    """
+    from penstock.console.web.server import ConsoleAddress, ConsoleServer, require_console_libraries
+
+    try:
+        require_console_libraries()
+    except EnvironmentProblemError as error:
+        yield error.hint
+        return
+    from penstock.console.applications import Applications
+    from penstock.console.web.site import Site
+    from penstock.console.web.tokens import kept_token
+
+    applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(home / "state")})
+    server = ConsoleServer(Site(applications, log), ConsoleAddress(port=0, token=kept_token()))
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.close()
+        applications.close()
+
+
+class LogWriter:
+    """A thread that appends lines to a file.
+
+    Args:
+        path: The file.
+        rate: Lines per second of real time.
+    """
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self.path = path
+        self.lines = 0
+        self._rate = rate
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="access-log-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start writing."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after a whole line."""
+        self._stop.set()
+        self._thread.join(10)
+
+    def _write(self) -> None:
+        written = self.path.stat().st_size if self.path.exists() else 0
+        start_ms = _last_time(self.path) if written else unix_ms() - 600_000
+        settings = GeneratorSettings(
+            seed=written,  # another stretch of visits in each run
+            rate=self._rate / _SPEED,
+            start_ms=start_ms,
+            disorder_ms=_DISORDER_MS,
+        )
+        with self.path.open("a", encoding="utf-8") as file:
+            for group in paced(access_log(settings), self._rate, stopped=self._stop.is_set):
+                file.write("".join(record.value + "\n" for record in group))
+                file.flush()
+                self.lines += len(group)
+
+
+def _last_time(path: Path) -> int:
+    """Return the latest time among the last lines, plus a second, so that no later line is older."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return max(hit_time(SimpleNamespace(value=line), 0) for line in lines) + 1000

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from penstock.errors import TopologyError
 from penstock.topology.building.assembly import Assembly
 from penstock.topology.building.graph import GraphNode, ProcessorGraph, RepartitionGraph, Root, StoreGraph
+from penstock.topology.building.joins import rewrite_self_joins
 from penstock.topology.building.names import Names, check_name
 from penstock.topology.building.optimize import find_upstream, merge_sources, relax_null_keys, reuse_source_topics, walk
-from penstock.topology.building.stream_joins import rewrite_self_joins
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import Rewrite, Topology
 

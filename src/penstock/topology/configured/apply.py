@@ -46,8 +46,8 @@ def with_settings(topology: Topology, config: Mapping[str, Any]) -> Topology:
 
 def with_stores(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """Return the topology with the place and the format of the stores of the DSL that the settings say."""
-    place = config.get("dsl.store.suppliers.class") or config.get("default.dsl.store")
-    in_memory, keeps_headers = place == "in_memory", config.get("dsl.store.format") == "HEADERS"
+    supplier = config.get("dsl.store.suppliers.class") or config.get("default.dsl.store")
+    in_memory, keeps_headers = supplier == "in_memory", config.get("dsl.store.format") == "HEADERS"
     if not in_memory and not keeps_headers:
         return topology
     stores = {name: _as_configured(spec, keeps_headers, in_memory) for name, spec in topology.stores.items()}

@@ -54,7 +54,7 @@ class ColumnFunction:
     """A function of a record that knows the same for whole columns, as the functions of SQL do."""
 
     def over_columns(self, *arguments: Column) -> Column | None:
-        """The results for columns of the arguments; None: these columns are left to calls for each record.
+        """Return the results for columns of the arguments; None: these columns are left to calls for each record.
 
         It must equal the calls, record by record, and raises nothing.
         """
@@ -80,7 +80,7 @@ class Function:
         return self.arity == 0 and not callable(self.fn)
 
     def over_columns(self, *arguments: Column) -> Column | None:
-        """The results for columns of its arguments; None if it has to be called for each record."""
+        """Return the results for columns of its arguments; None if it has to be called for each record."""
         return self.fn.over_columns(*arguments) if isinstance(self.fn, ColumnFunction) else None
 
     @property

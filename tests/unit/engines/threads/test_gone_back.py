@@ -16,7 +16,7 @@ from penstock.engines.threads.hosting.known_positions import KnownPositions
 from penstock.engines.threads.hosting.positions import restore_positions
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.errors import CheckpointMismatchError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.groups.admin import GroupAdmin
 from penstock.log.groups.gone_back import RESET_NOTE, KnownOffset, epoch_note, gone_back
@@ -54,6 +54,14 @@ def ran(log: EmbeddedLog, root: Path, records: int = 5) -> ThreadApp:
     append(log, "lines", [("k", "x", n) for n in range(records)])
     run_to_end(app, log)
     return app
+
+
+def lease_of(log: EmbeddedLog, epoch: int) -> Lease:
+    """The application's lease, of this epoch."""
+    lease = log.lease("app") or log.acquire_lease("app", "here")
+    while lease.epoch < epoch:
+        lease = log.acquire_lease("app", "here", replacing=lease)
+    return lease
 
 
 def ran_twice(log: EmbeddedLog, root: Path) -> tuple[ThreadApp, OffsetAndMetadata]:
@@ -224,10 +232,10 @@ def test_the_driver_refuses_offsets_that_are_behind_its_note(log: EmbeddedLog, t
     log.commit_offsets("app", {LINES: 2}, epoch_note("stream-thread thread-0", 3))
     known = note_of(tmp_path, 5).offsets
     with pytest.raises(CheckpointMismatchError, match="lines-0 is at 2, but the application is at 5"):
-        restore_positions(planned(log, tmp_path), known, (), 4)
-    restore_positions(planned(log, tmp_path), known, ("lines",), 4)  # a topic that was made again
+        restore_positions(planned(log, tmp_path), known, (), lease_of(log, 4))
+    restore_positions(planned(log, tmp_path), known, ("lines",), lease_of(log, 4))  # a topic that was made again
     goes_on = planned(log, tmp_path, **{"penstock.data.loss": "continue"})
-    restore_positions(goes_on, known, (), 4)
+    restore_positions(goes_on, known, (), lease_of(log, 4))
     assert log.group_offsets("app")[LINES] == OffsetAndMetadata(5, epoch_note("stream-driver", 4))
     assert read_document(str(tmp_path / "checkpoint"), "positions.json") is not None
 
@@ -238,7 +246,7 @@ def test_the_driver_says_that_it_continues_where_another_client_has_set_the_offs
 ) -> None:
     append(log, "lines", [("k", "x", n) for n in range(5)])
     log.commit_offsets("app", {LINES: moved_to})
-    restore_positions(planned(log, tmp_path), note_of(tmp_path, noted).offsets, (), 4)
+    restore_positions(planned(log, tmp_path), note_of(tmp_path, noted).offsets, (), lease_of(log, 4))
     assert log.group_offsets("app")[LINES] == OffsetAndMetadata(moved_to, "")
     said = f"app continues where its group's offsets were set: lines-0 at {moved_to}; its state is as it was"
     assert said in caplog.text
@@ -250,5 +258,5 @@ def test_the_driver_says_nothing_of_offsets_that_the_application_has_committed(
 ) -> None:
     append(log, "lines", [("k", "x", n) for n in range(5)])
     log.commit_offsets("app", {LINES: 4}, note)
-    restore_positions(planned(log, tmp_path), note_of(tmp_path, 1).offsets, (), 4)
+    restore_positions(planned(log, tmp_path), note_of(tmp_path, 1).offsets, (), lease_of(log, 4))
     assert not caplog.records

@@ -33,7 +33,7 @@ DIGITS = 38
 
 
 def suffix_of(kind: str, compression: str) -> str:
-    """How names of objects end.
+    """Return how names of objects end.
 
     >>> suffix_of("json", "gzip"), suffix_of("parquet", "zstd")
     ('.json.gz', '.parquet')
@@ -42,7 +42,7 @@ def suffix_of(kind: str, compression: str) -> str:
 
 
 def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
-    """The bytes of an object, the same for the same records.
+    """Return the bytes of an object, the same for the same records.
 
     Args:
         kind: One of `FORMATS`.
@@ -74,12 +74,12 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
 
 
 def json_line(record: SinkRecord) -> bytes:
-    """The value of a record as a line of JSON."""
+    """Return the value of a record as a line of JSON."""
     return json_bytes(record.value) + b"\n"
 
 
 def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
-    """The values of records as a table: a column for each field, or one column ``value``.
+    """Return the values of records as a table: a column for each field, or one column ``value``.
 
     Raises:
         DataError: The values have neither a schema nor one type.
@@ -114,7 +114,7 @@ def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """The Arrow type of a schema."""
+    """Return the Arrow type of a schema."""
     if schema.name == DECIMAL_NAME:
         return pa.decimal128(DIGITS, scale_of(schema))
     if schema.name in LOGICAL:

@@ -56,17 +56,17 @@ class ObjectName:
     hits+0+00000000000000000005-00000000000000000009.parquet
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     first: int
     last: int
 
     def text(self, suffix: str) -> str:
-        """The name as text."""
-        return f"{self.place.topic}+{self.place.partition}+{self.first:020}-{self.last:020}{suffix}"
+        """Return the name as text."""
+        return f"{self.tp.topic}+{self.tp.partition}+{self.first:020}-{self.last:020}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """The name that a path ends with; None if the object is not one of a sink.
+        """Return the name that a path ends with; None if the object is not one of a sink.
 
         >>> ObjectName.parse("a/hits+0+00000000000000000005-00000000000000000009.json.gz").last
         9
@@ -107,7 +107,9 @@ def check_folders(name: str, value: object) -> None:
 
 
 def folder_of(pattern: str, tp: TopicPartition, timestamp_ms: int | None) -> str:
-    """The folder of a record: ``${topic}`` and ``${partition}`` of its place, and its time in UTC by ``%Y`` and so on.
+    """Return the folder of a record.
+
+    ``${topic}`` and ``${partition}`` of its place, and its time in UTC by ``%Y`` and so on.
 
     >>> folder_of("${topic}/day=%Y-%m-%d", TopicPartition("hits", 0), 0)
     'hits/day=1970-01-01'
@@ -126,7 +128,7 @@ def folder_of(pattern: str, tp: TopicPartition, timestamp_ms: int | None) -> str
 
 
 def fixed_part(pattern: str, tp: TopicPartition) -> tuple[str, bool]:
-    """The folder below which all objects of a partition are, and whether they are all in that one folder."""
+    """Return the folder below which all objects of a partition are, and whether they are all in that one folder."""
     whole = pattern.replace("${topic}", tp.topic).replace("${partition}", str(tp.partition)).strip("/")
     steps = whole.split("/")
     fixed = next((at for at, step in enumerate(steps) if TIME.search(step)), len(steps))
@@ -353,7 +355,7 @@ class ObjectSinkTask(SinkTask):
                 self.context.request_commit()
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offsets behind what is in the store."""
+        """Return the offsets behind what is in the store."""
         waiting = {tp: int(one.records[0].original_offset or 0) for tp, one in self._open.items()}
         return {tp: min(offset, waiting.get(tp, offset)) for tp, offset in offsets.items()}
 
@@ -419,7 +421,9 @@ class ObjectSinkTask(SinkTask):
                 del self._open[tp]
 
     def _encoded(self, tp: TopicPartition, records: Sequence[SinkRecord]) -> tuple[bytes, int]:
-        """The bytes of the first records, and how many they are; none at all if the first one makes no table itself.
+        """Return the bytes of the first records, and how many they are.
+
+        None at all if the first one makes no table itself.
 
         Raises:
             ConnectError: It does not, and errors are not tolerated.
@@ -482,7 +486,7 @@ class ObjectSinkTask(SinkTask):
             raise _store_error(f"{self._url}/{path} cannot be written", error) from error
 
     def _written(self, tp: TopicPartition) -> int | None:
-        """The last offset of a partition that is in the store."""
+        """Return the last offset of a partition that is in the store."""
         import obstore
 
         folder, is_one = fixed_part(self._parsed["path.format"], tp)
@@ -495,7 +499,7 @@ class ObjectSinkTask(SinkTask):
                     if is_one and not inner.startswith(start):
                         continue
                     name = ObjectName.parse(entry["path"])
-                    if name is not None and name.place == tp:
+                    if name is not None and name.tp == tp:
                         last = name.last if last is None else max(last, name.last)
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url} cannot be listed", error) from error
@@ -553,7 +557,7 @@ def _open_store(url: str, options: Sequence[str]) -> Any:
 
 
 def _store_error(what: str, error: Exception) -> ConnectError:
-    """The error of a store: one that no repetition heals, or one that may pass."""
+    """Return the error of a store: one that no repetition heals, or one that may pass."""
     import obstore.exceptions as errors
 
     first = str(error).strip().splitlines()[0]

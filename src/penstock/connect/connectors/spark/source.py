@@ -76,7 +76,7 @@ class SparkSourceTask(SourceTask):
         )  # fmt: skip
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """The records of the next batch, all of them at once."""
+        """Return the records of the next batch, all of them at once."""
         assert self._child is not None  # noqa: S101 - start comes first
         if self._is_open:  # nothing of it was written: every record was dropped
             self.commit()
@@ -156,7 +156,7 @@ class SparkSourceConnector(SourceConnector):
         self.config.parse(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one query
-        """The config of the only task: Spark divides the work itself."""
+        """Return the config of the only task: Spark divides the work itself."""
         return [self._settings]
 
     def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:  # noqa: ARG002
@@ -165,7 +165,7 @@ class SparkSourceConnector(SourceConnector):
 
 
 def schema_of(kind: pa.DataType) -> Schema:
-    """The schema of a column's values, all of which may be null.
+    """Return the schema of a column's values, all of which may be null.
 
     Raises:
         ConnectError: Connect has no such type.
@@ -191,7 +191,7 @@ def schema_of(kind: pa.DataType) -> Schema:
 
 
 def value_of(value: Any, schema: Schema) -> Any:
-    """A value of a row as that of a record."""
+    """Return a value of a row as that of a record."""
     if value is None:
         return None
     if schema.type is Type.STRUCT:

@@ -86,7 +86,7 @@ SINK_CONFIG = ConfigDef(
 
 
 def session_head(settings: Mapping[str, str], parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the first message to the child process that sources and sinks share."""
+    """Return the part of the first message to the child process that sources and sinks share."""
     return {
         "name": settings.get("name", "spark"),
         "master": parsed["spark.master"],

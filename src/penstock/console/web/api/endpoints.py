@@ -175,7 +175,7 @@ class _Stores:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._known: dict[str, tuple[Any, Any]] = {}
+        self._served: dict[str, tuple[Any, Any]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -186,9 +186,9 @@ class _Stores:
         assert application is not None  # noqa: S101 - it is named
         service = await run_in_threadpool(application.queries)
         origin = service.origin if isinstance(service, ExposedQueries) else service
-        served = self._known.get(name)
+        served = self._served.get(name)
         if served is None or served[0] is not origin:
-            served = self._known[name] = (origin, make_app(service))
+            served = self._served[name] = (origin, make_app(service))
         root = scope["root_path"].removesuffix("/stores")
         await served[1]({**scope, "root_path": root}, receive, send)
 

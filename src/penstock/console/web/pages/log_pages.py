@@ -140,7 +140,7 @@ def topic_stamp(visit: Visit) -> object:
 
 
 def _is_newest(visit: Visit) -> bool:
-    """Whether a page shows the newest messages, and so follows the topic."""
+    """Return whether a page shows the newest messages, and so follows the topic."""
     with suppress(PenstockError):
         return begin_of(visit)[0] == "newest" and not visit.get("cursor")
     return False

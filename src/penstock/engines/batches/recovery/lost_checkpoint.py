@@ -136,9 +136,9 @@ class LostCheckpoint:
             unlogged = [spec.name for spec in specs if not spec.is_restorable]
             self._refuse_if(bool(unlogged), f"stores have no changelog: {', '.join(unlogged)}")
 
-    def _complete_topics(self, known: Mapping[str, Any]) -> set[str]:
+    def _complete_topics(self, noted: Mapping[str, Any]) -> set[str]:
         """Return the changelogs that hold all of their stores."""
-        return set(known["complete"])
+        return set(noted["complete"])
 
     def _last_batch(self) -> LastBatch:
         """Find the last batch by the group's offsets, the ledger and the note of the batch under way."""

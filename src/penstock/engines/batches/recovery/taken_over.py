@@ -26,7 +26,7 @@ from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
     from penstock.topology.topology import Topology
 
 __all__ = ["start_over", "is_takeover_unfinished", "take_up"]
@@ -40,24 +40,27 @@ def is_takeover_unfinished(checkpoint: str) -> bool:
     return read_document(checkpoint, _MARK) is not None
 
 
-def take_up(topology: Topology, config: StreamsConfig, log: TopicLog, found: TakenOverError | None) -> None:
+def take_up(
+    topology: Topology, config: StreamsConfig, log: TopicLog, lease: Lease, found: TakenOverError | None
+) -> None:
     """Replace the state of a checkpoint by the contents of the changelogs, and its positions by the group's offsets.
 
     Args:
         topology: The topology that is about to run.
         config: The application's settings.
-        log: The application's log; the lease is held.
+        log: The application's log.
+        lease: Its lease.
         found: The takeover; None: finish an interrupted one.
 
     Raises:
         CheckpointMismatchError: The other program's work cannot be taken up; nothing was changed.
         StateError: A changelog has records that do not fit its store.
     """
-    _TakeUp(topology, config, log).make_from_group(found)
+    _TakeUp(topology, config, log).make_from_group(lease, found)
 
 
 class _TakeUp(LostCheckpoint):
-    def make_from_group(self, found: TakenOverError | None) -> None:
+    def make_from_group(self, lease: Lease, found: TakenOverError | None) -> None:
         app, checkpoint = self._app, self._app.checkpoint
         if found is None:
             self._check_topology()
@@ -73,7 +76,7 @@ class _TakeUp(LostCheckpoint):
         forget_batches(f"{checkpoint}/{QUERY}")
         self._note(last, rebuilder.lost)
         delete_document(checkpoint, _MARK)
-        app.log.commit_offsets(app.application, last.ends, f"{MARK} batch {last.batch}")
+        app.log.commit_offsets(app.application, last.ends, f"{MARK} batch {last.batch}", lease)
         _log.warning(
             "another program has continued %s: the old state is discarded, %d rows are restored from "
             "changelogs, and reading continues from the group's offsets",

@@ -19,14 +19,15 @@ import pyarrow as pa
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
-from penstock.engines.batches.ranges import read_planned_range
 from penstock.engines.batches.slots import run_name
 from penstock.engines.batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
 from penstock.engines.batches.worker.global_stores import global_stores
 from penstock.engines.batches.worker.open_tasks import OpenTask, acquire_task, release_task
 from penstock.engines.batches.worker.writing import write_outputs
+from penstock.engines.offsets.start_positions import lost_records_error
 from penstock.engines.spark.crash_notes import CrashNotes
-from penstock.log.base import RECORD_SCHEMA
+from penstock.errors import LogUnavailableError, OffsetOutOfRangeError
+from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.client_counts import counted
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 
-__all__ = ["changelog_records", "log_of", "noted_puts", "run_task", "topic_batches"]
+__all__ = ["changelog_records", "log_of", "noted_puts", "read_planned_range", "run_task", "topic_batches"]
 
 _log = own_logger(__name__)
 Outputs = Mapping[str, pa.RecordBatch]
@@ -349,3 +350,45 @@ def _with_offsets(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
     offsets = pa.array(np.arange(first, first + rows.num_rows))
     columns = [offsets, *(rows.column(name) for name in RECORD_SCHEMA.names[1:])]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def read_planned_range(envelope: Envelope, log: TopicLog, lost: dict[str, int] | None) -> list[pa.RecordBatch]:
+    """Read the records of a RANGE envelope.
+
+    Args:
+        envelope: The range.
+        log: The log that holds its records.
+        lost: Receives the number of offsets that are gone, by ``topic-partition``; None: a lost offset is an error.
+
+    Raises:
+        OffsetOutOfRangeError: Offsets are gone, and ``lost`` is None.
+    """
+    tp = TopicPartition(envelope.topic, envelope.partition)
+    start, end = planned = envelope.range
+    if envelope.is_gone:
+        start = end
+    records: list[pa.RecordBatch] | None = None
+    while records is None:
+        try:
+            records = list(log.read_range(*_place(tp), start, end)) if start < end else []
+            begins = records[0].column("offset")[0].as_py() if records else end
+            if begins > start:  # offsets have gaps, so not all that miss are gone
+                start = min(max(start, log.beginning_offset(*_place(tp))), begins)
+        except (OffsetOutOfRangeError, LogUnavailableError):  # Kafka waits for an end that the log no longer has
+            first, last = log.beginning_offset(*_place(tp)), log.end_offset(*_place(tp))
+            if first <= start and end <= last:
+                raise
+            if lost is None:
+                raise lost_records_error(tp, start if first > start else end, first, last) from None
+            end = min(end, last)
+            start = min(max(start, first), end)
+    gone = (planned[1] - planned[0]) - (end - start)
+    if gone and lost is None:
+        raise lost_records_error(tp, planned[0], start, end)
+    if gone and lost is not None:
+        lost[f"{tp.topic}-{tp.partition}"] = gone
+    return records
+
+
+def _place(tp: TopicPartition) -> tuple[str, int]:
+    return tp.topic, tp.partition

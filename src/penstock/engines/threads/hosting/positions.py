@@ -20,7 +20,7 @@ from penstock.log.groups.gone_back import (
 if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.engines.offsets.reading_settings import ReadSettings
-    from penstock.log.base import TopicPartition
+    from penstock.log.base import Lease, TopicPartition
     from penstock.log.groups.gone_back import KnownOffset
 
 __all__ = ["commit_start_positions", "restore_positions"]
@@ -29,15 +29,15 @@ _log = own_logger(__name__)
 
 
 def restore_positions(
-    app: PlannedApp, known: Mapping[TopicPartition, KnownOffset], recreated: Collection[str], epoch: int
+    app: PlannedApp, known: Mapping[TopicPartition, KnownOffset], recreated: Collection[str], lease: Lease
 ) -> None:
     """Compare the group's offsets with those that the driver knows of; no thread runs.
 
     Args:
-        app: The application; the lease is held.
+        app: The application.
         known: The offsets that were committed.
         recreated: Topics that were made again since.
-        epoch: The epoch of the lease.
+        lease: Its lease.
 
     Raises:
         CheckpointMismatchError: Some have gone back, and ``penstock.data.loss`` is "fail".
@@ -61,22 +61,22 @@ def restore_positions(
         raise gone_back_error(app.application, "the application", back)
     _log.warning("%s; it continues from there", gone_back_text(app.application, "the application", back))
     newer = {tp: offset for tp, (_, offset) in back.items()}
-    log.commit_offsets(app.application, newer, epoch_note("stream-driver", epoch))
+    log.commit_offsets(app.application, newer, epoch_note("stream-driver", lease.epoch), lease)
 
 
 def commit_start_positions(
     app: PlannedApp,
     reading: ReadSettings,
     recreated: Collection[str],
-    epoch: int,
+    lease: Lease | None,
 ) -> dict[str, int]:
     """Commit start positions of partitions that have none, or whose records are gone.
 
     Args:
-        app: The application; the lease is held, and no thread runs.
+        app: The application; no thread runs.
         reading: The settings of reading.
         recreated: Topics that were made again since the last start.
-        epoch: The epoch of the lease.
+        lease: Its lease; None: its instances share its tasks, and none of the others runs.
 
     Returns:
         The numbers of records that were gone before they were read, by ``topic-partition``.
@@ -103,5 +103,6 @@ def commit_start_positions(
         _log.warning("%s-%d: records were gone before they were read (%d offsets)", tp.topic, tp.partition, count)
         starts[tp] = bounds[tp][1] if at[tp] > bounds[tp][1] else bounds[tp][0]
     if starts:
-        log.commit_offsets(app.application, starts, epoch_note("stream-driver", epoch))
+        note = "" if lease is None else epoch_note("stream-driver", lease.epoch)
+        log.commit_offsets(app.application, starts, note, lease)
     return {f"{tp.topic}-{tp.partition}": count for tp, count in lost.items()}

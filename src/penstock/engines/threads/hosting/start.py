@@ -192,10 +192,11 @@ def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled
     if epoch.known is not None:
         numbers = numbers_topic(app.application)
         epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
-        restore_positions(app, epoch.known.offsets, recreated, epoch.number)
+        assert epoch.lease is not None  # noqa: S101 - only with a lease is anything known
+        restore_positions(app, epoch.known.offsets, recreated, epoch.lease)
     lost: dict[str, int] = {}
     if epoch.is_alone:
-        lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.number)
+        lost = commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease)
     job = ContinuousJob(
         plan=plan,
         pickled_app=pickled,

@@ -167,6 +167,7 @@ class ThreadHost:
         from penstock.engines.threads.loop.figures import ThreadCounts
         from penstock.engines.threads.loop.thread import StreamThread
         from penstock.engines.threads.loop.thread_hooks import ThreadHooks
+        from penstock.engines.threads.replicas.cleanup import ReplicaCleanup
         from penstock.log.thread_clients import Writer
 
         job, control = self._job, self._control
@@ -183,7 +184,7 @@ class ThreadHost:
             until_latest=job.bounds is not None,
         )
         thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
-        is_clean = False
+        cleanup, is_clean = ReplicaCleanup(tasks.app), False
         try:
             thread.start()
             how = self._loop(thread, tasks)
@@ -194,6 +195,7 @@ class ThreadHost:
             _log.warning("%s: %s", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
         finally:
+            cleanup.close()
             tasks.close()
             thread.close(commit=is_clean)
         return how, tasks.revision

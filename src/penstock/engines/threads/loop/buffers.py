@@ -122,16 +122,16 @@ class PartitionGroup:
         self.bytes = 0
         self.disorder_ms = 0
 
-    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+    def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Add records that follow those that were added before."""
-        buffer = self._buffers[place]
+        buffer = self._buffers[tp]
         buffer.fetched = fetched.next_offset
         records = fetched.records
         if records.num_rows:
             times = np.empty(0, np.int64)
             if len(self._buffers) > 1:  # else they are not asked for
                 stored = self._times is None
-                times = records.column("timestamp").to_numpy() if stored else self._times(place, records)  # type: ignore[misc]
+                times = records.column("timestamp").to_numpy() if stored else self._times(tp, records)  # type: ignore[misc]
             size = record_bytes(records)
             buffer.add(_Chunk(records, times, size))
             self.records += records.num_rows
@@ -204,22 +204,22 @@ class PartitionGroup:
         first = np.lexsort((ranks, np.concatenate([each[:count] for each, count in zip(maxima, counts, strict=True)])))
         return [int(count) for count in np.bincount(ranks[first[:most]], minlength=len(counts))]
 
-    def _count_until(self, place: TopicPartition, time: int) -> int:
+    def _count_until(self, tp: TopicPartition, time: int) -> int:
         """Return how many buffered records of a partition come before the first one that reaches more than a time."""
         count = 0
-        for chunk in self._buffers[place].chunks:
-            part = int(np.searchsorted(self._reached(place, chunk), time, "right"))
+        for chunk in self._buffers[tp].chunks:
+            part = int(np.searchsorted(self._reached(tp, chunk), time, "right"))
             count += part
             if part < chunk.records.num_rows:
                 break
         return count
 
-    def _reached(self, place: TopicPartition, chunk: _Chunk) -> NDArray[np.int64]:
+    def _reached(self, tp: TopicPartition, chunk: _Chunk) -> NDArray[np.int64]:
         if chunk.reached is None:
             times = chunk.times
             if len(times) < chunk.records.num_rows:
                 stored = self._times is None
-                times = chunk.records.column("timestamp").to_numpy() if stored else self._times(place, chunk.records)  # type: ignore[misc]
+                times = chunk.records.column("timestamp").to_numpy() if stored else self._times(tp, chunk.records)  # type: ignore[misc]
             chunk.reached = np.maximum.accumulate(times)
             late = (chunk.reached - times)[times >= 0]  # others do not decode
             self.disorder_ms = max(self.disorder_ms, int(late.max(initial=0)))
@@ -254,9 +254,9 @@ class PartitionGroup:
         """Return the number of offsets that are not processed yet, as far as the ends are known."""
         return sum(max(0, ends[tp] - each.following) for tp, each in self._buffers.items() if tp in ends)
 
-    def _lags(self, place: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
-        end = ends.get(place)
-        return end is None or end > self._buffers[place].fetched
+    def _lags(self, tp: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
+        end = ends.get(tp)
+        return end is None or end > self._buffers[tp].fetched
 
     def _await_empty(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether any partition without records is awaited."""
@@ -264,12 +264,12 @@ class PartitionGroup:
         waits = [self._awaits(tp, now_ms, ends) for tp in empty]  # all of them: each begins to wait
         return any(waits)
 
-    def _awaits(self, place: TopicPartition, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
+    def _awaits(self, tp: TopicPartition, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether records of this partition, of which none is buffered, are waited for."""
         if self._idle_ms == NEVER_WAIT:
             return False
-        buffer = self._buffers[place]
-        if self._lags(place, ends):
+        buffer = self._buffers[tp]
+        if self._lags(tp, ends):
             buffer.idle_until_ms = None
             return True
         if buffer.idle_until_ms is None:

@@ -136,7 +136,7 @@ class StepTimes:
 
 
 class ThreadCounts:
-    """Counts by task, which only grow, so that a lost report loses nothing.
+    """Counts by task that only grow, so that a lost report loses nothing.
 
     The smallest and largest values are those since the last report that was sent.
 

@@ -39,7 +39,7 @@ class GlobalState(Protocol):
         """Show what others have written; return the positions to follow from now on, if this thread has to."""
         ...
 
-    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+    def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Apply records that have been fetched."""
         ...
 
@@ -99,9 +99,9 @@ class MemoryGlobals:
     def look(self) -> None:
         """Do nothing: nobody else writes here."""
 
-    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+    def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         if fetched.records.num_rows:
-            self._filler.apply(place, fetched.records)
+            self._filler.apply(tp, fetched.records)
 
     def close(self) -> None:
         self._filler.close()

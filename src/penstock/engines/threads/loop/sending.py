@@ -16,7 +16,7 @@ __all__ = ["Sender"]
 
 
 class Sender:
-    """Sends what the tasks of a thread write, with Kafka's answer to records that the log refuses.
+    """The sender of what the tasks of a thread write, with Kafka's answer to records that the log refuses.
 
     Args:
         producer: The thread's producer.

@@ -135,7 +135,7 @@ class StateUpdater:
         self._changed = threading.Condition()
         self._tasks: dict[TaskId, _Followed] = {}
         self._working: TaskId | None = None
-        self._wanted: set[TaskId] = set()  # whose restore is to end now
+        self._to_end: set[TaskId] = set()  # whose restore is to end now
         self._closing = False
         self._thread: threading.Thread | None = None
         self._failures = _Failures()
@@ -162,7 +162,7 @@ class StateUpdater:
         app: ThreadApp,
         standbys: Collection[TaskId],
         restoring: Collection[TaskId] = (),
-        given: Mapping[TaskId, TaskReplica] | None = None,
+        replicas: Mapping[TaskId, TaskReplica] | None = None,
     ) -> None:
         """Follow these tasks from now on, and no others.
 
@@ -170,9 +170,9 @@ class StateUpdater:
             app: The application as it is planned now.
             standbys: The tasks that run elsewhere.
             restoring: The tasks that are to run here.
-            given: Open replicas of some of them.
+            replicas: Open replicas of some of them.
         """
-        given = dict(given or {})
+        replicas = dict(replicas or {})
         with self._changed:
             self._app = app
             for task in [*self._tasks]:
@@ -182,10 +182,10 @@ class StateUpdater:
                 followed = self._tasks.get(task)
                 if followed is None:
                     places = followed_places(app, task)
-                    self._tasks[task] = _Followed(task, given.pop(task, None), task in standbys, places)
+                    self._tasks[task] = _Followed(task, replicas.pop(task, None), task in standbys, places)
                 else:
                     followed.is_standby = task in standbys
-            for replica in given.values():
+            for replica in replicas.values():
                 replica.close()
             if self._tasks and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-state-updater", daemon=True)
@@ -211,7 +211,7 @@ class StateUpdater:
         """End, and close all replicas."""
         with self._changed:
             self._closing = True
-            self._wanted.update(self._tasks)
+            self._to_end.update(self._tasks)
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
@@ -220,10 +220,10 @@ class StateUpdater:
         self._tasks = {}
 
     def _taken(self, task: TaskId) -> TaskReplica | None:
-        self._wanted.add(task)
+        self._to_end.add(task)
         self._changed.notify_all()
         self._changed.wait_for(lambda: self._working != task)
-        self._wanted.discard(task)
+        self._to_end.discard(task)
         followed = self._tasks.pop(task, None)
         return None if followed is None else followed.replica
 
@@ -305,7 +305,7 @@ class StateUpdater:
         ends: Mapping[TopicPartition, int],
     ) -> bool:
         with self._changed:
-            if each.task in self._wanted or self._tasks.get(each.task) is not each:
+            if each.task in self._to_end or self._tasks.get(each.task) is not each:
                 return False
             self._working = each.task
         try:
@@ -335,7 +335,7 @@ class StateUpdater:
             self._on_progress(progress)
         with self._changed:
             rest = min(_MOST_REST_S, time.perf_counter() - began[0]) if each.is_standby else 0.0
-            self._changed.wait_for(lambda: self._closing or each.task in self._wanted, rest)
-            if self._closing or each.task in self._wanted:
+            self._changed.wait_for(lambda: self._closing or each.task in self._to_end, rest)
+            if self._closing or each.task in self._to_end:
                 raise _InterruptedError
         began[0] = time.perf_counter()

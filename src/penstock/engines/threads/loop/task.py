@@ -58,16 +58,16 @@ class ActiveTask:
         self.records_read = self.records_written = 0  # those of topics that are not internal
         self.is_changed = False  # whether there is anything to commit
         self._sub = app.subtopology(task)
-        self._logical = {place: app.logical(place.topic) for place in positions}
+        self._logical = {tp: app.logical(tp.topic) for tp in positions}
         self._internal = frozenset(app.plan.internal_topics)
         self._sensor = surroundings.sensor
         if self._sensor.detailed:
             count_calls(replica.state)
         part = TaskPart(str(task), app.plan.partitions, self._sub.nodes)
         self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
-        in_order = sorted(positions, key=lambda place: (self._logical[place], place.partition))
+        in_order = sorted(positions, key=lambda tp: (self._logical[tp], tp.partition))
         idle_ms = int(app.config["max.task.idle.ms"])
-        self.buffers = PartitionGroup({place: positions[place] for place in in_order}, idle_ms, self._times)
+        self.buffers = PartitionGroup({tp: positions[tp] for tp in in_order}, idle_ms, self._times)
         self._partition_times: dict[TopicPartition, int] = {}  # of what is buffered
         self._size = BatchSize(int(app.config["max.poll.records"]))
         self._tick_ms = int(app.config["penstock.tick.interval.ms"])
@@ -76,9 +76,9 @@ class ActiveTask:
         # what is cached.
         self._depth_first = int(app.config["statestore.cache.max.bytes"]) == 0
 
-    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+    def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Buffer records that have been fetched."""
-        self.buffers.add(place, fetched)
+        self.buffers.add(tp, fetched)
 
     def process(
         self, now_ms: int, ends: Mapping[TopicPartition, int], until_ms: int | None = None
@@ -150,9 +150,9 @@ class ActiveTask:
         times = (self._ticks_at_ms, self._task.next_punctuation_ms)
         return min((time for time in times if time is not None), default=None)
 
-    def _times(self, place: TopicPartition, records: pa.RecordBatch) -> NDArray[np.int64]:
-        batch = TopicBatch(self._logical[place], place.partition, records)
-        times, self._partition_times[place] = self._task.times(batch, self._partition_times.get(place))
+    def _times(self, tp: TopicPartition, records: pa.RecordBatch) -> NDArray[np.int64]:
+        batch = TopicBatch(self._logical[tp], tp.partition, records)
+        times, self._partition_times[tp] = self._task.times(batch, self._partition_times.get(tp))
         return times
 
     def moved(self, *, some: bool = False) -> dict[TopicPartition, int]:

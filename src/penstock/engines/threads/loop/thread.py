@@ -61,7 +61,7 @@ _GOLDEN = 0.618034  # multiples of it, modulo one, lie far apart, however many t
 
 
 class StreamThread:
-    """Runs some of an application's tasks, in one thread of the process (Kafka: ``StreamThread``).
+    """A loop that runs some of an application's tasks (Kafka: ``StreamThread``).
 
     Args:
         app: The application.
@@ -386,14 +386,14 @@ class StreamThread:
                 return pause_s
         return 0.0
 
-    def _add(self, place: TopicPartition, fetched: Fetched) -> None:
-        task = self._readers.get(place)
+    def _add(self, tp: TopicPartition, fetched: Fetched) -> None:
+        task = self._readers.get(tp)
         if task is not None:
-            task.add(place, fetched)
+            task.add(tp, fetched)
             (self._loaded if task.buffers.records else self._touched)[task.id] = task
         elif self._globals is not None:
             with self._times.step("process"):
-                self._globals.add(place, fetched)
+                self._globals.add(tp, fetched)
 
     def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int], until_ms: int | None) -> bool:
         with Work(task=str(task.id), batch=self._commits), self._times.step("process", str(task.id)):

@@ -86,7 +86,7 @@ def store_sources(
     return stores, ends.get(TopicPartition(numbers, task.partition), 0), ids.get(numbers, "")
 
 
-def newest_numbers(log: TopicLog, place: TopicPartition, task: TaskId, start: int, end: int) -> TaskNumbers | None:
+def newest_numbers(log: TopicLog, tp: TopicPartition, task: TaskId, start: int, end: int) -> TaskNumbers | None:
     """Find the newest numbers of a task from ``start`` to before ``end``; None if there are none."""
-    newest = newest_record(log, place.topic, str(task).encode(), end, partition=place.partition, start=start).value
+    newest = newest_record(log, tp.topic, str(task).encode(), end, partition=tp.partition, start=start).value
     return None if newest is None else TaskNumbers.parse(newest)

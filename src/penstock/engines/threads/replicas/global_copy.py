@@ -143,11 +143,11 @@ class GlobalCopy:
         self._show()
         return None
 
-    def add(self, place: TopicPartition, fetched: Fetched) -> None:
+    def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Apply records that have been fetched; only the writer fetches."""
         for piece in _pieces([fetched.records]):
-            self._apply(place, piece)
-        self._positions[place] = fetched.next_offset  # noted with the next rows: there are no records in between
+            self._apply(tp, piece)
+        self._positions[tp] = fetched.next_offset  # noted with the next rows: there are no records in between
 
     def close(self) -> None:
         """Close the files; another thread may become the writer."""
@@ -185,13 +185,13 @@ class GlobalCopy:
         self._show()
         self._rebase()
 
-    def _apply(self, place: TopicPartition, piece: list[pa.RecordBatch]) -> None:
+    def _apply(self, tp: TopicPartition, piece: list[pa.RecordBatch]) -> None:
         """Process records, and commit their rows with the positions behind them: what is noted is in the rows."""
         replica = self._opened()
         for records in piece:
-            self._filler.apply(place, records)
+            self._filler.apply(tp, records)
         if piece:
-            self._positions[place] = int(piece[-1].column("offset")[-1].as_py()) + 1
+            self._positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 1
         changes = self._state.sorted_changes()
         rows = {
             name: [(to_bytes_list(each.column(0)), to_bytes_list(each.column(1)))] for name, each in changes.items()
@@ -321,9 +321,9 @@ class GlobalFiller:
             topology, app.config, TaskPart(GLOBAL_TASK, {}, topology.global_nodes), state, surroundings
         )
 
-    def apply(self, place: TopicPartition, records: pa.RecordBatch) -> None:
+    def apply(self, tp: TopicPartition, records: pa.RecordBatch) -> None:
         """Process records of a global topic."""
-        batch = TopicBatch(place.topic, place.partition, records)
+        batch = TopicBatch(tp.topic, tp.partition, records)
         self._task.process([batch], self._clock(), depth_first=records.num_rows == 1)
 
     def close(self) -> None:

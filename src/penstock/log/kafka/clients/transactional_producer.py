@@ -5,6 +5,7 @@ It is not librdkafka's, to which the timestamp 0 means the present time, and who
 
 from __future__ import annotations
 
+import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import FencedError, LogUnavailableError, PenstockError
+from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.kafka.clients.group_metadata import group_of
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
 from penstock.log.kafka.writing import checked
+from penstock.log.membership import GroupMembership
 from penstock.log.producer_interface import (
     Delivery,
     OnDelivery,
@@ -46,6 +47,8 @@ _LEAST_PAUSE_S = 0.005  # between two writes, each of which is waited for
 _COUNTED_S = 5.0  # partitions may be added at any time
 _RECORD_BYTES = 32  # of a record beside key, value and headers, about
 _SMALL_BYTES = 16_384  # a batch of Kafka's own producer, which topics are made to take
+_MEMBERSHIP_MAGIC = b"CGMDv2:"
+_GENERATION = struct.Struct("=i")
 
 
 @dataclass(slots=True)
@@ -188,7 +191,7 @@ class TransactionalProducer:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         self.flush()
-        self._transactions.group, self._transactions.membership = group_of(group_metadata)
+        self._transactions.group, self._transactions.membership = _group_of(group_metadata)
         chosen = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         try:
             self._send([], chosen)
@@ -357,3 +360,29 @@ def timed_out(doing: str, began: float, limit_ms: int, error: PenstockError) -> 
         hint="Begin it again with a new producer; smaller transactions, or a larger transaction.timeout.ms.",
         code=error.facts.get("code"), timeout_ms=limit_ms,
     )  # fmt: skip
+
+
+def _group_of(metadata: object) -> tuple[str, GroupMembership]:
+    r"""Unpack the group of a consumer, and its membership.
+
+    Args:
+        metadata: What ``consumer_group_metadata`` of the client has returned.
+
+    Raises:
+        LogError: It has another form.
+
+    >>> _group_of(b"CGMDv2:" + _GENERATION.pack(7) + b"app\0member-1\0\x00mine\0")
+    ('app', GroupMembership(member='member-1', instance='mine', generation=7))
+    >>> _group_of(b"CGMDv2:" + _GENERATION.pack(-1) + b"app\0\0\x01")
+    ('app', GroupMembership(member='', instance='', generation=-1))
+    """
+    if not isinstance(metadata, bytes) or not metadata.startswith(_MEMBERSHIP_MAGIC):
+        raise LogError(
+            "the membership of the consumer has a form that is not known",
+            hint="This version of confluent-kafka is newer than this version of Penstock.",
+        )
+    at = len(_MEMBERSHIP_MAGIC)
+    (generation,) = _GENERATION.unpack_from(metadata, at)
+    group, member, rest = metadata[at + _GENERATION.size :].split(b"\0", 2)
+    instance = rest[1:].partition(b"\0")[0] if rest[:1] == b"\0" else b""
+    return group.decode(), GroupMembership(member.decode(), instance.decode(), generation)

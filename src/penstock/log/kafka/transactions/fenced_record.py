@@ -48,7 +48,7 @@ class KafkaFencedRecord:
         self._lock = threading.RLock()
         self._producer: KafkaThreadProducer | None = None  # while this process may write, as far as it knows
         self._is_unsure = False  # whether its last transaction has an unknown end
-        self._known = _NONE
+        self._newest = _NONE
         self._position = -1  # all before this offset is in `_known`
 
     def read(self) -> StoredRecord:
@@ -66,12 +66,12 @@ class KafkaFencedRecord:
         """
         with self._lock:
             self._claim()
-            return self._known
+            return self._newest
 
     def held(self) -> StoredRecord:
         """Return the value as this writer has read or written it last; the first time it takes the record."""
         with self._lock:
-            return self._known if self._position >= 0 else self.take()
+            return self._newest if self._position >= 0 else self.take()
 
     def replace(self, value: bytes, version: int, beside: tuple[Part, ...] = ()) -> StoredRecord:
         """Replace the value of this version; it is durable when this returns.
@@ -112,7 +112,7 @@ class KafkaFencedRecord:
     def _compare(self, version: int, *, anew: bool = True) -> None:
         if anew:
             self._guard()
-        stored = self._read() if anew else self._known
+        stored = self._read() if anew else self._newest
         if stored.version != version:
             raise overtaken(self._name)
 
@@ -152,10 +152,10 @@ class KafkaFencedRecord:
         else:
             end = following.get(TopicPartition(name.topic, 0), -1)
             if end > 0 and not beside:
-                self._known, self._position = StoredRecord(value, end - 1, attempt), end
+                self._newest, self._position = StoredRecord(value, end - 1, attempt), end
             else:
                 self._read()
-        return self._known if self._known.attempt == attempt else self._of_attempt(attempt, before)
+        return self._newest if self._newest.attempt == attempt else self._of_attempt(attempt, before)
 
     def _of_attempt(self, attempt: str, start: int) -> StoredRecord | None:
         """Return the record of an attempt that a newer writer has replaced already; None: it was not written."""
@@ -189,15 +189,15 @@ class KafkaFencedRecord:
         topic = self._name.topic
         end = self._log.settled_end(topic, self._name.application)
         if end is None:
-            self._known, self._position = _NONE, -1
+            self._newest, self._position = _NONE, -1
         elif self._position < 0 or end < self._position:  # the first time, or the topic was made anew
-            self._known, self._position = newest_record(self._log, topic, self._name.key, end), end
+            self._newest, self._position = newest_record(self._log, topic, self._name.key, end), end
         else:
-            key_scalar, newest = pa.scalar(self._name.key, pa.large_binary()), self._known
+            key_scalar, newest = pa.scalar(self._name.key, pa.large_binary()), self._newest
             for records in self._log.iterate(topic, 0, self._position, end):
                 newest = newest_in(records, key_scalar, newest)
-            self._known, self._position = newest, end
-        return self._known
+            self._newest, self._position = newest, end
+        return self._newest
 
     def _drop(self) -> None:
         producer, self._producer = self._producer, None

@@ -42,15 +42,15 @@ def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | N
     request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False, max_version=0)
     try:
         with cluster.coordinating(group, "group") as coordinator:
-            [found] = coordinator.ask(request).groups
-            if found.error_code == _GROUP_ID_NOT_FOUND:
+            [described] = coordinator.ask(request).groups
+            if described.error_code == _GROUP_ID_NOT_FOUND:
                 return None
-            check(found.error_code, f"describing group {group!r}")
+            check(described.error_code, f"describing group {group!r}")
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
             return None
         raise
-    return _description_of(found)
+    return _description_of(described)
 
 
 def list_streams_groups(cluster: Cluster) -> list[str]:

@@ -36,7 +36,7 @@ class DataWaiter:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._known: dict[TopicPartition, int] = {}
+        self._awaited: dict[TopicPartition, int] = {}
         self._sessions: dict[BrokerConnection, FetchSession] = {}
 
     def wait(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> bool:
@@ -60,12 +60,12 @@ class DataWaiter:
     def _forget(self) -> None:
         self._cluster.forget()
         self._sessions.clear()
-        self._known = {}
+        self._awaited = {}
 
     def _assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        if self._known == offsets and all(connection.usable for connection in self._sessions):
+        if self._awaited == offsets and all(connection.usable for connection in self._sessions):
             return
-        self._known = dict(offsets)
+        self._awaited = dict(offsets)
         by_leader: dict[BrokerConnection, dict[TopicPartition, int]] = {}
         for tp, offset in offsets.items():
             by_leader.setdefault(self._cluster.leader(tp), {})[tp] = offset

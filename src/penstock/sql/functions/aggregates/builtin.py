@@ -12,7 +12,7 @@ __all__ = ["aggregate_functions"]
 
 
 def aggregate_functions(list_limit: int | None = None, set_limit: int | None = None) -> AggregateRegistry:
-    """The registry of aggregate functions, with the limits of COLLECT_LIST and COLLECT_SET.
+    """Return the registry of aggregate functions, with the limits of COLLECT_LIST and COLLECT_SET.
 
     >>> from penstock.sql.types import INTEGER
     >>> aggregate_functions().resolve("topk", [INTEGER, INTEGER], [2]).fold([(1,), (5,), (3,)])

@@ -61,7 +61,7 @@ class BoundAggregate:
         return self.steps.type
 
     def fold(self, rows: Iterable[Sequence[Any]]) -> Any:
-        """The result over rows of arguments."""
+        """Return the result over rows of arguments."""
         state = self.steps.initialise()
         for row in rows:
             state = self.steps.add(state, *row)
@@ -108,7 +108,7 @@ class AggregateRegistry:
         return tuple(self._functions)
 
     def get(self, name: str) -> AggregateFunction | None:
-        """A function by its name; ``None`` if there is none."""
+        """Return a function by its name; ``None`` if there is none."""
         return self._functions.get(name.upper())
 
     def resolve(self, name: str, kinds: Sequence[SqlType], constants: Sequence[Any] = ()) -> BoundAggregate:
@@ -136,7 +136,7 @@ class AggregateRegistry:
 
 
 def _literals(signature: Signature, literal_count: int, argument_count: int) -> int:
-    """The number of trailing arguments that must be literals."""
+    """Return the number of trailing arguments that must be literals."""
     fixed = len(signature.parameters) - literal_count
     variadic = any(parameter.variadic for parameter in signature.parameters[fixed:])
     return argument_count - fixed if variadic else literal_count

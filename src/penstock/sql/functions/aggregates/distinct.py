@@ -20,7 +20,7 @@ REGISTERS = 1 << BITS
 
 
 def _place(value: Any) -> tuple[str, int]:
-    """The register of a value, and the position of the first bit that is set in the rest of its hash."""
+    """Return the register of a value, and the position of the first bit that is set in the rest of its hash."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     number = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
     rest = number >> BITS

@@ -22,7 +22,7 @@ class Arrivals:
         self._last = 0
 
     def next(self) -> int:
-        """The number of the next row."""
+        """Return the number of the next row."""
         self._last = max(self._last + 1, self._clock())
         return self._last
 

@@ -17,7 +17,7 @@ Convert = Callable[[Any], Any]
 
 
 def to_state(kind: SqlType) -> Convert:
-    """The function that makes values of a type plain JSON.
+    """Return the function that makes values of a type plain JSON.
 
     >>> to_state(DecimalType(3, 1))(Decimal("1.5"))
     '1.5'
@@ -28,7 +28,7 @@ def to_state(kind: SqlType) -> Convert:
 
 
 def from_state(kind: SqlType) -> Convert:
-    """The function that makes values of a type out of plain JSON."""
+    """Return the function that makes values of a type out of plain JSON."""
     return _converted(kind, from_state, {BYTES: base64.b64decode, DATE: date_of, TIME: time_of, DOUBLE: float}, Decimal)
 
 

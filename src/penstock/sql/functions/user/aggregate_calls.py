@@ -25,14 +25,14 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class AggregateFactory:
-    """Makes the steps of a class for arguments of known types, and literals for its ``__init__``."""
+    """The steps of a class for arguments of known types, and literals for its ``__init__``."""
 
     declaration: Declaration
     settings: Mapping[str, str]
     shows: bool
 
     def __call__(self, kinds: Sequence[SqlType], constants: Sequence[Any]) -> AggregateSteps:
-        """The steps.
+        """Return the steps.
 
         Raises:
             SqlTypeError: ``__init__`` does not take the literals.
@@ -60,7 +60,7 @@ class AggregateFactory:
         return AggregateSteps(initial, add, _MergeStates(plain, keep, read), result, kind, undo)
 
     def _filled(self, kinds: Sequence[SqlType], pattern: SqlType | None) -> SqlType:
-        """A pattern, by default the result's, with the types that the arguments decide."""
+        """Return a pattern, by default the result's, with the types that the arguments decide."""
         for signature in self.declaration.signatures:
             result_type = signature.result if pattern is None else pattern
             rows = Signature(signature.name, signature.parameters[: self.declaration.rows], result_type)
@@ -70,7 +70,7 @@ class AggregateFactory:
         return NULL
 
     def _state(self, instance: Any, kinds: Sequence[SqlType]) -> tuple[Convert | None, Convert | None]:
-        """The functions that make states plain JSON and back; None where they are that already."""
+        """Return the functions that make states plain JSON and back; None where they are that already."""
         annotation = typing.get_type_hints(instance.initialise, include_extras=True).get("return")
         try:
             kind = self._filled(kinds, pattern_of(annotation))
@@ -150,7 +150,7 @@ def _kept(name: str, keep: Convert | None, state: Any) -> Any:
 
 
 def _json(state: Any) -> Any:
-    """The state, if it is plain JSON."""
+    """Return the state, if it is plain JSON."""
     waiting = [state]
     while waiting:
         item = waiting.pop()

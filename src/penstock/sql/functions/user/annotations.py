@@ -51,7 +51,7 @@ class UnknownType(Exception):  # noqa: N818
 
 
 def allows_null(annotation: Any) -> bool:
-    """Whether None is among the values of an annotation.
+    """Return whether None is among the values of an annotation.
 
     >>> allows_null(int | None), allows_null(int)
     (True, False)
@@ -64,7 +64,7 @@ def allows_null(annotation: Any) -> bool:
 
 
 def without_null(annotation: Any) -> Any:
-    """The annotation of the values that are not None."""
+    """Return the annotation of the values that are not None."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
     rest = [part for part in get_args(annotation) if part is not type(None)]
@@ -74,7 +74,9 @@ def without_null(annotation: Any) -> Any:
 
 
 def pattern_of(annotation: Any) -> SqlType:
-    """The type of SQL that an annotation stands for; type variables and Decimal leave parts of it to the arguments.
+    """Return the type of SQL that an annotation stands for.
+
+    Type variables and Decimal leave parts of it to the arguments.
 
     Raises:
         UnknownType: There is none.

@@ -20,7 +20,7 @@ Convert = Callable[[Any], Any]
 
 
 def arguments_of(taken: Sequence[Taken], count: int) -> list[Taken]:
-    """The parameter of each argument: a variadic one takes all that the others leave."""
+    """Return the parameter of each argument: a variadic one takes all that the others leave."""
     parameters: list[Taken] = []
     extra = count - len(taken)
     for each in taken:
@@ -53,7 +53,7 @@ class FunctionCall:
     _check: Convert | None = None
 
     def __call__(self, *values: Any) -> Any:
-        """The result; null where an argument is null that must not be.
+        """Return the result; null where an argument is null that must not be.
 
         Raises:
             SqlValueError: The function has raised, or returned what is not a value of its type.
@@ -69,7 +69,7 @@ class FunctionCall:
             raise FunctionFailed(f"{self.name}({self.arguments(values)}): {error}") from error
 
     def refuses(self, values: Sequence[Any]) -> bool:
-        """Whether null among the values makes the result null."""
+        """Return whether null among the values makes the result null."""
         if self.nulls or not any(value is None for value in values):
             return False
         pairs = zip(values, arguments_of(self.taken, len(values)), strict=False)
@@ -87,13 +87,13 @@ class FunctionCall:
             raise FunctionFailed(self.raised(error, values)) from error
 
     def raised(self, error: BaseException, values: Sequence[Any]) -> str:
-        """The message for an exception of the function."""
+        """Return the message for an exception of the function."""
         frames = traceback.extract_tb(error.__traceback__)
         at = f" at {frames[-1].filename}:{frames[-1].lineno}" if len(frames) > 1 else ""
         return f"{self.name}({self.arguments(values)}) raised {type(error).__name__}: {str(error)[:500]}{at}"
 
     def arguments(self, values: Sequence[Any]) -> str:
-        """The arguments as a message shows them."""
+        """Return the arguments as a message shows them."""
         return shown(values) if self.shows else "..."
 
     def _conversions(self, count: int) -> list[Convert | None] | None:

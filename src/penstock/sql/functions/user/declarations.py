@@ -69,7 +69,7 @@ class Declaration:
 
 
 def place_of(target: Any) -> str:
-    """The file and line of a function or class."""
+    """Return the file and line of a function or class."""
     try:
         code = inspect.unwrap(target)
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
@@ -78,19 +78,19 @@ def place_of(target: Any) -> str:
 
 
 def wrong(target: Any, reason: str, hint: str = "") -> SqlFunctionError:
-    """The error for a function that cannot be one of SQL."""
+    """Return the error for a function that cannot be one of SQL."""
     name = getattr(target, "__qualname__", repr(target))
     return SqlFunctionError(f"{name} ({place_of(target)}) cannot be a function of SQL: {reason}", hint=hint)
 
 
 def described_by(target: Any, description: str, author: str, version: str) -> tuple[str, About]:
-    """The description, by default the docstring's first paragraph, and what else is known."""
+    """Return the description, by default the docstring's first paragraph, and what else is known."""
     text = description or inspect.cleandoc(target.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     return text, About(text, author, version, place_of(target))
 
 
 def taken_by(function: Any, skipped: int = 0) -> tuple[tuple[Taken, ...], bool]:
-    """The parameters of a function behind the first ones, and whether it takes ``settings``.
+    """Return the parameters of a function behind the first ones, and whether it takes ``settings``.
 
     Raises:
         SqlFunctionError: A parameter has no annotation, or can only be given by name.
@@ -129,7 +129,7 @@ def _hints(function: Any) -> dict[str, Any]:
 
 
 def signatures_of(target: Any, name: str, taken: Sequence[Taken], result: Any) -> tuple[Signature, ...]:
-    """The signatures of annotated parameters: one, and one more for each parameter that may be left out."""
+    """Return the signatures of annotated parameters: one, and one more for each parameter that may be left out."""
     try:
         parameters = [SignatureParameter(each.name, pattern_of(each.annotation), each.variadic) for each in taken]
         kind = pattern_of(result)

@@ -122,7 +122,7 @@ def udaf(
 
 
 def _applied(signatures: tuple[Any, ...], declare: Callable[[Any, Sequence[str]], Any]) -> Any:
-    """The object, where the decorator stands without brackets, else the decorator."""
+    """Return the object, where the decorator stands without brackets, else the decorator."""
     if len(signatures) == 1 and not isinstance(signatures[0], str):
         return declare(signatures[0], ())
     return lambda target: declare(target, signatures)

@@ -44,7 +44,7 @@ class UserFunctions:
     declared: dict[str, tuple[Declaration, ...]] = field(default_factory=dict)
 
     def copy(self) -> UserFunctions:
-        """A copy that can be added to."""
+        """Return a copy that can be added to."""
         return UserFunctions(dict(self.declared))
 
     def add(self, *objects: Any) -> tuple[str, ...]:
@@ -75,15 +75,15 @@ class UserFunctions:
         return tuple(sorted({note.name for note in declarations}))
 
     def scalars(self, settings: Mapping[str, str]) -> list[ScalarFunction]:
-        """The scalar functions with their settings."""
+        """Return the scalar functions with their settings."""
         return [self._scalar(name, notes, settings) for name, notes in self._of("scalar")]
 
     def tables(self, settings: Mapping[str, str]) -> list[ScalarFunction]:
-        """The table functions with their settings."""
+        """Return the table functions with their settings."""
         return [self._scalar(name, notes, settings) for name, notes in self._of("table")]
 
     def aggregates(self, settings: Mapping[str, str]) -> list[AggregateFunction]:
-        """The aggregate functions with their settings."""
+        """Return the aggregate functions with their settings."""
         functions = []
         for name, notes in self._of("aggregate"):
             overloads = [_aggregate(note, _settings(name, settings), _shows(settings)) for note in notes]
@@ -131,7 +131,7 @@ def _check(note: Declaration, others: Sequence[Declaration]) -> None:
 
 
 def _settings(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a function: those of all functions, then its own, without their prefixes."""
+    """Return the settings of a function: those of all functions, then its own, without their prefixes."""
     own_settings = {}
     for scope in ("_global_", name.lower()):
         before = f"{PREFIX}{scope}."
@@ -169,7 +169,7 @@ def _returned(note: Declaration, signature: Signature) -> Callable[[Sequence[Sql
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Makes the call for a type of its result, which is checked."""
+    """The call of a function for a type of its result, which is checked."""
 
     note: Declaration
     call: FunctionCall

@@ -47,7 +47,7 @@ def shown(values: Iterable[Any]) -> str:
 
 
 def incoming(annotation: Any) -> Convert | None:
-    """The function that makes a value of SQL what an annotation says; None where it is that already."""
+    """Return the function that makes a value of SQL what an annotation says; None where it is that already."""
     inner = _incoming(without_null(annotation))
     return None if inner is None else lambda value: None if value is None else inner(value)
 
@@ -75,7 +75,7 @@ def _incoming(annotation: Any) -> Convert | None:
 
 
 def outgoing(kind: SqlType) -> Convert:
-    """The function that checks a result and makes it a value of a type of SQL.
+    """Return the function that checks a result and makes it a value of a type of SQL.
 
     >>> outgoing(DecimalType(4, 2))(Decimal("1.005")), outgoing(DOUBLE)(2)
     (Decimal('1.01'), 2.0)

@@ -1,11 +1,13 @@
-"""Joins of two streams: the operations of their processors, and the graph node that writes them."""
+"""Graph nodes of joins with more than a processor: of two streams, and of a stream and a table with a grace period."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.topology.building.graph import GraphNode
+from penstock.errors import TopologyError
+from penstock.topology.building.graph import GraphNode, ProcessorGraph
 from penstock.topology.building.optimize import walk
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import Operation, PassThrough
@@ -16,7 +18,16 @@ from penstock.topology.topology import Rewrite
 if TYPE_CHECKING:
     from penstock.topology.building.assembly import Assembly
 
-__all__ = ["JoinWindow", "JoinWindowSpec", "SelfJoin", "StreamJoinGraph", "StreamStreamJoin", "rewrite_self_joins"]
+__all__ = [
+    "GraceJoinGraph",
+    "JoinWindow",
+    "JoinWindowSpec",
+    "SelfJoin",
+    "StreamJoinGraph",
+    "StreamStreamJoin",
+    "not_versioned",
+    "rewrite_self_joins",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +148,35 @@ def rewrite_self_joins(root: GraphNode) -> None:
         for child in windowed:
             parent.remove_child(child)
         node.is_self_join = True
+
+
+@dataclass(eq=False, kw_only=True)
+class GraceJoinGraph(ProcessorGraph):
+    """A join with a grace period. Once the stores that it reads are known, they are checked."""
+
+    buffer: StoreSpec
+    grace_ms: int
+
+    def write(self, to: Assembly) -> None:
+        super().write(to)
+        to.add_store(self.buffer, [self.name])
+        for store in self.uses:
+            spec = to.stores[store]
+            if spec.kind != "versioned":
+                raise not_versioned(self.name, [store])
+            if spec.history_ms < self.grace_ms:
+                raise TopologyError(
+                    f"{self.name} waits {self.grace_ms} ms for changes of {store!r}, which keeps {spec.history_ms} ms",
+                    hint="Give the table a history of at least the join's grace.",
+                    node=self.name,
+                    store=store,
+                )
+
+
+def not_versioned(node: str, stores: Collection[str]) -> TopologyError:
+    """Return the error for a grace period over a table that keeps no history."""
+    return TopologyError(
+        f"{node} has a grace period, but the table's store {', '.join(stores)} is not versioned",
+        hint='Give the table a history: Materialized("name", history="1 minute").',
+        node=node,
+    )
