@@ -55,10 +55,13 @@ class KafkaStreamsCoordinator:
     def describe(self, group: str) -> GroupDescription | None:
         """Return a group; None if there is none of that name, or the brokers know no streams groups.
 
+        A new cluster has no coordinators for some seconds: that is waited for.
+
         Raises:
             LogError: The coordinator does not answer, or the user may not see the group.
         """
-        return self._tried(lambda: describe_streams_group(self._cluster, group), f"describing group {group!r}")
+        act = partial(describe_streams_group, self._cluster, group)
+        return persist(act, f"describing group {group!r}", _PATIENCE_S, self._access, self._cluster.forget)
 
     def commit(
         self,
