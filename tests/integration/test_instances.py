@@ -109,9 +109,7 @@ class Scene:
         for each in self.instances:
             if each.process.poll() is None:
                 each.kill()
-        close = getattr(self.coordinator, "close", None)
-        if close is not None:
-            close()
+        self.coordinator.close()
         self.log.close()
 
     # The group
@@ -135,7 +133,7 @@ class Scene:
         members = instances * THREADS
         eventually(
             lambda: self.shares() == [2 * PARTITIONS // members] * members,
-            240.0,
+            480.0,
             facts=lambda: (self.story(), self.described()),
         )
 
@@ -171,7 +169,7 @@ class Scene:
 
     def check(self) -> None:
         """Wait until all records are through, and count them again."""
-        eventually(self.are_all_through, 240.0, facts=lambda: (self.story(), self.described()))
+        eventually(self.are_all_through, 480.0, facts=lambda: (self.story(), self.described()))
         passed = Counter(value for _, value in self.committed("passed"))
         assert passed == {b"word %d:%d" % (number % WORDS, number): 1 for number in range(self.fed)}
         words = Counter(number % WORDS for number in range(self.fed))
@@ -230,9 +228,10 @@ def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, req
     assert scene.members() == []
 
 
-@pytest.mark.parametrize("where", ["embedded"])
+@pytest.mark.parametrize("where", ["embedded", "over_broker"])
 def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, request: pytest.FixtureRequest) -> None:
     scene: Scene = request.getfixturevalue(where)
+    assert scene.coordinator.set_group_settings(scene.app, {"streams.session.timeout.ms": "6000"}) == {}
     scene.feed(1000)
     _, two = scene.start(2)
     scene.until_shared_by(2)
