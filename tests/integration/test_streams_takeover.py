@@ -104,6 +104,18 @@ def test_an_instance_does_not_take_the_lease_while_threads_share_the_tasks_and_g
     scene.log.release_lease(lease)
 
 
+def test_start_positions_are_not_committed_once_a_thread_has_joined(scene: Scene) -> None:
+    starts = dict.fromkeys(scene.places, 1)
+    assert scene.log.commit_if_empty(scene.app, starts, "a start") is True
+    member = scene.member()
+    scene.commit(member)
+    assert scene.log.commit_if_empty(scene.app, starts, "a start at the same time") is False
+    assert scene.committed() == scene.offsets
+    scene.leave(member)
+    assert scene.log.commit_if_empty(scene.app, starts, "a later start") is True
+    assert scene.committed() == {tp: OffsetAndMetadata(1, "a later start") for tp in scene.places}
+
+
 def test_tools_show_threads_and_change_nothing_while_they_run(scene: Scene, tmp_path: Path) -> None:
     member = scene.member()
     scene.commit(member)

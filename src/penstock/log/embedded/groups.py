@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Mapping
 
 from penstock.base.clock import unix_ms
@@ -44,6 +45,17 @@ class ConsumerGroups:
         with self._database.writing() as connection:
             self._require_empty(connection, group, None)
             write_offsets(connection, group, offsets, unix_ms())
+
+    def commit_if_empty(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> bool:
+        """Set the group's next offsets, unless stream threads are its members; return whether they are set."""
+        self._streams_state(group)  # dead members are removed
+        with self._database.writing() as connection:
+            if membership.has_streams_members(connection, group):
+                return False
+            self._require_empty(connection, group, None)
+            noted = {tp: OffsetAndMetadata(each, metadata) for tp, each in offsets.items()}
+            write_offsets(connection, group, noted, unix_ms())
+            return True
 
     def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's next offsets as a member.

@@ -28,6 +28,7 @@ from penstock.log.client_counts import timed
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.cluster_topics import error_code
+from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
@@ -261,6 +262,16 @@ class KafkaLog(KafkaCore):
     def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the next offsets of a group without members, each with a text of its own."""
         self._topics.commit_each(group, offsets)
+
+    def commit_if_empty(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> bool:
+        """Set the next offsets of a group without members; return False if it has some, without a commit."""
+        try:
+            self._topics.commit(group, offsets, metadata)
+        except LogError as error:
+            if CODES.get(error_code(error) or 0) is ErrorCategory.REJOIN:
+                return False
+            raise
+        return True
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
