@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.base.clock import unix_ms
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
@@ -29,6 +30,7 @@ __all__ = ["COMPACTED", "PATIENCE_S", "STEP_MS", "Stage", "broker_stage", "count
 
 PATIENCE_S = 60
 STEP_MS = 100
+_AHEAD_MS = 1_000_000_000
 _FOR_EVER_MS = 10**9
 COMPACTED = (("cleanup.policy", "compact"),)
 
@@ -145,10 +147,13 @@ def broker_stage(broker: Broker) -> Iterator[Stage]:
 
 
 def embedded_stage() -> Iterator[Stage]:
-    """A stage over an embedded log of its own, with a clock of its own."""
+    """A stage over an embedded log of its own, with a clock of its own.
+
+    It is ahead of the machine's, by which the log itself looks for silent members: a slow test has none.
+    """
     with open_log(f"memory://{uuid.uuid4()}") as log:
         assert isinstance(log, EmbeddedLog)
-        clock = [1_000_000]
+        clock = [unix_ms() + _AHEAD_MS]
         coordinator = EmbeddedStreamsCoordinator(log, GroupSettings(), lambda: clock[0])
 
         def pass_time() -> None:

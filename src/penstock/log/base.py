@@ -341,6 +341,10 @@ class TopicLog(Protocol):
         """Set the next offsets of a group without members, each with a text of its own."""
         ...
 
+    def commit_if_empty(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> bool:
+        """Set the next offsets of a group that has no stream threads; return False if it has some, without a commit."""
+        ...
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]: ...
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Like ``committed_offsets``, with the metadata of each; a running application leaves its mark there."""

@@ -16,8 +16,10 @@ from penstock.log.base import Lease, TopicPartition
 from penstock.log.client_counts import timed
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.record_rows import RecordChange, read_row
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
+from penstock.log.streams_groups.refusals import shared_already
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -139,9 +141,15 @@ class Coordination:
             replacing: A lease of this instance that the new one replaces.
 
         Raises:
-            FencedError: Another instance runs, or has run since ``replacing``; the message names it.
+            FencedError: Another instance runs, or has run since ``replacing``; the message names it. Or instances share
+                the work of the application.
         """
-        return self._leases.acquire(application, owner, ttl_ms, force=force, replacing=replacing)
+        lease = self._leases.acquire(application, owner, ttl_ms, force=force, replacing=replacing)
+        described = EmbeddedStreamsCoordinator(self._database).describe(application)
+        if described is not None and described.members:  # from now on none joins
+            self._leases.release(lease)
+            raise shared_already(application, described)
+        return lease
 
     def show_as_member(
         self, lease: Lease, topics: Iterable[str], committed: Callable[[], Mapping[TopicPartition, int]] = dict

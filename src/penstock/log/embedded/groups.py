@@ -10,12 +10,15 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.client_counts import timed
-from penstock.log.embedded import membership
+from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.coordination import check_lease
 from penstock.log.embedded.database import Database
+from penstock.log.embedded.group_offsets import write_offsets
 from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest, Share
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
+from penstock.log.streams_groups.shown import group_state_of
 
-__all__ = ["ConsumerGroups", "write_offsets"]
+__all__ = ["ConsumerGroups"]
 
 
 class ConsumerGroups:
@@ -38,9 +41,21 @@ class ConsumerGroups:
             write_offsets(connection, group, noted, unix_ms())
 
     def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Set the group's next offsets, each with a text of its own."""
+        """Set the group's next offsets, each with a text of its own; errors are those of `commit_offsets`."""
         with self._database.writing() as connection:
+            self._require_empty(connection, group, None)
             write_offsets(connection, group, offsets, unix_ms())
+
+    def commit_if_empty(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> bool:
+        """Set the group's next offsets, unless stream threads are its members; return whether they are set."""
+        self._streams_state(group)  # dead members are removed
+        with self._database.writing() as connection:
+            if membership.has_streams_members(connection, group):
+                return False
+            self._require_empty(connection, group, None)
+            noted = {tp: OffsetAndMetadata(each, metadata) for tp, each in offsets.items()}
+            write_offsets(connection, group, noted, unix_ms())
+            return True
 
     def commit_as(self, me: ConsumerIdentity, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's next offsets as a member.
@@ -83,12 +98,16 @@ class ConsumerGroups:
         """List the names of all groups that have committed offsets or members."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT name FROM group_offsets UNION SELECT name FROM group_members ORDER BY name"
+                "SELECT name FROM group_offsets UNION SELECT name FROM group_members UNION "
+                "SELECT name FROM streams_members ORDER BY name"
             ).fetchall()
         return [row[0] for row in rows]
 
     def group_state(self, group: str) -> GroupState:
         """Return the state and members; dead and silent members are removed first."""
+        threads = self._streams_state(group)
+        if threads is not None:
+            return threads
         with self._database.reading() as connection:
             members = membership.members_of(connection, group)
         if members:
@@ -98,12 +117,27 @@ class ConsumerGroups:
             state, assignor = membership.state_of(connection, group)
             return GroupState(state, assignor, tuple(membership.members_of(connection, group)))
 
+    def _streams_state(self, group: str) -> GroupState | None:
+        """Return the state of a group whose members are stream threads; None if there are none."""
+        with self._database.reading() as connection:
+            if not membership.has_streams_members(connection, group):
+                return None
+        description = EmbeddedStreamsCoordinator(self._database).describe(group)
+        if description is None or not description.members:
+            return None
+        return group_state_of(description, self._partition_counts)
+
+    def _partition_counts(self) -> dict[str, int]:
+        with self._database.reading() as connection:
+            return {each.name: each.partitions for each in catalog.listing(connection)}
+
     def delete_group(self, group: str, lease: Lease | None = None) -> None:
         """Delete a group and its offsets.
 
         Raises:
             LogError: The group has members, or its application runs.
         """
+        self._streams_state(group)  # dead members are removed
         with self._database.writing() as connection:
             membership.expire(connection, group, unix_ms())
             members = membership.members_of(connection, group)
@@ -115,11 +149,16 @@ class ConsumerGroups:
                     group=group,
                 )
             self._require_empty(connection, group, lease)
-            for table in ("group_offsets", "group_notes", "group_targets", "group_owners", "groups"):
+            for table in ("group_offsets", "group_notes", "group_targets", "group_owners", "groups", "streams_groups"):
                 connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
 
     def join_group(self, group: str, request: JoinRequest) -> ConsumerIdentity:
-        """Join the group as a new member."""
+        """Join the group as a new member.
+
+        Raises:
+            FencedError: It is the group of a running application.
+        """
+        self._streams_state(group)  # dead members are removed
         with self._database.writing() as connection:
             return membership.join(connection, group, request, unix_ms())
 
@@ -149,17 +188,3 @@ class ConsumerGroups:
         membership.expire(connection, group, unix_ms())
         epoch = lease.epoch if lease is not None and lease.application == group else None
         membership.check_outsider(connection, group, epoch)
-
-
-def write_offsets(
-    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
-) -> None:
-    """Store a group's offsets; their earlier metadata is replaced too."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
-        [(group, tp.topic, tp.partition, each.offset, now_ms) for tp, each in offsets.items()],
-    )
-    connection.executemany(
-        "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
-        [(group, tp.topic, tp.partition, each.metadata) for tp, each in offsets.items()],
-    )

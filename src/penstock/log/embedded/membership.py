@@ -24,6 +24,7 @@ from penstock.log.embedded.record_rows import read_row
 from penstock.log.lease_holders import holder_runs
 from penstock.log.leases import LEASE_WRITER, lease_of
 from penstock.log.processes import may_run, process_start
+from penstock.log.streams_groups.refusals import shared_by_threads
 
 __all__ = [
     "JoinRequest",
@@ -33,6 +34,7 @@ __all__ = [
     "check_owner",
     "expire",
     "generation_of",
+    "has_streams_members",
     "heartbeat",
     "join",
     "leave",
@@ -219,6 +221,8 @@ def check_outsider(connection: sqlite3.Connection, group: str, epoch: int | None
 
 
 def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: int | None, rule: str) -> None:
+    if has_streams_members(connection, group):
+        raise shared_by_threads(group)
     held = lease_of(read_row(connection, group, LEASE_WRITER))
     if held is None or held[0].epoch == epoch or not holder_runs(*held):
         return
@@ -230,6 +234,12 @@ def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: in
         group=group,
         owner=lease.owner,
     )
+
+
+def has_streams_members(connection: sqlite3.Connection, group: str) -> bool:
+    """Return whether a group has members that are stream threads, alive or not."""
+    row = connection.execute("SELECT 1 FROM streams_members WHERE name = ? LIMIT 1", (group,)).fetchone()
+    return row is not None
 
 
 def members_of(connection: sqlite3.Connection, group: str) -> list[GroupMember]:

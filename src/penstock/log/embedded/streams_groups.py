@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.clock import unix_ms
-from penstock.log.embedded import catalog
-from penstock.log.embedded.groups import write_offsets
+from penstock.base.terminal.human_numbers import counted
+from penstock.log.embedded import catalog, membership
+from penstock.log.embedded.group_offsets import write_offsets
+from penstock.log.embedded.record_rows import read_row
+from penstock.log.lease_holders import holder_runs
+from penstock.log.leases import LEASE_WRITER, lease_of
 from penstock.log.membership import StreamsMembership, membership_refused
 from penstock.log.processes import may_run, process_start
 from penstock.log.streams_groups.group import (
@@ -25,14 +29,14 @@ from penstock.log.streams_groups.group import (
     StreamsGroup,
     commit_refusal,
 )
-from penstock.log.streams_groups.messages import LEAVE_STATIC_EPOCH
+from penstock.log.streams_groups.messages import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
 from penstock.log.streams_groups.named_settings import accepted, with_named
 from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
     from penstock.log.streams_groups.description import GroupDescription, InternalTopicSpec
-    from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+    from penstock.log.streams_groups.messages import Heartbeat
 
 __all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
 
@@ -61,6 +65,8 @@ class EmbeddedStreamsCoordinator:
         """Take a member's heartbeat, and return its answer."""
         now_ms = self._clock()
         with self._log.writing() as connection:
+            if heartbeat.epoch == JOIN_EPOCH and (others := _other_members(connection, heartbeat.group)):
+                return HeartbeatAnswer(error=HeartbeatError.GROUP_ID_NOT_FOUND, message=others)
             stored = _StoredGroup.read(connection, heartbeat.group)
             group = stored.group(self._settings, now_ms)
             for member in stored.dead():
@@ -106,6 +112,21 @@ class EmbeddedStreamsCoordinator:
 
     def close(self) -> None:
         """Do nothing: the log is closed by its owner."""
+
+
+def _other_members(connection: sqlite3.Connection, group: str) -> str:
+    """Return who else uses a group: consumers, or the holder of the application's lease; empty if nobody does."""
+    holder = lease_of(read_row(connection, group, LEASE_WRITER))
+    if holder is not None and holder_runs(*holder):
+        lease = holder[0]
+        return (
+            f"Group {group} is not a streams group: {lease.owner} (process {lease.pid} on {lease.host}) has its lease."
+        )
+    consumers = membership.members_of(connection, group)
+    if consumers:
+        membership.expire(connection, group, unix_ms())
+        consumers = membership.members_of(connection, group)
+    return f"Group {group} is not a streams group: it has {counted(len(consumers), 'consumer')}." if consumers else ""
 
 
 def check_streams_member(

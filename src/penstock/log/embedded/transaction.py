@@ -15,7 +15,7 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow
 from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
-from penstock.log.embedded.groups import write_offsets
+from penstock.log.embedded.group_offsets import write_offsets
 from penstock.log.embedded.membership import ConsumerIdentity, check_outsider, check_owner
 from penstock.log.embedded.record_rows import RecordChange, replace_row
 from penstock.log.embedded.streams_groups import check_streams_member
@@ -139,6 +139,7 @@ class EmbeddedTransaction:
             for me, places in self._owners:
                 check_owner(connection, me, places)
             members = {*(application for application, _ in self._leases), *(me.group for me, _ in self._owners)}
+            members |= self._members.keys()
             for group in self._offsets.keys() - members:
                 check_outsider(connection, group)
             for tp, parts in self._appends.items():

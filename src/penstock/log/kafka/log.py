@@ -28,6 +28,7 @@ from penstock.log.client_counts import timed
 from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.cluster_topics import error_code
+from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
@@ -44,6 +45,7 @@ from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer,
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.membership import GroupMembership
+from penstock.log.streams_groups.shown import group_state_of
 from penstock.log.thread_clients import Writer
 
 if TYPE_CHECKING:
@@ -261,6 +263,16 @@ class KafkaLog(KafkaCore):
         """Set the next offsets of a group without members, each with a text of its own."""
         self._topics.commit_each(group, offsets)
 
+    def commit_if_empty(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> bool:
+        """Set the next offsets of a group without members; return False if it has some, without a commit."""
+        try:
+            self._topics.commit(group, offsets, metadata)
+        except LogError as error:
+            if CODES.get(error_code(error) or 0) is ErrorCategory.REJOIN:
+                return False
+            raise
+        return True
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
         return {tp: each.offset for tp, each in self._topics.committed(group).items()}
@@ -454,32 +466,8 @@ def group_state(topics: Topics, admin: AdminClient, group: str) -> GroupState:
 
 
 def _streams_state(topics: Topics, group: str) -> GroupState:
-    """Return the state and members of a streams group; a member reads what the sources of its active tasks have."""
     description = topics.streams_group(group)
-    if description is None:
-        return _NOBODY
-    read: dict[str, list[str]] = {}
-    if description.topology is not None:
-        for sub in description.topology.subtopologies:
-            read[sub.id] = [*sub.source_topics, *(spec.name for spec in sub.repartition_sources)]
-    counts = topics.counts() if read else {}
-    members = []
-    for member in description.members:
-        owned = {
-            TopicPartition(topic, task.partition)
-            for task in member.assignment.active
-            for topic in read.get(task.subtopology, ())
-            if task.partition < counts.get(topic, 0)
-        }
-        names = tuple(sorted({tp.topic for tp in owned}))
-        host = member.host.removeprefix("/")
-        tasks = tuple((role, tuple(map(str, sorted(each)))) for role, each in member.assignment.roles)
-        members.append(
-            GroupMember(
-                member.member, member.instance or "", member.client, host, 0, names, (), tuple(sorted(owned)), tasks
-            )
-        )
-    return GroupState(description.state, "", tuple(members))
+    return _NOBODY if description is None else group_state_of(description, topics.counts)
 
 
 def _member(member: Any, assignor: str) -> GroupMember:

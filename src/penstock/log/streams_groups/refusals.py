@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.errors import AuthorizationError, LogError, TopologyError
+from penstock.base.terminal.human_numbers import counted
+from penstock.errors import AuthorizationError, FencedError, LogError, TopologyError
 from penstock.log.streams_groups.description import GroupTopology
 from penstock.log.streams_groups.messages import HeartbeatError
 from penstock.log.streams_groups.topology_difference import topology_difference
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology
     from penstock.log.streams_groups.member import GroupFailure, MemberFacts
 
-__all__ = ["is_other_topology", "refusal", "refuse_other_topology"]
+__all__ = ["is_other_topology", "refusal", "refuse_other_topology", "shared_already", "shared_by_threads"]
 
 _TOPOLOGY_CODES = frozenset({
     HeartbeatError.STREAMS_INVALID_TOPOLOGY,
@@ -61,6 +62,27 @@ def refusal(failure: GroupFailure, facts: MemberFacts, coordinator: StreamsCoord
         )  # fmt: skip
     by_text = next((hint for part, hint in _TEXTS.items() if part in failure.message), _OTHERWISE)
     return LogError(text, hint=_HINTS.get(failure.code, by_text), group=group)
+
+
+def shared_by_threads(group: str) -> FencedError:
+    """Make the error of anybody else who would change a group's offsets, or join it."""
+    return FencedError(
+        f"the members of group {group!r} are the stream threads of an application",
+        hint=f"Stop the application first: penstock groups describe {group} --members shows its instances.",
+        group=group,
+    )
+
+
+def shared_already(application: str, described: GroupDescription) -> FencedError:
+    """Make the error of a start with a lease while instances share the tasks of the application."""
+    instances = len({each.process for each in described.members})
+    return FencedError(
+        f"application {application!r} runs already with group.protocol=streams: {counted(instances, 'instance')} with "
+        f"{counted(len(described.members), 'thread')}",
+        hint="Start this one with group.protocol=streams too, to share their work; or stop them first: penstock groups "
+        f"describe {application} --members shows them.",
+        application=application,
+    )
 
 
 def is_other_topology(failure: GroupFailure) -> bool:

@@ -103,6 +103,8 @@ def commit_start_positions(
         _log.warning("%s-%d: records were gone before they were read (%d offsets)", tp.topic, tp.partition, count)
         starts[tp] = bounds[tp][1] if at[tp] > bounds[tp][1] else bounds[tp][0]
     if starts:
-        note = "" if lease is None else epoch_note("stream-driver", lease.epoch)
-        log.commit_offsets(app.application, starts, note, lease)
+        if lease is not None:
+            log.commit_offsets(app.application, starts, epoch_note("stream-driver", lease.epoch), lease)
+        elif not log.commit_if_empty(app.application, starts):
+            _log.info("another instance of %s has started meanwhile: this one goes on from there", app.application)
     return {f"{tp.topic}-{tp.partition}": count for tp, count in lost.items()}

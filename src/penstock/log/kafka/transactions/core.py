@@ -31,6 +31,8 @@ from penstock.log.stored import StoredRecords
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.log.streams_groups.description import GroupDescription
+
 __all__ = ["KafkaCore"]
 
 
@@ -116,6 +118,10 @@ class KafkaCore:
             self._topics.commit(group, offsets, metadata)
         else:
             presence.commit(lambda me: self._topics.commit(group, offsets, metadata, me), offsets)
+
+    def streams_group(self, group: str) -> GroupDescription | None:
+        """Return a streams group; None if there is none of that name."""
+        return self._topics.streams_group(group)
 
     def _end_presence(self) -> None:
         presence, self._presence = self._presence, None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import KafkaException
 
 from penstock.base.log_lines import own_logger
-from penstock.errors import LogUnavailableError
+from penstock.errors import AuthorizationError, FencedError, LogUnavailableError
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
+from penstock.log.streams_groups.refusals import shared_already
 from penstock.log.thread_clients import CHANGELOG_WRITER
 
 if TYPE_CHECKING:
@@ -43,13 +45,20 @@ class KafkaLeases(Leases):
         """Take the right to run an application, with a new epoch.
 
         Raises:
-            FencedError: Another instance runs, or has run since ``replacing``.
+            FencedError: Another instance runs, or has run since ``replacing``; or instances share the work of the
+                application.
         """
+        self._refuse_members(application)
         if replacing is None:  # else it has been created, with the settings of this version
             with self._log.ledger_of(application) as ledger:
                 ledger.create(self._log.replication)
         before = self.read(application)
         lease = super().acquire(application, owner, ttl_ms, force=force, replacing=replacing)
+        try:
+            self._refuse_members(application)  # they look for a lease once they have joined
+        except FencedError:
+            super().release(lease)
+            raise
         is_taken_over = replacing is None and before is not None and not before.released
         # What the one before had on its way may come later than anything that is read from now on.
         self._fence(
@@ -57,6 +66,13 @@ class KafkaLeases(Leases):
         )
         self._note(application)
         return lease
+
+    def _refuse_members(self, application: str) -> None:
+        """Raise FencedError if stream threads are members of the application's group, as far as that can be seen."""
+        with suppress(AuthorizationError):
+            described = self._log.streams_group(application)
+            if described is not None and described.members:
+                raise shared_already(application, described)
 
     def _fence(self, lease: Lease, others: tuple[str, ...]) -> None:
         """End transactions that tasks of an earlier start have left open: they hide all later records.
