@@ -14,7 +14,7 @@ from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.tenure import SharedTenure
 from penstock.engines.committed.group_instances import GroupInstances
-from penstock.engines.threads.hosting.instance_group import InstanceGroup
+from penstock.engines.threads.hosting.instance_group import InstanceGroup, require_sharable
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
@@ -62,6 +62,12 @@ def test_a_run_until_latest_is_refused_before_anything_is_made(url: str, log: Em
         app.run(until="latest")
     assert [each.name for each in log.topics()] == ["in"]
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("name", ["group.instance.id", "main.consumer.group.instance.id"])
+def test_static_members_are_refused(url: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is set: stream threads are no static members"):
+        require_sharable(counting(), config(url, **{name: "one"}), until_latest=False)
 
 
 def test_an_instance_does_not_start_beside_one_that_has_a_lease(url: str, log: EmbeddedLog) -> None:

@@ -32,14 +32,16 @@ __all__ = ["InstanceGroup", "require_sharable"]
 
 _log = own_logger(__name__)
 _EMBEDDED_MS, _BROKER_MS = 200, 500  # between two heartbeats
+_STATIC = "group.instance.id"
 _REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
 
 
-def require_sharable(topology: Topology, *, until_latest: bool) -> None:
+def require_sharable(topology: Topology, config: StreamsConfig, *, until_latest: bool) -> None:
     """Raise ConfigError for a run that instances cannot share.
 
     Args:
         topology: The topology.
+        config: The application's settings.
         until_latest: Whether the run ends at the present ends of its topics.
     """
     hint = "Leave group.protocol out, or set it to classic."
@@ -48,6 +50,12 @@ def require_sharable(topology: Topology, *, until_latest: bool) -> None:
             'group.protocol is streams, and the run is until "latest": no instance knows when all is done',
             hint=hint,
             setting="group.protocol",
+        )
+    if static := [name for name in config.given if name.endswith(_STATIC)]:
+        raise ConfigError(
+            f"group.protocol is streams, and {static[0]} is set: stream threads are no static members",
+            hint=f"Leave {static[0]} out.",
+            setting=static[0],
         )
     if topology.dataframes:
         names = ", ".join(sorted(topology.dataframes))
