@@ -22,7 +22,7 @@ from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
 from penstock.engines.lags import lag_behind
-from penstock.engines.spark.cores import CoreWatch
+from penstock.engines.spark.cores import CoreWatch, task_slots
 from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
 from penstock.engines.spark.machine_limits import check_open_files
@@ -198,8 +198,8 @@ class Run:
         assert session is not None and log is not None  # noqa: S101, PT018 - launch() comes first
         require_mode(Locations.of(self.config, log).checkpoint, self.engine.mode)
         is_shared = not self._owns_session and not until_latest and not spare_slots(session)
-        free = self.engine.cores_to_leave(session, self.topology) if is_shared else 0
-        self._cores = CoreWatch(lambda: max(1, int(session.sparkContext.defaultParallelism) - free))
+        free = self.engine.cores_to_leave(task_slots(session), self.topology) if is_shared else 0
+        self._cores = CoreWatch(lambda: max(1, task_slots(session) - free))
         self.engine.start(self._start())
 
     def _start(self) -> Start:
@@ -240,7 +240,7 @@ class Run:
         session = self.session
         if session is None or spare_slots(session):
             return
-        if self.engine.keeps(int(session.sparkContext.defaultParallelism)):
+        if self.engine.keeps(task_slots(session)):
             _log.warning(
                 "stream threads use all of Spark's cores: a query of a DataFrame waits until one is free. Set "
                 "num.stream.threads to fewer, give Spark more, or set processing.mode=micro_batch"

@@ -20,8 +20,6 @@ from penstock.log.groups.gone_back import MARK
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -84,7 +82,7 @@ class MicroBatches:
         """The user's settings of Spark."""
         return {f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()}
 
-    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
+    def cores_to_leave(self, cores: int, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
         """Return none: all are free between batches."""
         return 0
 

@@ -19,8 +19,6 @@ from penstock.query.placement import PlacementNote
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -90,10 +88,10 @@ class StreamThreads:
             **{f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()},
         }
 
-    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:
+    def cores_to_leave(self, cores: int, topology: Topology) -> int:
         """Return one: threads never give theirs back, and other queries need one; those of DataFrames in any case."""
         if topology.dataframes:
-            require_core_for_dataframes(session)
+            require_core_for_dataframes(cores)
             return 1
         return 0 if self._config["num.stream.threads"] else 1
 
