@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import in_own_mode, require_mode, with_mode
+from penstock.engines.application.modes import in_own_mode, mode_is_unknown, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sink_formats import note_sinks
@@ -138,6 +138,12 @@ class Run:
             _log.warning(
                 "%s goes on in micro-batches, as it has run in them and processing.mode is not set; "
                 "processing.mode=continuous converts it to stream threads, which are the default",
+                self.config["application.id"],
+            )
+        elif mode_is_unknown(self.config, log):
+            _log.info(
+                "%s runs in stream threads, the default of processing.mode; nothing but offsets of its group shows "
+                "that it may have run before: if it has, in micro-batches, set processing.mode=micro_batch",
                 self.config["application.id"],
             )
         if not self._reads_nothing:
