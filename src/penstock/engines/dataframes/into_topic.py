@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.spark.commit_interval import commit_trigger
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
+from penstock.engines.spark.query_trigger import commit_trigger
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
 from penstock.errors import (
