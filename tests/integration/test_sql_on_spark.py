@@ -146,12 +146,12 @@ def test_five_queries_of_a_session_run_at_once_on_two_cores_in_a_thread_each_unl
     with running(json.dumps({"bootstrap.servers": place, "spark.master": "local[2]"}), statements) as process:
         wait_for(process, "RUNNING", 5)
         lines = (line for line in process.stdout or () if line.startswith("THREADS"))
-        eventually(lambda: sorted(json.loads(next(lines).removeprefix("THREADS")).values()) == [1, 1, 1, 1, 2], 120)
+        eventually(lambda: sorted(json.loads(next(lines).removeprefix("THREADS")).values()) == [1, 1, 1, 1, 2], 300)
         with SqlSession({"bootstrap.servers": place}, queries="wait") as other:
             for page in "abcde":
                 other.execute(f"INSERT INTO clicks VALUES ('{page}');")
         with open_log(place) as log:
-            eventually(lambda: all(sum(log.end_offsets([name]).values()) == 1 for name in "ABCDE"), 120)
+            eventually(lambda: all(sum(log.end_offsets([name]).values()) == 1 for name in "ABCDE"), 300)
 
 
 @pytest.mark.parametrize("mode", ["micro_batch", "continuous"])
