@@ -17,6 +17,9 @@ def main(place: str, statements: str = "") -> None:
     while True:
         states = {query.id: query.state for query in session.queries.values()}
         print("STATES", states, flush=True)
+        apps = {query.id: query.app for query in session.queries.values()}
+        threads = {name: app.metrics.total("alive-stream-threads") for name, app in apps.items() if app is not None}
+        print("THREADS", json.dumps(threads), flush=True)
         time.sleep(0.3)
 
 

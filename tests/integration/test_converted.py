@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from eventually import eventually
 from penstock import (
+    KafkaStreams,
     Materialized,
     Processor,
     Record,
@@ -21,6 +23,7 @@ from penstock import (
     TimeWindows,
 )
 from penstock.config import StreamsConfig
+from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
 from penstock.engines.conversion.convert import convert
 from penstock.engines.threads.app import ThreadApp
@@ -51,6 +54,27 @@ def test_there_and_back_and_there_again(place: Place) -> None:
         assert newest(place, sink) == counted(*rounds)
     every = sorted((f"w{i}", n) for i in range(5) for n in range(1, newest(place, sink)[f"w{i}"] + 1))
     assert sorted(place.read(sink, long)) == every
+
+
+def test_without_stores_and_a_checkpoint_it_goes_on_in_the_mode_that_has_committed_its_offsets(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At least once, micro-batches without stores leave nothing in the log but the marks of the group's offsets."""
+    source, sink = place.topic("words"), place.topic("copies")
+    builder = StreamsBuilder()
+    builder.stream(source).to(sink)
+    topology, settings = builder.build(), {"processing.guarantee": "at_least_once"}
+    place.write(source, words(5), 0)
+    place.run(topology, **settings, **BATCHES)
+    config = StreamsConfig(place.config(**settings))
+    shutil.rmtree(Locations.of(config, place.log).checkpoint)
+    place.write(source, words(3), 1)
+    unset = {name: value for name, value in config.given.items() if name != "processing.mode"}
+    with caplog.at_level("INFO", "penstock"):
+        KafkaStreams(topology, unset, session=place.spark).run(until="latest")
+    said = [record.getMessage() for record in caplog.records if "processing.mode" in record.getMessage()]
+    assert [text.split(",")[0] for text in said] == [f"{place.prefix}app goes on in micro-batches"]
+    assert Counter(value for _, value in place.read(sink)) == counted(words(5), words(3))
 
 
 def test_records_between_sub_topologies_are_finished_first(place: Place) -> None:

@@ -13,6 +13,8 @@ import pytest
 from eventually import eventually
 from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
 from penstock.engines.application_reset import ApplicationReset
+from penstock.engines.figures import BatchMeter
+from penstock.engines.running import Run
 from penstock.errors import CheckpointMismatchError, SerializationError, TopologyError
 from penstock.log.groups.resets import Target
 
@@ -56,6 +58,26 @@ def test_each_row_once_over_restarts_and_a_repeated_batch(bench: Bench, mode: st
     bench.run(totals(orders(bench)), **settings)
     assert sorted(bench.read("counts", long)) == [("ink", 1), ("ink", 2), ("pen", 2), ("pen", 3)]
     assert bench.log.ledger("app")["dataframe-orders"] == 1
+
+
+@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
+def test_a_run_that_finishes_what_is_half_done_reads_no_rows(bench: Bench, mode: str) -> None:
+    """A conversion begins with such a run in the earlier mode."""
+    folder, settings = bench.root / "orders", {"processing.mode": mode}
+    add(folder, "1.json", [("pen", 2, 5)])
+    bench.run(totals(orders(bench)), **settings)
+    add(folder, "2.json", [("ink", 7, 9)])
+    app = KafkaStreams(totals(orders(bench)), bench.config(**settings), session=bench.spark)
+    run = Run(app.topology, app.config, bench.spark, (), BatchMeter("app"), reads_nothing=True)
+    try:
+        run.launch(until_latest=True)
+        eventually(lambda: run.wait(0.1))
+    finally:
+        run.release(commit=True)
+    assert bench.log.ledger("app")["dataframe-orders"] == 0
+    assert bench.read("counts", long) == [("pen", 1)]
+    bench.run(totals(orders(bench)), **settings)
+    assert sorted(bench.read("counts", long)) == [("ink", 1), ("pen", 1)]
 
 
 @pytest.mark.parametrize("mode", ["continuous", "micro_batch"])

@@ -230,8 +230,8 @@ def test_a_thread_leaves_out_refused_records_if_the_handler_says_so(app, guarant
     builder.stream(source).to(target)
     asked = []
 
-    def handler(context, error):
-        asked.append(len(context.raw_value))
+    def handler(context, record, error):
+        asked.append(len(record.value))
         return Response("continue")
 
     config = {"application.id": app.id, "default.key.serde": "string", "default.value.serde": "string"}

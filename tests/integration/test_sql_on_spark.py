@@ -133,6 +133,27 @@ def test_a_killed_session_comes_back_with_all_queries_where_they_were(tmp_path: 
         assert found == sorted(set(found)), "each count once and in order; the topic is compacted"
 
 
+def test_five_queries_of_a_session_run_at_once_on_two_cores_in_a_thread_each_unless_set(tmp_path: Path) -> None:
+    """One of them has set another number: each gets no more threads than it has tasks."""
+    place = str(tmp_path / "log.db")
+    make = "CREATE STREAM {0} AS SELECT * FROM clicks WHERE page = '{0}';"
+    statements = (
+        "CREATE STREAM clicks (page STRING) WITH (kafka_topic='clicks', value_format='JSON', partitions=3);"
+        + "".join(make.format(name) for name in "abcd")
+        + "SET 'ksql.streams.num.stream.threads' = '2';"
+        + make.format("e")
+    )
+    with running(json.dumps({"bootstrap.servers": place, "spark.master": "local[2]"}), statements) as process:
+        wait_for(process, "RUNNING", 5)
+        lines = (line for line in process.stdout or () if line.startswith("THREADS"))
+        eventually(lambda: sorted(json.loads(next(lines).removeprefix("THREADS")).values()) == [1, 1, 1, 1, 2], 300)
+        with SqlSession({"bootstrap.servers": place}, queries="wait") as other:
+            for page in "abcde":
+                other.execute(f"INSERT INTO clicks VALUES ('{page}');")
+        with open_log(place) as log:
+            eventually(lambda: all(sum(log.end_offsets([name]).values()) == 1 for name in "ABCDE"), 300)
+
+
 @pytest.mark.parametrize("mode", ["micro_batch", "continuous"])
 def test_errors_of_expressions_in_workers_are_counted_by_the_session(spark: Any, tmp_path: Path, mode: str) -> None:
     config = {

@@ -17,7 +17,7 @@ from penstock.cli.application import reset as app_reset
 from penstock.cli.application import run as apps
 from penstock.cli.connect.mirror import mirror
 from penstock.cli.log_format import logged
-from penstock.cli.logs import data, groups, topics
+from penstock.cli.logs import datagen, groups, topics
 from penstock.cli.missing_packages import hint_for
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
@@ -82,7 +82,7 @@ app.add_typer(state.app, name="state")
 app.add_typer(broker.app, name="broker")
 app.add_typer(registry.app, name="registry")
 app.add_typer(sql.app, name="sql")
-data.register(app)
+datagen.register(app)
 app.command()(logged(mirror))
 app.command()(ui)
 app.add_typer(demo.app, name="demo")

@@ -39,7 +39,8 @@ class StreamsConfig(Mapping[str, Any]):
         ConfigError: A name is unknown, a value is of the wrong type, or a setting is given twice.
     """
 
-    __slots__ = ("_given", "_values")
+    __slots__ = ("_defaults", "_given", "_values")
+    _defaults: Mapping[str, Any]
     _given: Mapping[str, Any]
     _values: Mapping[str, Any]
 
@@ -60,9 +61,8 @@ class StreamsConfig(Mapping[str, Any]):
             explicit_values[setting] = read
             origin[setting] = name
         refuse_in_mode(explicit_values)
-        defaults = {definition.name: definition.default for definition in CONFIG_DEFS.values()}
         object.__setattr__(self, "_given", MappingProxyType(explicit_values))
-        object.__setattr__(self, "_values", MappingProxyType({**defaults, **explicit_values}))
+        self._set_defaults({})
 
     def __getitem__(self, name: str) -> Any:
         name = ALIASES.get(name, name)
@@ -79,11 +79,16 @@ class StreamsConfig(Mapping[str, Any]):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a StreamsConfig does not change; make another one with with_settings()")
 
+    def _set_defaults(self, defaults: Mapping[str, Any]) -> None:
+        own = {definition.name: definition.default for definition in CONFIG_DEFS.values()}
+        object.__setattr__(self, "_defaults", MappingProxyType({**defaults}))
+        object.__setattr__(self, "_values", MappingProxyType({**own, **defaults, **self._given}))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamsConfig, (dict(self._given),)
+        return _restored, (dict(self._given), dict(self._defaults))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, StreamsConfig) and self._given == other._given
+        return isinstance(other, StreamsConfig) and self._given == other._given and self._defaults == other._defaults
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -98,7 +103,16 @@ class StreamsConfig(Mapping[str, Any]):
     def with_settings(self, settings: Mapping[str, Any]) -> StreamsConfig:
         """Return a new config in which these settings are added or replaced."""
         changed = {ALIASES.get(name, name): value for name, value in settings.items()}
-        return StreamsConfig({**self._given, **changed})
+        return _restored({**self._given, **changed}, self._defaults)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> StreamsConfig:
+        """Return a new config with other defaults for settings that are not set; they do not count as set.
+
+        >>> config = StreamsConfig({"num.partitions": 3}).with_defaults({"num.partitions": 5, "num.stream.threads": 1})
+        >>> config["num.partitions"], config["num.stream.threads"], dict(config.given)
+        (3, 1, {'num.partitions': 3})
+        """
+        return _restored(self._given, {**self._defaults, **StreamsConfig(defaults).given})
 
     def with_prefix(self, prefix: str) -> dict[str, Any]:
         """Return the settings with a prefix such as ``producer.``, without the prefix."""
@@ -153,6 +167,13 @@ class StreamsConfig(Mapping[str, Any]):
                 note = f"  (default {definition.default})" if definition.effect else "  (no effect)"
             lines.append(f"{name:<{width}} = {getattr(value, '__qualname__', value)}{note}")
         return "\n".join(lines) or "all settings have their defaults"
+
+
+def _restored(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> StreamsConfig:
+    """Return a config with defaults of its own."""
+    config = StreamsConfig(given)
+    config._set_defaults(defaults)  # noqa: SLF001 - the constructor's other half
+    return config
 
 
 def _read(written_name: str, name: str, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["IN_MICRO_BATCHES", "REFUSED", "Refusal", "refuse", "refuse_in_mode"]
+__all__ = ["IN_MICRO_BATCHES", "OF_STATE", "REFUSED", "Refusal", "refuse", "refuse_in_mode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ REFUSED: Mapping[str, Refusal] = MappingProxyType(
         ),
     }
 )
+OF_STATE = ("dsl.store.format",)  # which a change of the mode cannot leave out: the state has that form
 IN_MICRO_BATCHES: Mapping[str, Refusal] = MappingProxyType(
     {
         "max.task.idle.ms": Refusal(

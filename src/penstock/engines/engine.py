@@ -106,7 +106,7 @@ class Engine(Protocol):
         """The settings of the Spark session."""
         ...
 
-    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:
+    def cores_to_leave(self, cores: int, topology: Topology) -> int:
         """Return how many cores of a shared session are not for its tasks; raise ConfigError if it has too few."""
         ...
 

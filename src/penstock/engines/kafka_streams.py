@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from penstock.base.java_names import with_java_names
 from penstock.base.log_lines import Work, own_logger
-from penstock.base.terminal.app_lines import lines_on_terminal, told_briefly
+from penstock.base.terminal.app_lines import ended_without_trace, lines_on_terminal
 from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State, StateListener
@@ -211,7 +211,7 @@ class KafkaStreams:
         from penstock.engines.spark.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
-        with told_briefly((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
+        with ended_without_trace((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
             interruptible(lambda: self.start(until=until), self._lifecycle.stop)
             report = RunLog(self.figures)
             try:

@@ -13,7 +13,7 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.threads.replicas.backing import continuous_replicas
 from penstock.errors import CheckpointMismatchError, UnknownTopicError
 from penstock.log.formats import formats_topic
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.gone_back import is_own
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application
@@ -102,7 +102,7 @@ def find_resources(log: TopicLog, config: StreamsConfig, topology: Topology | No
     existing = {topic.name for topic in log.topics()}
     internal = internal_topics(application, plan, topology)
     own = existing & internal
-    marked = any(each.metadata.startswith(MARK) for each in log.group_offsets(application).values())
+    marked = any(is_own(each.metadata) for each in log.group_offsets(application).values())
     looks_alike = {name for name in existing if name.startswith(f"{application}-") and _FORM.search(name)}
     return AppResources(
         application,

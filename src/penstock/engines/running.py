@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import in_own_mode, require_mode, with_mode
+from penstock.engines.application.modes import in_own_mode, mode_is_unknown, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sink_formats import note_sinks
@@ -20,7 +20,7 @@ from penstock.engines.engine import Start
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
 from penstock.engines.lags import committed_by_name, lag_behind
-from penstock.engines.spark.cores import CoreWatch
+from penstock.engines.spark.cores import CoreWatch, task_slots
 from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
 from penstock.engines.spark.machine_limits import check_open_files
@@ -137,6 +137,12 @@ class Run:
                 "processing.mode=continuous converts it to stream threads, which are the default",
                 self.config["application.id"],
             )
+        elif mode_is_unknown(self.config, log):
+            _log.info(
+                "%s runs in stream threads, the default of processing.mode; nothing but offsets of its group shows "
+                "that it may have run before: if it has, in micro-batches, set processing.mode=micro_batch",
+                self.config["application.id"],
+            )
         if not self._reads_nothing:
             for sentence in self.config.ineffective():
                 _log.warning("%s", sentence)
@@ -189,8 +195,8 @@ class Run:
         assert session is not None and log is not None  # noqa: S101, PT018 - launch() comes first
         require_mode(Locations.of(self.config, log).checkpoint, self.engine.mode)
         is_shared = not self._owns_session and not until_latest and not spare_slots(session)
-        free = self.engine.cores_to_leave(session, self.topology) if is_shared else 0
-        self._cores = CoreWatch(lambda: max(1, int(session.sparkContext.defaultParallelism) - free))
+        free = self.engine.cores_to_leave(task_slots(session), self.topology) if is_shared else 0
+        self._cores = CoreWatch(lambda: max(1, task_slots(session) - free))
         self.engine.start(self._start())
 
     def _start(self) -> Start:
@@ -231,7 +237,7 @@ class Run:
         session = self.session
         if session is None or spare_slots(session):
             return
-        if self.engine.keeps(int(session.sparkContext.defaultParallelism)):
+        if self.engine.keeps(task_slots(session)):
             _log.warning(
                 "stream threads use all of Spark's cores: a query of a DataFrame waits until one is free. Set "
                 "num.stream.threads to fewer, give Spark more, or set processing.mode=micro_batch"

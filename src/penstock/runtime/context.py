@@ -286,12 +286,12 @@ class TaskContext:
 
     def table(self, node: str) -> TableView:
         """Return the view of a table node."""
-        found = self._tables.get(node)
-        if found is None:
+        view = self._tables.get(node)
+        if view is None:
             raise TopologyError(
                 f"{node} is not a table of task {self.task_id}", hint="Join with a table of the same task."
             )
-        return found
+        return view
 
     def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
         """Return an object that several operators of the task share, made by the first that asks."""
@@ -385,8 +385,8 @@ class TaskContext:
 
     def _is_of_table(self, node: str) -> bool:
         """Return whether a node gets the changes of a table."""
-        found = self.topology.nodes[node]
-        return not isinstance(found, SourceNode) and any(parent in self._tables for parent in found.parents)
+        of_topology = self.topology.nodes[node]
+        return not isinstance(of_topology, SourceNode) and any(parent in self._tables for parent in of_topology.parents)
 
     def take_failure(self) -> tuple[Function | None, Exception] | None:
         """Return the failure of the record that an operator was called with; once."""
@@ -620,8 +620,8 @@ def _place_of(source: RecordContext) -> tuple[str, int, int] | None:
 
 
 def _example(source: RecordContext, said: str = "") -> Example | None:
-    place = _place_of(source)
-    return Example(*place, said) if place else Example("", -1, -1, said) if said else None
+    position = _place_of(source)
+    return Example(*position, said) if position else Example("", -1, -1, said) if said else None
 
 
 def _shorten(record: dict[str, Any]) -> str:
@@ -664,10 +664,10 @@ class DropLines:
             one for one in self._waiting if closing or now - self._logged_s.get(one, -_DROPS_EVERY_S) >= _DROPS_EVERY_S
         ]
         for reason in due:
-            count, said, place = self._waiting.pop(reason)
+            count, said, newest = self._waiting.pop(reason)
             self._logged_s.pop(reason, None)
             self._logged_s[reason] = now
-            where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
+            where = "" if newest is None else f", the newest at {newest[0]}-{newest[1]} offset {newest[2]}"
             self._log.warning(
                 "task %s: %s dropped %s: %s%s", self._task_id, reason[0], counted(count, "record"), said, where
             )

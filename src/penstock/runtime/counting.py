@@ -55,10 +55,10 @@ class CountingSensor(Sensor):
         return taken
 
     def _of(self, task_id: str) -> TaskCounts:
-        found = self._counts.get(task_id)
-        if found is None:
-            found = self._counts[task_id] = TaskCounts()
-        return found
+        counts = self._counts.get(task_id)
+        if counts is None:
+            counts = self._counts[task_id] = TaskCounts()
+        return counts
 
     def on_batch_end(self, task_id: str, seconds: float, metrics: Mapping[str, int | float]) -> None:
         counts = self._of(task_id)
@@ -147,10 +147,10 @@ class CountingSensor(Sensor):
 
     def _is_few(self, of: tuple[str, str, str], name: Hashable) -> bool:
         """Return whether a name is among the first of its kind: each is a series for good, and records make names."""
-        known = self._names.setdefault(of, set())
-        if name not in known and len(known) < _MOST_NAMES:
-            known.add(name)
-        return name in known
+        names = self._names.setdefault(of, set())
+        if name not in names and len(names) < _MOST_NAMES:
+            names.add(name)
+        return name in names
 
     @staticmethod
     def _add(counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:

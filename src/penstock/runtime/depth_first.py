@@ -195,10 +195,10 @@ class DepthFirst:
         outputs = iter(self._counted(name, [(None, result)] if isinstance(result, Rows) else result))
         while (output := next(outputs, None)) is not None:
             failure = failure or self._context.take_failure()  # of an operator that works while its rows are passed on
-            wanted, out = output
+            child, out = output
             flush = out.place.flush
             if flush is None:
-                self._send_each(name, wanted, out)
+                self._send_each(name, child, out)
             else:
                 self._flushes.setdefault(flush, []).append((name, out))
         return failure or self._context.take_failure()
@@ -206,9 +206,9 @@ class DepthFirst:
     def _counted(self, name: str, outputs: Iterable[tuple[str | None, Rows]]) -> Iterator[tuple[str | None, Rows]]:
         """Yield outputs, each of which the operator may compute after the one before has been sent on."""
         began = time.perf_counter()
-        for wanted, out in outputs:
+        for child, out in outputs:
             self._worked(name, 0, len(out), time.perf_counter() - began)
-            yield wanted, out
+            yield child, out
             began = time.perf_counter()
 
     def _send_each(self, name: str, wanted: str | None, rows: Rows) -> None:

@@ -31,14 +31,14 @@ class Graph:
 
     @classmethod
     def of(cls, topology: Topology, names: Collection[str] | None) -> Graph:
-        wanted = set(topology.nodes if names is None else names)
-        nodes = {name: node for name, node in topology.nodes.items() if name in wanted}
+        chosen = set(topology.nodes if names is None else names)
+        nodes = {name: node for name, node in topology.nodes.items() if name in chosen}
         parents: dict[str, list[str]] = {name: [] for name in nodes}
         children: dict[str, tuple[tuple[str, int | None], ...]] = {}
         for name in nodes:
             every = topology.children(name)
             children[name] = tuple(
-                (child, number if len(every) > 1 else None) for number, child in enumerate(every) if child in wanted
+                (child, number if len(every) > 1 else None) for number, child in enumerate(every) if child in chosen
             )
             for child, _ in children[name]:
                 parents[child].append(name)
@@ -96,13 +96,13 @@ def _texts(operation: Operation) -> list[str]:
 
 def stores_of(node: ProcessorNode) -> set[str]:
     """Return the stores that a processor may touch."""
-    found = set(node.stores)
+    stores = set(node.stores)
     if isinstance(node.operation, Process):
-        found.update(node.operation.stores)
+        stores.update(node.operation.stores)
     for one in fields(node.operation):
         if one.name.endswith("store") and isinstance(value := getattr(node.operation, one.name), str):
-            found.add(value)
-    return found
+            stores.add(value)
+    return stores
 
 
 def has_expressions(graph: Graph) -> bool:

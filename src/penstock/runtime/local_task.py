@@ -270,10 +270,10 @@ class _Readers:
 
     def read(self, topic: str) -> bool:
         """Return whether a source reads a topic, by its name or by a pattern."""
-        known = self._known.get(topic)
-        if known is None:
-            known = self._known[topic] = any(node.reads(topic) for node in self._sources)
-        return known
+        is_read = self._known.get(topic)
+        if is_read is None:
+            is_read = self._known[topic] = any(node.reads(topic) for node in self._sources)
+        return is_read
 
 
 class _PartitionQueues:

@@ -60,10 +60,10 @@ class LoggedState:
             self._maps[store].put_many(rows.column(0).to_pylist(), rows.column(1).to_pylist())
         self._meta = dict(state.meta)
         state.rebase(0, self._maps, self._meta)
-        found = []
+        written = []
         for topic, batch in records:
             headers = headers_of(batch.column("headers"))
             columns = (batch.column(name).to_pylist() for name in ("timestamp", "key", "value"))
             for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
-                found.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
-        return found
+                written.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
+        return written

@@ -84,9 +84,9 @@ class NodeContext:
                 node=self._node.name,
             )
         if not isinstance(record, self._operator.record_type):
-            wanted = with_article(self._operator.record_type.__name__)
+            record_type = with_article(self._operator.record_type.__name__)
             raise TopologyError(
-                f"{self._node.name} forwards {record!r}, which is not {wanted}",
+                f"{self._node.name} forwards {record!r}, which is not {record_type}",
                 hint="Forward the record of process(), or one made by its with_ methods; Processors may make any.",
                 node=self._node.name,
             )

@@ -39,22 +39,22 @@ def line_of(function: Function | None, error: BaseException) -> Place:
     for _ in range(_MOST_CAUSES):
         if cause is None:
             break
-        if found := _innermost(cause, own):
-            return found
+        if line := _innermost(cause, own):
+            return line
         cause = cause.__cause__
     return (function.name, function.file, function.line) if function is not None and function.file else ("", "", 0)
 
 
 def _innermost(error: BaseException, own: str) -> Place | None:
     """Return the innermost line of the user's code in a traceback; ``own`` is a file that is of the user's code."""
-    found = None
+    innermost = None
     for trace in _frames(error):
         file, module = _file_of(trace, own), str(trace.tb_frame.f_globals.get("__name__", ""))
         if file == own or not (module.startswith(_OWN) or _is_library(file)):
-            found = trace, file
-    if found is None:
+            innermost = trace, file
+    if innermost is None:
         return None
-    trace, file = found
+    trace, file = innermost
     code = trace.tb_frame.f_code
     name = code.co_qualname if hasattr(code, "co_qualname") else code.co_name
     return name.rpartition("<locals>.")[2], file, trace.tb_lineno

@@ -24,8 +24,8 @@ def naming_stores(topology: Topology, node: str, task_id: str) -> Iterator[None]
 
 
 def _named(error: SerializationError, topology: Topology, node: str, task_id: str) -> SerializationError:
-    found = topology.nodes[node]
-    names = found.stores if isinstance(found, ProcessorNode) else ()
+    failed = topology.nodes[node]
+    names = failed.stores if isinstance(failed, ProcessorNode) else ()
     specs = [topology.stores[name] for name in names]
     wrong = error.facts.get("serde")
     specs = [spec for spec in specs if wrong in (spec.key_serde.name, spec.value_serde.name)] or specs

@@ -323,8 +323,8 @@ def _answered(wanted: NDArray[np.int32], keys: BytesColumn, count: int) -> NDArr
     """Send a response to the partition from which its subscription came, where that is known."""
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
-    known = (wanted >= 0) & (wanted < count)
-    return wanted if known.all() else np.where(known, wanted, _partitions(keys, count)).astype(np.int32)
+    exists = (wanted >= 0) & (wanted < count)
+    return wanted if exists.all() else np.where(exists, wanted, _partitions(keys, count)).astype(np.int32)
 
 
 def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> BytesColumn:

@@ -229,9 +229,9 @@ def reader_for(readers: Sequence[SourceReader], topic: str) -> SourceReader:
     for reader in readers:
         if reader.node.reads(topic):
             return reader
-    known = sorted({t for r in readers for t in r.node.topics} | {r.node.pattern for r in readers if r.node.pattern})
+    names = sorted({t for r in readers for t in r.node.topics} | {r.node.pattern for r in readers if r.node.pattern})
     raise TopologyError(
         f"no source of this task reads topic {topic!r}",
-        hint=f"Its sources read {', '.join(known) or 'nothing'}.",
+        hint=f"Its sources read {', '.join(names) or 'nothing'}.",
         topic=topic,
     )

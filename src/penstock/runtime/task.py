@@ -303,11 +303,11 @@ class StreamTask:
     def _deliver(
         self, inbox: dict[str, list[tuple[str, Rows]]], name: str, out: Sequence[tuple[str | None, Rows]]
     ) -> None:
-        for wanted, rows in out:
+        for receiver, rows in out:
             if not len(rows):
                 continue
             for child, number in self._graph.children[name]:
-                if wanted is None or wanted == child:
+                if receiver is None or receiver == child:
                     # Counted even when only one child is named: its rows are compared with those of other forks.
                     sent = rows if number is None else rows.with_place(rows.place.child(number))
                     inbox.setdefault(child, []).append((name, sent))

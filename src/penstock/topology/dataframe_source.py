@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["DataFrameSource", "OutputMode"]
+__all__ = ["DataFrameSource", "OutputMode", "ledger_task"]
 
 OutputMode = Literal["append", "update"]
 
@@ -39,4 +39,9 @@ class DataFrameSource:
     @property
     def task(self) -> str:
         """Its name in the ledger."""
-        return f"dataframe-{self.name}"
+        return ledger_task(self.name)
+
+
+def ledger_task(name: str) -> str:
+    """Return the name in the ledger of the DataFrame of this name."""
+    return f"dataframe-{name}"

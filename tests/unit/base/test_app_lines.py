@@ -72,13 +72,13 @@ def test_a_program_of_spark_submit_shows_its_lines():
 BRIEF = """
 import sys
 from penstock.errors import ConfigError, FencedError
-from penstock.base.terminal.app_lines import told_briefly
+from penstock.base.terminal.app_lines import ended_without_trace
 if "own hook" in sys.argv:
     sys.excepthook = lambda kind, error, trace: print("my own", kind.__name__)
-with told_briefly((FencedError,)):
+with ended_without_trace((FencedError,)):
     if "caught" in sys.argv:
         try:
-            with told_briefly((FencedError,)):
+            with ended_without_trace((FencedError,)):
                 raise FencedError("another instance runs", hint="Stop it.")
         except FencedError:
             pass

@@ -101,6 +101,27 @@ def test_a_changed_topology_is_not_converted(app: Application, run: Run) -> None
     assert "Run this version once with processing.mode=micro_batch" in err
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_stores_with_headers_are_refused_before_anything_is_converted(
+    app: Application, run: Run, more: tuple[str, ...]
+) -> None:
+    app.settings["dsl.store.format"] = "HEADERS"
+    app.write_module()
+    app.in_thread(30)
+    before = app.everything()
+    code, _, err = run("app", "convert", app.target, "--to", "micro_batch", *more)
+    assert code == 1
+    assert "dsl.store.format=HEADERS is not supported: in micro-batches the stores of tables" in err
+    assert app.everything() == before
+    del app.settings["dsl.store.format"]  # then it is another application
+    app.write_module()
+    code, _, err = run("app", "convert", app.target, "--to", "micro_batch", *more)
+    assert code == 1
+    assert "cannot be converted to processing.mode=micro_batch" in err
+    assert "Nothing was changed" in err
+    assert app.everything() == before
+
+
 def test_an_application_that_has_not_run_needs_none(app: Application, run: Run) -> None:
     code, out, _ = run("app", "convert", app.target, "--to", "continuous")
     assert (code, out) == (0, "app has not run: it starts in any mode\n")

@@ -25,7 +25,7 @@ from penstock import StreamsBuilder
 from penstock.base.clock import unix_ms
 from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.console.applications import OwnApplication
-from penstock.console.exposed import ExposedQueries
+from penstock.console.exposed_application import ExposedQueries
 from penstock.console.exposure import HIDDEN, Exposure
 from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.recorder import Recorder, Watched

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.engines.threads.hosting import crashes
 from penstock.engines.threads.hosting.crashes import CrashWatch
+from penstock.engines.threads.hosting.engine import is_passing
+from penstock.errors import AppFailedError, LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
@@ -45,3 +49,18 @@ def test_the_end_of_an_epoch_is_counted_while_a_topic_is_deleted_and_not_yet_mad
         assert crashes._behind(log, {ONE: [IN]}, {}) == {}
         log.create_topic("in", 1)
         assert crashes._behind(log, {ONE: [IN]}, {IN: 0}) == {}
+
+
+def test_the_query_of_a_dataframe_that_ends_again_and_again_is_named_with_its_error() -> None:
+    watch, error = CrashWatch(), LogUnavailableError("no broker answers", hint="Is the broker up?")
+    for number in range(1, 4):
+        assert watch.note_feed("orders", {"dataframe-orders": 7, "0_0": number}, error) == number
+    assert watch.note_feed("orders", {"dataframe-orders": 8}, error) == 1  # it has written a batch
+    for number in range(2, 4):
+        assert watch.note_feed("orders", {"dataframe-orders": 8}, error) == number
+    with pytest.raises(
+        AppFailedError, match=r"query of DataFrame 'orders' has failed 4 times.* no broker answers"
+    ) as last:
+        watch.note_feed("orders", {"dataframe-orders": 8}, error)
+    assert last.value.hint == "Is the broker up?"
+    assert not is_passing(last.value)

@@ -6,7 +6,6 @@ import logging
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -276,12 +275,9 @@ def test_an_epoch_that_gets_no_core_says_so(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_dataframes_need_a_core_beside_the_threads() -> None:
-    def session(cores: int) -> Any:
-        return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=cores))
-
-    require_core_for_dataframes(session(2))
+    require_core_for_dataframes(2)
     with pytest.raises(ConfigError, match="has one core") as caught:
-        require_core_for_dataframes(session(1))
+        require_core_for_dataframes(1)
     assert "processing.mode=micro_batch" in str(caught.value.hint)
 
 

@@ -5,7 +5,7 @@ import logging
 from penstock.engines.offsets.group_resets import resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.gone_back import MARK, epoch_note
 from penstock.log.open import open_log
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -34,3 +34,14 @@ def test_a_batch_document_says_where_it_starts():
     batch = SourceOffset({A: 5, B: 9}, 0, starts={A: 2}, resets=2)
     assert SourceOffset.of(batch.to_json()) == batch
     assert SourceOffset({A: 5}).to_json() == {"topics": {"t": {"0": 5}}, "tick": 0}
+
+
+def test_offsets_that_stream_threads_have_set_are_of_others_to_micro_batches(tmp_path):
+    """A conversion marks all offsets, so threads have gone on since: what they have read is not read again."""
+    with open_log("memory://") as log:
+        log.create_topic("t", 2)
+        log.commit_offsets("app", {A: 7}, f"{MARK} batch 3")
+        log.commit_offsets("app", {B: 8}, epoch_note("stream-thread thread-0", 2))
+        lease = log.acquire_lease("app", "here")
+        assert [each.offsets for each in take_up_group_resets(str(tmp_path), log, lease, ["t"])] == [{B: 8}]
+        assert log.group_offsets("app")[A].metadata == f"{MARK} batch 3"

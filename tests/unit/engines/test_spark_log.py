@@ -6,8 +6,16 @@ import pytest
 
 from penstock.engines.batches.facts import inputs_checksum
 from penstock.engines.offsets.offsets import SourceOffset
-from penstock.engines.spark.spark_log import drop_damaged, noted_inputs, sync_offsets
+from penstock.engines.spark.spark_log import (
+    committed_batches,
+    drop_damaged,
+    newest_planned,
+    noted_inputs,
+    planned_batches,
+    sync_offsets,
+)
 from penstock.log.base import TopicPartition
+from penstock.state.documents import write_document
 
 A, B, TABLE = TopicPartition("in", 0), TopicPartition("in", 1), TopicPartition("names", 0)
 
@@ -85,3 +93,17 @@ def test_the_inputs_of_a_batch():
     ]
     assert {inputs_checksum(before, each, ["names"]) for each in alike} == {found}
     assert found not in {inputs_checksum(before, each, ["names"]) for each in others}
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_the_numbers_of_batches_are_read_in_order(tmp_path, is_remote):
+    query = f"memory://{tmp_path.name}/{is_remote}/spark" if is_remote else str(tmp_path / "spark")
+    assert (planned_batches(query), committed_batches(query), newest_planned(query)) == ([], [], None)
+    for number in (10, 9, 2):
+        write_document(query, f"offsets/{number}", "v1")
+    write_document(query, "offsets/.10.crc", "sum")
+    write_document(query, "offsets/11.tmp", "half")
+    write_document(query, "commits/9", "v1")
+    assert planned_batches(query) == [2, 9, 10]
+    assert committed_batches(query) == [9]
+    assert newest_planned(query) == 10

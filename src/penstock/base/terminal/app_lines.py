@@ -12,7 +12,7 @@ from types import TracebackType
 from penstock.base.escapes import visible
 from penstock.errors import PenstockError
 
-__all__ = ["lines_on_terminal", "told_briefly"]
+__all__ = ["lines_on_terminal", "ended_without_trace"]
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started this program
 
@@ -40,7 +40,7 @@ def lines_on_terminal(logger: logging.Logger) -> Iterator[None]:
 
 
 @contextmanager
-def told_briefly(kinds: tuple[type[PenstockError], ...]) -> Iterator[None]:
+def ended_without_trace(kinds: tuple[type[PenstockError], ...]) -> Iterator[None]:
     """Let the program end with a sentence, not with a stack trace, by an error of these kinds that it does not catch.
 
     Programs with a `sys.excepthook` of their own, and notebooks, keep theirs.

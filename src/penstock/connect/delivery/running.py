@@ -9,9 +9,9 @@ from penstock.base.log_lines import own_logger
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
 from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.delivery.pipeline import Pipeline
-from penstock.connect.delivery.single import SingleSource, plainly, single_sink
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import Unwatched
+from penstock.connect.delivery.workerless import SingleSource, plainly, single_sink
 from penstock.connect.plugins import Plugins, start_notes, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition

@@ -11,7 +11,7 @@ from penstock.connect.data import Header, Headers, RetriableError, SettingError,
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
-from penstock.connect.delivery.single import SingleSource, plainly, single_sink
+from penstock.connect.delivery.workerless import SingleSource, plainly, single_sink
 from penstock.connect.functions.loading import installed_plugins, plugin_of
 from penstock.connect.plugins import Plugins
 from penstock.errors import ConfigError

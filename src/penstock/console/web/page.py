@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.console.exposed import Exposed
+    from penstock.console.exposed_application import Exposed
     from penstock.console.web.site import Site
 
 __all__ = ["NotThereError", "Page", "Visit", "whole"]

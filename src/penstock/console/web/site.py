@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.console.exposed import Exposed
+from penstock.console.exposed_application import Exposed
 from penstock.console.exposure import Exposure
 from penstock.console.group_watch import GroupWatch
 

@@ -13,6 +13,7 @@ from penstock.config.refused import IN_MICRO_BATCHES
 from penstock.engines.application.changelog_topics import read_application
 from penstock.engines.application.locations import Locations
 from penstock.errors import CheckpointMismatchError
+from penstock.log.groups.gone_back import is_of_batches, is_of_threads
 from penstock.state.checkpoint import read_plan
 from penstock.state.documents import delete_document, read_document, write_document
 
@@ -27,6 +28,7 @@ __all__ = [
     "checkpoint_mode",
     "has_run_in_batches",
     "in_own_mode",
+    "mode_is_unknown",
     "mode_of",
     "mode_of_state",
     "require_mode",
@@ -49,11 +51,14 @@ def checkpoint_mode(checkpoint: str) -> str | None:
     return MICRO_BATCH if read_document(checkpoint, "plan.json") else None
 
 
-def mode_of_state(config: StreamsConfig, checkpoint: str) -> str:
-    """Return the mode in which an application keeps its state: by its settings, else by its checkpoint."""
+def mode_of_state(config: StreamsConfig, checkpoint: str) -> str | None:
+    """Return the mode in which an application keeps its state: by its settings, else by its checkpoint.
+
+    None: neither says so, as on another machine; then its log may (`in_own_mode`).
+    """
     if "processing.mode" in config.given:
         return str(config["processing.mode"])
-    return checkpoint_mode(checkpoint) or str(config["processing.mode"])
+    return checkpoint_mode(checkpoint)
 
 
 def set_mode(checkpoint: str, mode: str) -> None:
@@ -106,6 +111,19 @@ def has_run_in_batches(log: TopicLog, application: str) -> bool:
     return any(_TASK.match(name) for name in log.ledger(application))
 
 
+def _mode_of_group(config: StreamsConfig, log: TopicLog) -> str | None:
+    """Return the mode that has committed the group's offsets, of an application that has left nothing else to go by.
+
+    Micro-batches without stores, and at least once, leave nothing else once their checkpoint is gone.
+    """
+    if checkpoint_mode(Locations.of(config, log).checkpoint) is not None:
+        return None
+    notes = [each.metadata for each in log.group_offsets(config["application.id"]).values()]
+    if any(map(is_of_threads, notes)):
+        return CONTINUOUS
+    return MICRO_BATCH if any(map(is_of_batches, notes)) else None
+
+
 def in_own_mode(config: StreamsConfig, log: TopicLog) -> StreamsConfig:
     """Return the settings with the mode of the application's earlier runs, if they name none.
 
@@ -114,8 +132,16 @@ def in_own_mode(config: StreamsConfig, log: TopicLog) -> StreamsConfig:
     """
     if "processing.mode" in config.given:
         return config
-    mode = mode_of(log, config)
+    mode = mode_of(log, config) or _mode_of_group(config, log)
     return config if mode in (None, config["processing.mode"]) else config.with_settings({"processing.mode": mode})
+
+
+def mode_is_unknown(config: StreamsConfig, log: TopicLog) -> bool:
+    """Return whether an application whose mode is not set may have run: its group has offsets, and nothing is known."""
+    if "processing.mode" in config.given or (mode_of(log, config) or _mode_of_group(config, log)) is not None:
+        return False
+    checkpoint = checkpoint_mode(Locations.of(config, log).checkpoint)
+    return checkpoint is None and bool(log.group_offsets(config["application.id"]))
 
 
 def with_mode(config: StreamsConfig, mode: str) -> StreamsConfig:

@@ -20,8 +20,6 @@ from penstock.log.groups.gone_back import MARK
 from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -86,7 +84,7 @@ class MicroBatches:
         """The user's settings of Spark."""
         return {f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()}
 
-    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
+    def cores_to_leave(self, cores: int, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
         """Return none: all are free between batches."""
         return 0
 
@@ -111,7 +109,9 @@ class MicroBatches:
         self._changelogs = [*job.changelogs.values(), *([job.numbers_topic] if job.numbers_topic else [])]
         settings = dataframe_query_settings(self.spark_settings, job.checkpoint)
         topology = with_serdes(app.topology, self._config)
-        queries = dataframe_queries(topology, app.log, start.own_lease, job.checkpoint, settings)
+        queries = []
+        if not self._reads_nothing:  # what is half done is in their topics
+            queries = dataframe_queries(topology, app.log, start.own_lease, job.checkpoint, settings)
         self._query = BatchQuery(start.session, job, self._batch_done, queries)
         self._query.start(int(self._config["commit.interval.ms"]))
         start.doing("starting the query and its Python workers")

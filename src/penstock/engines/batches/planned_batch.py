@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.batches.facts import inputs_checksum
 from penstock.engines.offsets.offsets import SourceOffset
-from penstock.state.documents import list_documents, read_document
+from penstock.engines.spark.spark_log import QUERY, committed_batches
+from penstock.state.documents import read_document
 
 if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob
@@ -99,7 +100,7 @@ class LastBatch:
 
 def committed_by_spark(checkpoint: str) -> LastBatch:
     """Read the newest batch that Spark has committed."""
-    done = [int(name) for name in list_documents(checkpoint, "spark/commits") if name.isdecimal()]
+    done = committed_batches(f"{checkpoint}/{QUERY}")
     if not done:
         return LastBatch(-1, {})
     text = read_document(checkpoint, f"spark/offsets/{max(done)}") or ""

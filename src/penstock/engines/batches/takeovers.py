@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.spark.spark_log import QUERY, committed_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.gone_back import is_of_batches, set_by_others
 from penstock.state.changelog import changelog_format
-from penstock.state.documents import list_documents, read_document, write_document
+from penstock.state.documents import read_document, write_document
 from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import SegmentName
@@ -107,7 +108,7 @@ def note_changelog_ends(checkpoint: str, log: TopicLog, topics: Iterable[str], b
         batch: The newest batch that Spark has committed; None: as the checkpoint says.
     """
     if batch is None:
-        batch = max(_numbers(checkpoint, "spark/commits"), default=-1)
+        batch = max(committed_batches(f"{checkpoint}/{QUERY}"), default=-1)
     now = ChangelogEnds.of(log, topics)
     ends: dict[str, dict[str, int]] = {}
     for tp, end in sorted(now.ends.items()):
@@ -182,10 +183,9 @@ class _OwnRecords:
         self._app = app
         self._since = since
         self._ledger = app.log.ledger(app.application)
-        group = app.log.group_offsets(app.application).items()
-        self._was_moved = any(
-            tp.topic in app.plan.external_topics and not each.metadata.startswith(MARK) for tp, each in group
-        )
+        group = app.log.group_offsets(app.application)
+        read = [tp for tp in group if tp.topic in app.plan.external_topics]
+        self._was_moved = bool(set_by_others(read, group, is_of_batches))
 
     def are(self, changelog: Changelog, tp: TopicPartition, start: int, end: int) -> bool:
         """Return whether all records of a range are the application's own, as far as segments are left to compare.
@@ -244,7 +244,7 @@ def check_group(checkpoint: str, log: TopicLog, application: str) -> None:
     Raises:
         CheckpointMismatchError: The checkpoint is an older copy, or of another run of the application.
     """
-    planned = _numbers(checkpoint, "spark/offsets")
+    planned = planned_batches(f"{checkpoint}/{QUERY}")
     offsets = log.committed_offsets(application)
     marked = {tp: batch for tp, batch in marked_batches(log, application).items() if batch is not None}
     newest = max(marked.values(), default=-1)
@@ -280,10 +280,6 @@ def marked_batches(
         for tp, each in log.group_offsets(application).items()
         if names is None or tp.topic in names
     }
-
-
-def _numbers(checkpoint: str, folder: str) -> list[int]:
-    return [int(name) for name in list_documents(checkpoint, folder) if name.isdecimal()]
 
 
 def _ends_of(checkpoint: str, batch: int) -> Mapping[TopicPartition, int]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.changelog_topics import read_application
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import CONTINUOUS, mode_of_state
+from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of_state
 from penstock.engines.application.planning import plan_for
 from penstock.engines.batches.worker.global_stores import GlobalStores
 from penstock.engines.committed.group_instances import GroupInstances
@@ -19,7 +19,7 @@ from penstock.engines.committed.replicated import ReplicatedState, ReplicatedSto
 from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
 from penstock.engines.threads.app import ThreadApp
-from penstock.errors import CoPartitionError, UnknownTopicError
+from penstock.errors import CoPartitionError, LogUnavailableError, UnknownTopicError
 from penstock.log.base import TopicPartition
 from penstock.query.lag import ReplicaLagWatch
 from penstock.query.metadata import Instances
@@ -51,8 +51,21 @@ def open_committed(topology: Topology, config: StreamsConfig, *, refresh_s: floa
         config: Its settings; ``state.dir`` and ``penstock.checkpoint.location`` say where the state is.
         refresh_s: The greatest age of the knowledge of the newest commit, in seconds.
     """
-    mode = mode_of_state(config, Locations.of(config).checkpoint)
+    mode = mode_of_state(config, Locations.of(config).checkpoint) or _mode_by_log(config)
     return _OPENED_BY[mode](topology, config, refresh_s)
+
+
+def _mode_by_log(config: StreamsConfig) -> str:
+    """Return the mode of an application without a checkpoint here, by what it has left in its log."""
+    with suppress(LogUnavailableError), _answering_soon(config) as log:
+        return str(in_own_mode(config, log)["processing.mode"])
+    return str(config["processing.mode"])
+
+
+def _answering_soon(config: StreamsConfig) -> TopicLog:
+    """Open the log for a query, which does not wait for it as long as an application does."""
+    timeout_ms = int(config["task.timeout.ms"])
+    return open_app_log(config.with_settings({"task.timeout.ms": min(timeout_ms, _PATIENCE_MS)}))
 
 
 def _of_segments(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> CommittedState:
@@ -66,8 +79,7 @@ def _of_segments(topology: Topology, config: StreamsConfig, refresh_s: float | N
 
 def _of_changelogs(topology: Topology, config: StreamsConfig, refresh_s: float | None) -> ReplicatedState:
     typed = with_settings(topology, config)
-    timeout_ms = int(config["task.timeout.ms"])
-    log = open_app_log(config.with_settings({"task.timeout.ms": min(timeout_ms, _PATIENCE_MS)}))
+    log = _answering_soon(config)
     places = Locations.of(config, log)
     reader = _GlobalReader(typed, config) if typed.global_stores else None
     stores = ReplicatedStores(

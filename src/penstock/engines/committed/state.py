@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
 from penstock.engines.committed.tasks import AheadError, ReplicaFolders, TaskReader, TaskView
+from penstock.engines.spark.spark_log import QUERY, committed_batches
 from penstock.errors import InvalidStateError, StateError
 from penstock.query.placement import LagInfo
 from penstock.query.position import Position
 from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
-from penstock.state.documents import document_time_ms, list_documents, local_directory, read_document
+from penstock.state.documents import document_time_ms, local_directory, read_document
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["Commit", "CommitLog", "CommittedState", "GlobalReader", "QueriedStores"]
@@ -328,8 +329,7 @@ class CommitLog:
         return newest
 
     def _listed(self) -> Commit | None:
-        batches = [int(name) for name in list_documents(self.checkpoint, _COMMITS) if name.isdecimal()]
-        for batch in sorted(batches, reverse=True):
+        for batch in reversed(committed_batches(f"{self.checkpoint}/{QUERY}")):
             committed = self._time(batch)
             if committed is not None:
                 return Commit(self.checkpoint, batch, committed)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
+from penstock.config.refused import OF_STATE, refuse_in_mode
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, mode_of, with_mode
 from penstock.engines.conversion.into_batches import IntoBatches, forget_thread_replicas
@@ -49,8 +50,10 @@ def convert(
 
     Raises:
         FencedError: The application runs.
+        ConfigError: A setting gives the state a form that the mode has not; nothing was changed.
         CheckpointMismatchError: It cannot be converted; nothing was changed.
     """
+    refuse_in_mode({"processing.mode": mode, **{name: config[name] for name in OF_STATE}})
     config = with_mode(config, mode)
     application, before = str(config["application.id"]), mode_of(log, config)
     if before in (None, mode):

@@ -23,13 +23,12 @@ from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.batches.takeovers import marked_batches
 from penstock.engines.conversion.into_continuous import settle_repartition_topics
 from penstock.engines.conversion.report import refusal, require_unchanged
-from penstock.engines.spark.spark_log import QUERY, forget_batches
+from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.engines.threads.replicas.backing import continuous_replicas
 from penstock.log.groups.gone_back import MARK
-from penstock.state.documents import list_documents
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
 from penstock.topology.plan.stored import StoredPlan
@@ -151,7 +150,7 @@ class IntoBatches(LostCheckpoint):
     def _next_batch(self) -> int:
         """Return a batch number behind all that micro-batches of this application may have used."""
         app = self._app
-        planned = [int(name) for name in list_documents(app.checkpoint, "spark/offsets") if name.isdecimal()]
+        planned = planned_batches(f"{app.checkpoint}/{QUERY}")
         marked = [batch for batch in marked_batches(app.log, app.application).values() if batch is not None]
         return max([self._written()[1], self._notes.batch, *planned, *marked]) + 1
 

@@ -27,13 +27,14 @@ from penstock.engines.conversion.report import refusal, require_unchanged
 from penstock.engines.conversion.segments import SegmentState
 from penstock.engines.offsets.group_resets import noted_resets, resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
+from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.log_notes import LogNotes, write_notes
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.errors import CheckpointMismatchError
-from penstock.log.groups.gone_back import MARK
+from penstock.log.groups.gone_back import MARK, is_of_batches, set_by_others
 from penstock.state.checkpoint import read_plan, remove_checkpoint
-from penstock.state.documents import list_documents, read_document
+from penstock.state.documents import read_document
 from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class IntoContinuous:
         checkpoint = self._app.checkpoint
         if is_takeover_unfinished(checkpoint):
             return "the work of another program is half taken up"
-        planned = max(map(int, filter(str.isdecimal, list_documents(checkpoint, "spark/offsets"))), default=-1)
+        planned = max(planned_batches(f"{checkpoint}/{QUERY}"), default=-1)
         done = read_document(checkpoint, f"spark/commits/{self._batch}") or ""
         if planned > self._batch or (self._batch >= 0 and not done.strip("\0")):
             return f"batch {planned} is under way"
@@ -211,10 +212,8 @@ class IntoContinuous:
         """Return the group's offsets that others have set, and that no batch has begun at yet, without a change."""
         app, topics = self._app, self._app.plan.external_topics
         moved = resets_since(noted_resets(app.checkpoint), self._end().resets)[1]
-        group = self._log.group_offsets(app.application).items()
-        return moved | {
-            tp: each.offset for tp, each in group if tp.topic in topics and not each.metadata.startswith(MARK)
-        }
+        group = self._log.group_offsets(app.application)
+        return moved | set_by_others([tp for tp in group if tp.topic in topics], group, is_of_batches)
 
     def _writers(self) -> Iterator[str]:
         """Iterate over the names of the tasks' transactions, which runs of micro-batches may have open."""

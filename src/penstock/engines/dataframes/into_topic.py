@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.spark.commit_interval import commit_trigger
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df, move_frame
+from penstock.engines.spark.query_trigger import commit_trigger
 from penstock.engines.spark.quiet import quiet_pyspark
-from penstock.engines.spark.spark_log import drop_damaged, noted_inputs, sync_offsets
+from penstock.engines.spark.spark_log import drop_damaged, newest_planned, noted_inputs, sync_offsets
 from penstock.errors import (
     AppFailedError,
     CheckpointMismatchError,
@@ -29,7 +29,7 @@ from penstock.errors import (
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.state.checkpoint import own_part
-from penstock.state.documents import list_documents, local_directory
+from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -99,8 +99,8 @@ class DataFrameQuery:
         written = ledger.get(self._source.task)
         if written is None:
             return
-        planned = [int(name) for name in list_documents(self._checkpoint, "offsets") if name.isdecimal()]
-        if max(planned, default=-1) < written:
+        planned = newest_planned(self._checkpoint)
+        if planned is None or planned < written:
             name = self._source.name
             raise CheckpointMismatchError(
                 f"the progress of DataFrame {name!r} is lost: its batch {written} is in the log, but "

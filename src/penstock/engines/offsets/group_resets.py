@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.log.base import TopicPartition
-from penstock.log.groups.gone_back import MARK, moved_text
+from penstock.log.groups.gone_back import MARK, is_of_batches, moved_text, set_by_others
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
@@ -42,11 +42,8 @@ def take_up_group_resets(checkpoint: str, log: TopicLog, lease: Lease, topics: I
     application = lease.application
     resets = noted_resets(checkpoint)
     names = set(topics)
-    offsets = {
-        tp: each.offset
-        for tp, each in log.group_offsets(application).items()
-        if tp.topic in names and not each.metadata.startswith(MARK)
-    }
+    group = log.group_offsets(application)
+    offsets = set_by_others([tp for tp in group if tp.topic in names], group, is_of_batches)
     if not offsets:
         return tuple(resets)
     resets.append(GroupReset(len(resets) + 1, offsets))

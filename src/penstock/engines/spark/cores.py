@@ -1,17 +1,35 @@
-"""The number of Spark tasks that can run at once, which grows as executors register, also after the start."""
+"""The number of Spark tasks that can run at once: the slots, which grow as executors register, also after the start."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.log_lines import own_logger
+from penstock.engines.spark.session import spare_slots
 
-__all__ = ["CoreWatch"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
+__all__ = ["CoreWatch", "task_slots"]
+
+_BEFORE_THE_FIRST = 2
 _LOOK_S = 5.0
 _log = own_logger(__name__)
 _LOOKS = 3  # checks in a row with the same larger number: executors of a cluster come one after the other
+
+
+def task_slots(session: SparkSession) -> int:
+    """Return the number of tasks that Spark can run at once, without the spare slots of a Spark of our own.
+
+    Spark's ``defaultParallelism`` is another number if ``spark.default.parallelism`` is set. Before the first executor
+    has registered it is 2, as Spark itself assumes.
+    """
+    context: Any = session.sparkContext._jsc.sc()  # noqa: SLF001 - there is no public way
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    slots = int(context.maxNumConcurrentTasks(profile))
+    return max(1, slots - spare_slots(session)) if slots else _BEFORE_THE_FIRST
 
 
 class CoreWatch:

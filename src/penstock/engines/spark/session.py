@@ -92,7 +92,7 @@ def session_for(
         rows_in_jvm: Whether a new session's JVM handles records: those of DataFrames.
             Otherwise it only plans, and gets settings that cost less CPU.
         spare: The number of tasks that a new local Spark runs at once beyond those of its master: stream threads keep
-            theirs. Plans and threads count with the master's number (``spark.default.parallelism``).
+            theirs. Plans and threads count with the master's number, and so does ``spark.default.parallelism``.
     """
     fast, submitted = _streaming(checkpoint), submitted_settings()
     fast = {name: value for name, value in fast.items() if name not in submitted}

@@ -15,7 +15,16 @@ from pathlib import Path
 from penstock.state.documents import delete_document, list_documents, local_directory, read_document
 from penstock.state.durable import sync_directory, sync_path
 
-__all__ = ["QUERY", "drop_damaged", "forget_batches", "noted_inputs", "newest_planned", "sync_offsets"]
+__all__ = [
+    "QUERY",
+    "committed_batches",
+    "drop_damaged",
+    "forget_batches",
+    "newest_planned",
+    "noted_inputs",
+    "planned_batches",
+    "sync_offsets",
+]
 
 QUERY = "spark"  # the folder of the application's query in the checkpoint location
 _METADATA = "metadata"  # the query's id
@@ -45,15 +54,35 @@ def sync_offsets(query: str) -> int | None:
     return int(newest.name)
 
 
-def newest_planned(query: str) -> int | None:
-    """Return the number of the newest batch whose input Spark has noted; None without one, or in an object store.
+def planned_batches(query: str) -> list[int]:
+    """Return the numbers of the batches whose input Spark has noted, in order.
 
     Args:
         query: Spark's checkpoint of a query.
     """
-    directory = local_directory(query)
-    newest = None if directory is None else _newest(directory / "offsets")
-    return None if newest is None else int(newest.name)
+    return _numbers(query, "offsets")
+
+
+def committed_batches(query: str) -> list[int]:
+    """Return the numbers of the batches that Spark has noted as done, in order.
+
+    Args:
+        query: Spark's checkpoint of a query.
+    """
+    return _numbers(query, "commits")
+
+
+def newest_planned(query: str) -> int | None:
+    """Return the number of the newest batch whose input Spark has noted; None without one.
+
+    Args:
+        query: Spark's checkpoint of a query.
+    """
+    return max(planned_batches(query), default=None)
+
+
+def _numbers(query: str, folder: str) -> list[int]:
+    return sorted(int(name) for name in list_documents(query, folder) if name.isdecimal())
 
 
 def drop_damaged(query: str) -> list[str]:

@@ -117,7 +117,7 @@ def _context(task: str, node: str, topic: str, row: pa.RecordBatch) -> tuple[Err
     record = row.to_pylist()[0]
     headers = tuple((each["key"], each["value"]) for each in record.get("headers") or ())
     key, value, timestamp = record["key"], record["value"], record["timestamp"]
-    context = ErrorContext(task, node, None, -1, -1, timestamp, headers, key, value)
+    context = ErrorContext(task, node, None, -1, -1, timestamp, headers, None, None)  # Kafka has let go of the bytes
     return context, TopicRecord(topic, key, value, timestamp, headers)
 
 

@@ -1,16 +1,20 @@
-"""Committed offsets that have gone back behind what an application knows that it has committed.
+"""Committed offsets that have gone back behind what an application knows that it has committed, or were set by others.
 
 A coordinator may lose its newest records: older offsets of the application are there again, or none. Records that are
 processed once more would then be counted twice, as state and outputs hold them already. Each commit of an application
 carries a note of its epoch, so what is known is compared with commits of the same epoch or an earlier one only: a later
 epoch has begun there knowingly. Offsets without such a note are of another client, such as Kafka's tool that resets
 them: they are meant so, as for an application of Kafka Streams.
+
+Micro-batches mark theirs otherwise. Stream threads take over an application of micro-batches with its marked offsets.
+An application in micro-batches has marked all offsets when it was converted, so those of threads are of others to it:
+threads have gone on with the application since.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.errors import CheckpointMismatchError
@@ -19,7 +23,7 @@ from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 
 __all__ = [
     "MARK", "RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text",
-    "moved_text", "set_by_others",
+    "is_of_batches", "is_of_threads", "is_own", "moved_text", "set_by_others",
 ]  # fmt: skip
 
 MARK = "penstock"  # the beginning of the metadata of offsets that micro-batches commit
@@ -77,12 +81,39 @@ def gone_back(
     return {tp: both for tp, both in regressions.items() if both[0] < both[1]}
 
 
-def set_by_others(
-    partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
-) -> dict[TopicPartition, int]:
-    """Return the committed offsets of partitions that the application has not committed itself, in any mode.
+def is_of_batches(metadata: str) -> bool:
+    """Return whether micro-batches have committed an offset with this metadata.
 
-    Those of members of its streams group are its own too, whether they run Penstock or Kafka Streams.
+    >>> is_of_batches("penstock batch 7"), is_of_batches("stream-thread thread-0 epoch 7"), is_of_batches(RESET_NOTE)
+    (True, False, False)
+    """
+    return metadata.startswith(MARK)
+
+
+def is_of_threads(metadata: str) -> bool:
+    """Return whether a stream thread, or the driver for one, has committed an offset with this metadata.
+
+    Those of members of a streams group count too, whether they run Penstock or Kafka Streams.
+    """
+    return _NOTE.fullmatch(metadata) is not None or OffsetMetadata.parse(metadata) is not None
+
+
+def is_own(metadata: str) -> bool:
+    """Return whether an application of Penstock has committed an offset with this metadata, in either mode."""
+    return is_of_threads(metadata) or is_of_batches(metadata)
+
+
+def set_by_others(
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    is_own: Callable[[str], bool] = is_own,
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of partitions that the application has not committed itself.
+
+    Args:
+        partitions: The partitions.
+        committed: The group's offsets.
+        is_own: Whether an offset with this metadata is the application's: in micro-batches `is_of_batches`.
 
     >>> tp = TopicPartition("in", 0)
     >>> set_by_others([tp], {tp: OffsetAndMetadata(149, RESET_NOTE)})[tp]
@@ -91,13 +122,7 @@ def set_by_others(
     {}
     """
     there = {tp: committed[tp] for tp in partitions if tp in committed}
-    return {
-        tp: at.offset
-        for tp, at in there.items()
-        if _NOTE.fullmatch(at.metadata) is None
-        and not at.metadata.startswith(MARK)
-        and OffsetMetadata.parse(at.metadata) is None
-    }
+    return {tp: at.offset for tp, at in there.items() if not is_own(at.metadata)}
 
 
 def moved_text(application: str, offsets: Mapping[TopicPartition, int]) -> str:

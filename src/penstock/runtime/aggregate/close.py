@@ -167,9 +167,9 @@ class ClosedWindows:
         size = 0 if self._windows.kind == "session" else self._windows.size_ms
         now = self._context.get_meta(self._stream_time_meta, NO_TIME) + size + self._windows.closes_after_ms + 1
         self._context.put_meta(self._stream_time_meta, now)
-        found = self._found() if self.closes(now) else []
-        place = Place((len(self._context.input_stream_times) - 1, AFTER), len(found))
-        return self._closed(place, None, found)
+        ended = self._found() if self.closes(now) else []
+        place = Place((len(self._context.input_stream_times) - 1, AFTER), len(ended))
+        return self._closed(place, None, ended)
 
     def emit(self, rows: Rows) -> Rows:
         """Return the closed windows, sent with the last of the rows; oldest first, then by key."""
@@ -193,21 +193,21 @@ class ClosedWindows:
 
     def _found(self) -> list[_Found]:
         began = time.perf_counter()
-        found = self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
+        ended = self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
         seconds = time.perf_counter() - began
-        self._context.sensor.on_emitted(self._context.task_id, self._name, len(found), seconds)
-        return found
+        self._context.sensor.on_emitted(self._context.task_id, self._name, len(ended), seconds)
+        return ended
 
     def _closed_windows(self) -> list[_Found]:
         store = self._context.store(self._store)
         serde = store.spec.key_serde
-        found = list(store.fetch_closed(*self._range))
-        found.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
-        return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in found]
+        entries = list(store.fetch_closed(*self._range))
+        entries.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
+        return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in entries]
 
     def _closed_sessions(self) -> list[_Found]:
-        found = self._context.store(self._store).find_ended(*self._range)
-        return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in found]
+        sessions = self._context.store(self._store).find_ended(*self._range)
+        return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in sessions]
 
 
 def closed_windows(name: str, operation: WindowedAggregate, context: TaskContext) -> ClosedWindows | None:

@@ -103,9 +103,11 @@ class SessionRuns:
         sessions = _by_appearance(number, heads, order)
         position = np.full(len(heads), -1, np.int64)
         position[sessions.codes[order[heads]]] = np.where(of_stored, self._session[self._codes[heads]], -1)
-        found = self._stored.values.take_or_null(position) if len(self._stored.owners) else Column.nulls(len(heads))
+        aggregates = (
+            self._stored.values.take_or_null(position) if len(self._stored.owners) else Column.nulls(len(heads))
+        )
         stamps = np.where(position < 0, -1, self._stored.ends[position] if len(self._stored.owners) else -1)
-        fold = fold_known(known, self._rows, sessions, (found, stamps), per_row=True)
+        fold = fold_known(known, self._rows, sessions, (aggregates, stamps), per_row=True)
         if fold is None or fold.news is None or fold.olds is None:
             return None
         moment = (starts == times) & (

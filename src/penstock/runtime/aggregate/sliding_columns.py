@@ -151,15 +151,15 @@ class SlidingRuns:
         is_run = ~left & (number < of_runs[at])
         is_last = ~left & ~is_run & (number < of_runs[at] + of_last[at])
         is_stored = ~(left | is_run | is_last)
-        found = self._stored_to[at] - 1 - (number - of_runs[at] - of_last[at])
-        run, found = np.where(is_run, run, 0), np.where(is_stored, found, 0)
+        of_window = self._stored_to[at] - 1 - (number - of_runs[at] - of_last[at])
+        run, of_window = np.where(is_run, run, 0), np.where(is_stored, of_window, 0)
         starts = np.where(is_run, self._run_times[run] + 1, np.where(is_last, self._last[at] + 1, 0))
         rows_of = np.append(self._run_rows, len(times))
         begins = np.where(is_run, rows_of[run + 1], self._first_row[at])
         part = np.zeros(len(index), np.int64)
         if len(stored):
-            starts = np.where(is_stored, self._stored.starts[found], starts)
-            part = np.where(is_stored, stored[found], part)
+            starts = np.where(is_stored, self._stored.starts[of_window], starts)
+            part = np.where(is_stored, stored[of_window], part)
             joins = left & (self._last[at] >= times[at] - difference)  # with records from before the batch
             part = np.where(joins, stored[np.maximum(self._stored_from[at] - 1, 0)], part)
         starts = np.where(left, times[at] - difference, starts)
@@ -184,5 +184,5 @@ def _holds(numbers: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
     """Return whether each wanted number is among these, which are sorted."""
     if not len(numbers):
         return np.zeros(len(wanted), np.bool_)
-    found: NDArray[np.bool_] = numbers[np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)] == wanted
-    return found
+    is_held: NDArray[np.bool_] = numbers[np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)] == wanted
+    return is_held

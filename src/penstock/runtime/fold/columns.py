@@ -104,16 +104,16 @@ def _row(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column,
         rows_before, width = before.items(), range(len(known.parts))
         states = [Column.of_items([None if row is None else row[at] for row in rows_before]) for at in width]
     parts: list[_Result] = []
-    for (place, part), state in zip(known.parts, states, strict=True):
+    for (number, part), state in zip(known.parts, states, strict=True):
         of_part = rows
-        if place:
+        if number:
             if not isinstance(values, RowColumn) or values.absent is not None:
                 return None
-            column = _without_nulls(part, values.columns[int(place)])
+            column = _without_nulls(part, values.columns[int(number)])
             if column is None:
                 return None
             of_part = rows.with_values(column)
-        known_part = replace(part, kind="sum") if place and part.kind == "count" else part
+        known_part = replace(part, kind="sum") if number and part.kind == "count" else part
         result = _arithmetic(known_part, of_part, groups, state, per_row=per_row)
         if result is None or not _within(part.limit, result[1] or result[0]):
             return None
@@ -252,8 +252,8 @@ def numbers_of(column: Column) -> NDArray[Any] | None:
     if not is_float and series.dtype != pl.Int64:
         series = series.cast(pl.Int64)
     if series.null_count():  # by Arrow: Polars would run a query, which for a few rows takes longer than all else here
-        found: NDArray[Any] = series.to_arrow().fill_null(0).to_numpy()
-        return found
+        without_nulls: NDArray[Any] = series.to_arrow().fill_null(0).to_numpy()
+        return without_nulls
     return series.to_numpy()
 
 
@@ -291,8 +291,8 @@ def _float_extremes(
 
 
 def _negative_zero(numbers: NDArray[Any]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.signbit(numbers) & (numbers == 0)
-    return found
+    is_negative_zero: NDArray[np.bool_] = np.signbit(numbers) & (numbers == 0)
+    return is_negative_zero
 
 
 def _running(numbers: NDArray[Any], groups: RowGroups, stored: NDArray[Any], cumulative: pl.Expr) -> NDArray[Any]:

@@ -82,8 +82,8 @@ def recognise(aggregation: Aggregation) -> KnownAggregation | None:
     if fn is min or fn is max:
         return KnownAggregation(fn.__name__)  # type: ignore[arg-type]
     if isinstance(fn, FunctionType) and fn.__defaults__ is None:
-        known = _BY_CODE.get(_signature(fn.__code__))
-        return KnownAggregation(known) if known else None
+        kind = _BY_CODE.get(_signature(fn.__code__))
+        return KnownAggregation(kind) if kind else None
     return None
 
 
@@ -100,8 +100,8 @@ def _of_builtin(fn: BuiltInAggregator) -> KnownAggregation | None:
     if not isinstance(kept, StructAggregator):
         return None
     parts = [(name, _of_builtin(part)) for name, part in kept.parts]
-    known = tuple((name, part) for name, part in parts if part is not None)
-    return KnownAggregation("struct", parts=known) if len(known) == len(parts) else None
+    recognised = tuple((name, part) for name, part in parts if part is not None)
+    return KnownAggregation("struct", parts=recognised) if len(recognised) == len(parts) else None
 
 
 def _of_expression(fn: pl.Expr, aggregation: Aggregation) -> KnownAggregation | None:

@@ -59,11 +59,11 @@ def _looked_up(dicts: list[dict[str, Any] | None], name: str) -> pl.Series:
 def _fields(values: pl.Series, names: set[str] | None, *, dynamic: bool) -> list[pl.Series]:
     """Return the struct's fields; those that no dict of this batch happens to have are null."""
     present = values.dtype.to_schema() if isinstance(values.dtype, pl.Struct) else {}
-    wanted = [n for n in present if n not in _RECORD_COLUMNS] if names is None else sorted(names)
-    found = [values.struct.field(n) for n in wanted if n in present]
+    field_names = [n for n in present if n not in _RECORD_COLUMNS] if names is None else sorted(names)
+    series = [values.struct.field(n) for n in field_names if n in present]
     if dynamic or values.dtype == pl.Null:
-        found += [pl.Series(n, [None] * len(values)) for n in wanted if n not in present]
-    return found
+        series += [pl.Series(n, [None] * len(values)) for n in field_names if n not in present]
+    return series
 
 
 def select(table: pl.DataFrame, expression: pl.Expr) -> pl.DataFrame:

@@ -97,8 +97,8 @@ def _evaluate(joiner: Function, rows: Rows, right: Column, node: str) -> pl.Seri
             if name not in ("key", "timestamp", "value", "left", "right")
         ]
     if pl.Null in (lefts.dtype, rights.dtype):  # no row of that side has a value, so its fields are unknown
-        known = {"left", "right", *(c.name for c in columns)}
-        columns += [pl.Series(n, [None] * len(rows)) for n in sorted({*joiner.fn.meta.root_names()} - known)]
+        column_names = {"left", "right", *(c.name for c in columns)}
+        columns += [pl.Series(n, [None] * len(rows)) for n in sorted({*joiner.fn.meta.root_names()} - column_names)]
     result = pl.DataFrame([*columns, lefts, rights]).select(joiner.fn)
     if result.width != 1 or len(result) != len(rows):
         raise ProcessingError(

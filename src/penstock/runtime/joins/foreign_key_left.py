@@ -148,10 +148,10 @@ class _SubscriptionSend(Operator):
         segments = groups.segments
         at = np.where(~before.null_mask()[segments.order], np.arange(len(rows)), -1)
         newest = np.maximum.accumulate(at)
-        known = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
-        removed = silent & (known >= 0)
+        last_sent = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
+        removed = silent & (last_sent >= 0)
         unsubscribe[removed] = Instruction.DELETE_KEY_AND_PROPAGATE
-        return before.take(np.where(removed, known, np.arange(len(rows))))
+        return before.take(np.where(removed, last_sent, np.arange(len(rows))))
 
     def _changed(self, before: Column, after: Column) -> NDArray[np.bool_]:
         """Return whether the foreign keys' bytes differ; null differs from any key."""
@@ -199,10 +199,10 @@ class _ResponseJoin(Operator):
             self._context.drop(self._name, int((~fits).sum()), "the left row has changed since it asked")
             rows, current, answers = rows.filter(fits), current.filter(fits), answers.take(np.flatnonzero(fits))
         foreign = answers.inner
-        wanted = ~foreign.null_mask()
+        has_result = ~foreign.null_mask()
         if operation.left:
-            wanted |= ~current.null_mask()
-        at = np.flatnonzero(wanted)
+            has_result |= ~current.null_mask()
+        at = np.flatnonzero(has_result)
         side = replace(rows, values=current).take(at)
         results, kept = join_values(operation.joiner, side, foreign.take(at), self._name, self._context)
         good: NDArray[np.int64] | None = None

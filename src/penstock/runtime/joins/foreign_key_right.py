@@ -42,13 +42,13 @@ class _Subscriptions(StoreTableView):
         """Return the keys that this batch has set or deleted under one of the prefixes: the prefix, and the key."""
         self._forget_old_batches()
         numbers = {prefix: number for number, prefix in enumerate(prefixes)}
-        found: dict[bytes, int] = {}
+        prefix_by_key: dict[bytes, int] = {}
         for keys, _, _ in self._before:
             for key in keys.items():
                 number = numbers.get(key[: 4 + int.from_bytes(key[:4], "big")])
                 if number is not None:
-                    found[key] = number
-        return np.array(list(found.values()), np.int64), list(found)
+                    prefix_by_key[key] = number
+        return np.array(list(prefix_by_key.values()), np.int64), list(prefix_by_key)
 
 
 class _SubscriptionReceive(Operator):
@@ -117,11 +117,11 @@ class _SubscriptionJoin(Operator):
             rows, wrapped = rows.take(index), wrapped.take(index)
         foreign, stamps = self._foreign(rows)
         instructions = wrapped.instructions
-        found = ~foreign.null_mask()
+        exists = ~foreign.null_mask()
         if (instructions == Instruction.DELETE_KEY_AND_PROPAGATE).any():
-            hidden = found & (instructions != Instruction.DELETE_KEY_AND_PROPAGATE)
+            hidden = exists & (instructions != Instruction.DELETE_KEY_AND_PROPAGATE)
             foreign = foreign.take_or_null(np.where(hidden, np.arange(len(rows)), -1))
-        silent = ~found & (instructions == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+        silent = ~exists & (instructions == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
         if silent.any():
             silent[silent] = ~self._has_just_gone(rows.filter(silent))
         answers = ResponseColumn(wrapped.hashes, foreign, wrapped.partitions)
@@ -180,10 +180,10 @@ class _ForeignTableJoin(Operator):
         """Return each row with each subscription to its key: the row, the combined key, and the subscription."""
         store = self._context.store(self._operation.store)
         view = cast("_Subscriptions", self._context.table(self._operation.subscriptions))
-        wanted = prefixes.take(pa.array(first)).to_pylist()
-        group, keys, found = store.prefix_columns(wanted)
-        changed, keys_changed = view.noted_under(wanted)
-        wrapped = SubscriptionColumn.of(found)
+        distinct = prefixes.take(pa.array(first)).to_pylist()
+        group, keys, subscriptions = store.prefix_columns(distinct)
+        changed, keys_changed = view.noted_under(distinct)
+        wrapped = SubscriptionColumn.of(subscriptions)
         if len(changed):
             group, keys, wrapped = _with_candidates(group, keys, wrapped, changed, keys_changed)
         starts = np.searchsorted(group, np.arange(len(first)))
@@ -211,8 +211,8 @@ def _with_candidates(
     more_keys: list[bytes],
 ) -> tuple[NDArray[np.int64], pa.Array, SubscriptionColumn]:
     """Return the entries, and others that may have existed at some place, in order of group and key."""
-    known = set(keys.to_pylist())
-    added = [i for i, key in enumerate(more_keys) if key not in known]
+    stored_keys = set(keys.to_pylist())
+    added = [i for i, key in enumerate(more_keys) if key not in stored_keys]
     groups = np.concatenate([group, more[added]])
     every = pa.concat_arrays([keys, pa.array([more_keys[i] for i in added], pa.large_binary())])
     frame = pl.DataFrame({"group": groups, "key": series_of(every)}).with_row_index("row")

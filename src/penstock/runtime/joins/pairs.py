@@ -63,9 +63,9 @@ def pairs_of(probes: Probes, candidates: Candidates) -> Pairs:
     first = _search(line, fronts + np.clip(lows - base, 0, span))
     counts = np.maximum(_search(line, fronts + np.clip(highs - base + 1, 0, span)) - first, 0)
     index = np.repeat(np.arange(len(counts)), counts)
-    found = order[first[index] + numbered(counts)]
-    before = candidates.ranks[found] < probes.ranks[index]
-    return Pairs(index[before], found[before])
+    matched = order[first[index] + numbered(counts)]
+    before = candidates.ranks[matched] < probes.ranks[index]
+    return Pairs(index[before], matched[before])
 
 
 def _sorted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -123,10 +123,10 @@ def outer_events(
         present = arrived.rows.values.take(arrived.valid[waits_here])
         values.append(matches.side.store.spec.value_serde.encode(present))
         if matches.other_waits:
-            probes, found = matches.pairs.probes, matches.pairs.found
-            flags = np.full(len(found), not matches.is_left, np.bool_)
+            probes, matched = matches.pairs.probes, matches.pairs.found
+            flags = np.full(len(matched), not matches.is_left, np.bool_)
             keys = arrived.keys.take(pa.array(probes))
-            match_rows.append(OuterJoinView.rows(matches.candidates.times[found], flags, keys))
+            match_rows.append(OuterJoinView.rows(matches.candidates.times[matched], flags, keys))
             match_ranks.append(own[probes])
     order = pa.array(np.argsort(np.concatenate(ranks), kind="stable"))
     return Events(

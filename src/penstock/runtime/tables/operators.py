@@ -79,8 +79,8 @@ def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False, olds: C
     kept: NDArray[np.int64] | None = None
     if before is not None and (skip_absent or (olds is None and table.send_old and table.per_row)):
         previous = groups.segments.previous_rows()
-        known = Column.concat([before[0], rows.values])
-        olds = known.take(np.where(previous < 0, groups.codes, len(groups) + previous))
+        every = Column.concat([before[0], rows.values])
+        olds = every.take(np.where(previous < 0, groups.codes, len(groups) + previous))
         if skip_absent:
             pointless = olds.null_mask() & rows.values.null_mask()
             if pointless.any():

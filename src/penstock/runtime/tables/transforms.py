@@ -110,12 +110,12 @@ class _Transformer:
             context.position = position
             context.row_timestamp, context.row_headers = stamps[row], () if headers is None else headers[row]
             try:
-                made = [transform(key, value) for value in values]
+                transformed = [transform(key, value) for value in values]
             except Exception as error:  # noqa: BLE001 - whatever a user's transformer raises
                 self._task.failed(self._name, None, rows, row, error)
                 failed.append(row)
                 continue
-            for column, result in zip(results, made, strict=True):
+            for column, result in zip(results, transformed, strict=True):
                 column.append(result)
         return [Column.of_items(column) for column in results], failures_removed(failed, len(rows))
 

@@ -121,8 +121,8 @@ class StoreTableView:
             groups = group_keys(keys, store.spec.key_serde)
             current, current_stamps = self.read(store, keys.take(groups.first))
             return current.take(groups.codes), current_stamps[groups.codes]
-        found = self._newest_versions(rows.place, keys, store.spec.key_serde)
-        unchanged = np.flatnonzero(found < 0)
+        rows_noted = self._newest_versions(rows.place, keys, store.spec.key_serde)
+        unchanged = np.flatnonzero(rows_noted < 0)
         noted = [*self._before, *self._columns]
         values = [column for _, column, _ in noted]
         stamps_of = [stamps for _, _, stamps in noted]
@@ -131,11 +131,11 @@ class StoreTableView:
             others = keys.take(unchanged)
             groups = group_keys(others, store.spec.key_serde)
             stored, stored_stamps = self.read(store, others.take(groups.first))
-            found[unchanged] = total + groups.codes
+            rows_noted[unchanged] = total + groups.codes
             values.append(stored)
             stamps_of.append(stored_stamps)
-        stamps = np.concatenate(stamps_of)[found]
-        return Column.concat(values).take(found), stamps
+        stamps = np.concatenate(stamps_of)[rows_noted]
+        return Column.concat(values).take(rows_noted), stamps
 
     def _newest_versions(self, place: Place, keys: Column, serde: Any) -> NDArray[np.int64]:
         """Return for each row the newest version of its key at that place, as a position in the notes; -1 for none."""

@@ -101,21 +101,21 @@ class VersionedTableView:
         store = self.store
         versions = store.replay(self._before, self._observed)
         asked = store.encode_keys(keys)
-        wanted = set(asked)
+        read_keys = set(asked)
         values: list[bytes | None] = [None] * len(rows)
         stamps = np.full(len(rows), -1, np.int64)
         for at in Place.concat([*self._places, rows.place]).order().tolist():
             row = at - len(self._puts)
             if row < 0:
                 key, value, time = self._puts[at]
-                if key in wanted:
+                if key in read_keys:
                     versions.put(key, value, time)
                 else:
                     versions.observe(time)
                 continue
-            found = versions.latest(asked[row]) if times is None else versions.as_of(asked[row], times[row])
-            if found is not None:
-                values[row], stamps[row] = found.value, found.timestamp
+            version = versions.latest(asked[row]) if times is None else versions.as_of(asked[row], times[row])
+            if version is not None:
+                values[row], stamps[row] = version.value, version.timestamp
         return store.decode_values(values), stamps
 
 

@@ -19,14 +19,12 @@ from penstock.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    ArrayType,
     DecimalType,
-    MapType,
     SqlType,
     SqlTypeError,
     SqlValueError,
-    StructType,
 )
+from penstock.sql.types.nested_values import nested_conversion
 from penstock.sql.types.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, decimal_text, double_text, to_decimal
 from penstock.sql.types.times import date_of, from_datetime, time_of
 
@@ -38,6 +36,7 @@ Read = Callable[[Any], Any]
 def foreign_reader(kind: SqlType) -> Read:
     """Return the function that makes values of a type of those that another serde has read.
 
+    >>> from penstock.sql.types import MapType
     >>> foreign_reader(MapType(STRING, DOUBLE))([{"key": "a", "value": 1}])
     {'a': 1.0}
 
@@ -48,22 +47,17 @@ def foreign_reader(kind: SqlType) -> Read:
 
 
 def _reader(kind: SqlType) -> Read:
-    match kind:
-        case DecimalType():
-            return lambda value: exact(to_decimal(value), kind)
-        case ArrayType(element):
-            item = foreign_reader(element)
-            return lambda value: [item(each) for each in _of(value, list, kind)]
-        case MapType(key, inner):
-            left, right = foreign_reader(key), foreign_reader(inner)
-            return lambda value: {left(k): right(v) for k, v in _entries(value, kind)}
-        case StructType(fields):
-            names = tuple(field.name for field in fields)
-            readers = [foreign_reader(field.type) for field in fields]
-            return lambda value: {
-                name: read(each)
-                for name, read, each in zip(names, readers, pick(_of(value, dict, kind), names), strict=True)
-            }
+    nested = nested_conversion(
+        kind,
+        foreign_reader,
+        elements=lambda value: _of(value, list, kind),
+        entries=lambda value: _entries(value, kind),
+        members=lambda value, names: pick(_of(value, dict, kind), names),
+    )
+    if nested is not None:
+        return nested
+    if isinstance(kind, DecimalType):
+        return lambda value: exact(to_decimal(value), kind)
     if kind not in PLAIN:
         raise SqlTypeError(f"{kind} has no form in schemas")
     return PLAIN[kind]

@@ -19,14 +19,12 @@ from penstock.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    ArrayType,
     DecimalType,
-    MapType,
     SqlType,
     SqlTypeError,
     SqlValueError,
-    StructType,
 )
+from penstock.sql.types.nested_values import nested_conversion
 from penstock.sql.types.numbers import (
     INT_MAX,
     INT_MIN,
@@ -60,6 +58,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 def json_reader(kind: SqlType) -> Read:
     """Return the function that reads values of a type from parsed JSON.
 
+    >>> from penstock.sql.types import ArrayType
     >>> json_reader(ArrayType(STRING))([1, Decimal("2.50"), None, True, {"a": [1]}])
     ['1', '2.50', None, 'true', '{"a":[1]}']
 
@@ -92,22 +91,18 @@ def exact(number: Decimal, kind: DecimalType) -> Decimal:
 
 
 def _reader(kind: SqlType) -> Read:
-    match kind:
-        case DecimalType():
-            return lambda value: exact(_number(value, kind), kind)
-        case ArrayType(element):
-            item = json_reader(element)
-            return lambda value: [item(each) for each in _of(value, list, kind)]
-        case MapType(_, inner):
-            read = json_reader(inner)
-            return lambda value: {name: read(each) for name, each in _of(value, dict, kind).items()}
-        case StructType(fields):
-            names = tuple(field.name for field in fields)
-            readers = [json_reader(field.type) for field in fields]
-            return lambda value: {
-                name: read(each)
-                for name, read, each in zip(names, readers, pick(_of(value, dict, kind), names), strict=True)
-            }
+    nested = nested_conversion(
+        kind,
+        json_reader,
+        elements=lambda value: _of(value, list, kind),
+        entries=lambda value: _of(value, dict, kind).items(),
+        members=lambda value, names: pick(_of(value, dict, kind), names),
+        convert_keys=False,
+    )
+    if nested is not None:
+        return nested
+    if isinstance(kind, DecimalType):
+        return lambda value: exact(_number(value, kind), kind)
     if kind not in PLAIN:
         raise SqlTypeError(f"{kind} has no JSON form")
     return PLAIN[kind]

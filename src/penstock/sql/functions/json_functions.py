@@ -12,7 +12,8 @@ from typing import Any
 
 from penstock.base.json_depth import depth_of
 from penstock.sql.functions.registry import Family
-from penstock.sql.types import TIMESTAMP, ArrayType, MapType, SqlType, SqlValueError, StructType
+from penstock.sql.types import TIMESTAMP, SqlType, SqlValueError, StructType
+from penstock.sql.types.nested_values import nested_conversion
 from penstock.sql.types.numbers import decimal_text, double_text
 from penstock.sql.types.times import date_text, time_text, timestamp_text
 
@@ -135,22 +136,15 @@ def to_json_string(kinds: Sequence[SqlType]) -> Callable[[Any], str]:
 
 def _prepared(kind: SqlType) -> Callable[[Any], Any]:
     """Timestamps are integers, so their type must say that they are written as text."""
-    inner: Callable[[Any], Any]
-    match kind:
-        case ArrayType(element):
-            item = _prepared(element)
-            inner = lambda values: [item(value) for value in values]  # noqa: E731
-        case MapType(_, value_kind):
-            item = _prepared(value_kind)
-            inner = lambda values: {key: item(values[key]) for key in sorted(values)}  # noqa: E731
-        case StructType(fields):
-            steps = sorted(((field.name, _prepared(field.type)) for field in fields), key=lambda pair: pair[0])
-            inner = lambda row: {name: step(row.get(name)) for name, step in steps}  # noqa: E731
-        case _ if kind == TIMESTAMP:
-            inner = timestamp_text
-        case _:
+    if isinstance(kind, StructType):
+        kind = StructType(tuple(sorted(kind.fields, key=lambda field: field.name)))
+    inner = nested_conversion(kind, _prepared, entries=lambda values: sorted(values.items()), convert_keys=False)
+    if inner is None:
+        if kind != TIMESTAMP:
             return lambda value: value
-    return lambda value: None if value is None else inner(value)
+        inner = timestamp_text
+    convert = inner
+    return lambda value: None if value is None else convert(value)
 
 
 def _plain(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.builder import StreamsBuilder
 from penstock.base.log_lines import own_logger
+from penstock.config import StreamsConfig
 from penstock.engines.application_states import State
 from penstock.errors import PenstockError
 from penstock.sql.analyse import QueryPlan
@@ -24,6 +25,7 @@ __all__ = ["DROPPED", "SessionQuery", "QueryRunner", "topology_of"]
 _log = own_logger(__name__)
 STOP_MS = 30_000
 SPARE_SLOTS = 256  # of a local Spark: each query has stream threads of its own, which keep theirs
+RUNNING_DEFAULTS = {"num.stream.threads": 1}  # ksqlDB: 4, which share a process; here each is one
 DROPPED = "dropped records"
 
 
@@ -124,8 +126,12 @@ class QueryRunner:
         self.queries[plan.id] = query
         return query
 
-    def application(self, query: SessionQuery) -> KafkaStreams:
+    def application(self, query: SessionQuery, defaults: Mapping[str, Any] = RUNNING_DEFAULTS) -> KafkaStreams:
         """Make the application of a query.
+
+        Args:
+            query: The query.
+            defaults: What counts where neither the session nor the query sets it.
 
         Raises:
             PenstockError: Its topology or settings cannot be run.
@@ -133,7 +139,8 @@ class QueryRunner:
         from penstock.engines.kafka_streams import KafkaStreams
 
         settings = self._settings.app_settings(query.id, dict(query.plan.settings))
-        return KafkaStreams(topology_of(query.plan), settings, session=self._spark)
+        config = StreamsConfig(settings).with_defaults(defaults)
+        return KafkaStreams(topology_of(query.plan), config, session=self._spark)
 
     def start(self, query: SessionQuery) -> None:
         """Start a query and return, unless it has been paused, terminated, replaced or started before.
@@ -191,7 +198,7 @@ class QueryRunner:
             query.failed(None)
             try:
                 self._start_spark()
-                query.app = self.application(query)
+                query.app = self.application(query, {} if until_latest else RUNNING_DEFAULTS)  # others wait, or run too
                 query.app.start(until="latest" if until_latest else "stopped")
             except PenstockError as error:
                 query.failed(error)

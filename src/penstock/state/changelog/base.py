@@ -164,10 +164,10 @@ def headers_noted(rows: pa.Array, written: Written, only: pa.Array | None = None
     if not written:
         return None
     counts = [True] * len(rows) if only is None else only.to_pylist()
-    found = [
+    headers = [
         written[row][1] if use and row in written else () for row, use in zip(rows.to_pylist(), counts, strict=True)
     ]
-    return headers_column(found)
+    return headers_column(headers)
 
 
 def headers_column(headers: Sequence[Headers]) -> pa.Array | None:

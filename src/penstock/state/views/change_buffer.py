@@ -154,10 +154,10 @@ class ChangeBufferView:
 
     def get_packed(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the changes that wait under many keys, packed."""
-        found = self._map.get_many([b"k" + key for key in keys])
+        packed = self._map.get_many([b"k" + key for key in keys])
         if not self.spec.keeps_headers:
-            return found
-        return [None if row is None else row[header_format.unpack_headers(row)[1] + 8 :] for row in found]
+            return packed
+        return [None if row is None else row[header_format.unpack_headers(row)[1] + 8 :] for row in packed]
 
     def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
         """Hold a change back in place of ``before``, whose place in the order it takes."""
@@ -195,12 +195,12 @@ class ChangeBufferView:
 
     def _with_sources(self, keys: list[bytes], packed: list[bytes], fresh: set[bytes]) -> list[bytes]:
         """Return packed changes behind the headers and timestamps of their old values."""
-        found = []
+        rows = []
         for key, change, before in zip(keys, packed, self.get_packed(keys), strict=True):
             has_old = FIXED.unpack_from(change)[5] != _NULL
             is_known = has_old and before is not None and key not in fresh
-            found.append(old_source(BufferedChange.unpack(before) if is_known and before else None) + change)
-        return found
+            rows.append(old_source(BufferedChange.unpack(before) if is_known and before else None) + change)
+        return rows
 
     def count(self, records: int, size: int, low: int) -> None:
         """Add to the numbers, and set the time before which nothing leaves."""

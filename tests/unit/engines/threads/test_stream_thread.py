@@ -228,15 +228,15 @@ def test_refused_records_are_left_out_if_the_handler_says_so(log: EmbeddedLog, g
     builder.stream("in").to("out")
     asked: list[Any] = []
 
-    def handler(context: Any, error: Exception) -> Response:
-        asked.append((context.task, context.raw_value, type(error)))
-        return Response("continue", (DeadLetter("letters", b"k", context.raw_value, 7, ()),))
+    def handler(context: Any, record: Any, error: Exception) -> Response:
+        asked.append((context.task, context.raw_key, context.raw_value, record.value, type(error)))
+        return Response("continue", (DeadLetter("letters", b"k", record.value, 7, ()),))
 
     config = SERDES | {"production.exception.handler": handler, "processing.guarantee": guarantee}
     app = thread_app(builder.build(SERDES), config, log)
     append(log, "in", [("a", "1", 1), (None, "2", 2), ("b", "3", 3)])
     run_to_end(app, log)
-    assert asked == [("0_0", b"2", ProductionError)]
+    assert asked == [("0_0", None, None, b"2", ProductionError)]
     assert records_of(log, "out") == [(b"a", b"1", 1), (b"b", b"3", 3)]
     assert records_of(log, "letters") == [(b"k", b"2", 7)]
     assert log.committed_offsets("app") == {TopicPartition("in", 0): 3}

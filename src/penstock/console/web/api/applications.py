@@ -8,7 +8,7 @@ from typing import Any
 from penstock.console.app_view import Picture
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.error_groups import ErrorGroup
-from penstock.console.exposed import Exposed
+from penstock.console.exposed_application import Exposed
 from penstock.console.hotspots import findings_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.errors import PenstockError

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from penstock.console.exposed import ExposedQueries
+from penstock.console.exposed_application import ExposedQueries
 from penstock.console.web.api import applications, health, topic_endpoints, writes
 from penstock.console.web.api.sql import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events

@@ -19,9 +19,10 @@ from penstock.engines.application.changelog_topics import changelog_writer
 from penstock.engines.application.stored_plans import reserve_ids
 from penstock.engines.batches.planned_batch import LastBatch, committed_by_spark
 from penstock.engines.batches.recovery.rebuild import Rebuilder
+from penstock.engines.spark.spark_log import QUERY, planned_batches
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.documents import list_documents, read_document
+from penstock.state.documents import read_document
 from penstock.state.segments.segment import NO_BATCH, SegmentHead
 from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot
@@ -85,7 +86,7 @@ class _Move:
     def _check(self) -> None:
         """Raise CheckpointMismatchError if a batch is under way."""
         checkpoint, application = self._app.checkpoint, self._app.application
-        planned = [int(name) for name in list_documents(checkpoint, "spark/offsets") if name.isdecimal()]
+        planned = planned_batches(f"{checkpoint}/{QUERY}")
         done = read_document(checkpoint, f"spark/commits/{self._batch}") or ""
         # A power cut may have left the note empty: Spark runs that batch again.
         is_noted = self._batch < 0 or done.strip("\0")

@@ -17,11 +17,11 @@ from penstock.engines.batches.planned_batch import LastBatch
 from penstock.engines.batches.recovery.lost_checkpoint import LostCheckpoint
 from penstock.engines.batches.recovery.rebuild import Rebuilder
 from penstock.engines.batches.takeovers import TakenOverError, marked_batches
-from penstock.engines.spark.spark_log import QUERY, forget_batches
+from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batches
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import MARK
 from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
-from penstock.state.documents import delete_document, list_documents, read_document, write_document
+from penstock.state.documents import delete_document, read_document, write_document
 from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _TakeUp(LostCheckpoint):
         """Return a batch number behind all earlier ones, with the group's offsets."""
         written, last, _ = self._written()
         app = self._app
-        planned = [int(name) for name in list_documents(app.checkpoint, "spark/offsets") if name.isdecimal()]
+        planned = planned_batches(f"{app.checkpoint}/{QUERY}")
         read = set(app.plan.external_topics)
         offsets = app.log.committed_offsets(app.application)
         marked = marked_batches(app.log, app.application, read).values()

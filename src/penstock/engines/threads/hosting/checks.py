@@ -37,9 +37,9 @@ def refuse_speculation(session: SparkSession) -> None:
         )
 
 
-def require_core_for_dataframes(session: SparkSession) -> None:
+def require_core_for_dataframes(cores: int) -> None:
     """Raise ConfigError if stream threads would leave no core to the queries of an application's DataFrames."""
-    if int(session.sparkContext.defaultParallelism) < 2:
+    if cores < 2:
         raise ConfigError(
             "processing.mode is continuous, whose stream threads keep Spark's cores, and the session of the topology's "
             "DataFrames has one core: their queries would never run",

@@ -1,4 +1,4 @@
-"""The limit of epochs that end alike: a record or function that ends its process must not do so for ever."""
+"""The limit of epochs that end alike: what ends a process, or the query of a DataFrame, must not do so for ever."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import AppFailedError, PenstockError, UnknownTopicError
+from penstock.topology.dataframe_source import ledger_task
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
@@ -23,16 +24,16 @@ _FORGET_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """The ends of epochs at which a task had not got further.
+    """The ends of epochs at which a task, or the query of a DataFrame, had not got further.
 
     Attributes:
         count: Their number.
-        committed: The committed offsets of the task's partitions at the last one.
+        progress: The committed offsets of the task's partitions, or the query's last batch, at the last one.
         at_s: Its time.
     """
 
     count: int
-    committed: Mapping[TopicPartition, int]
+    progress: object
     at_s: float
 
 
@@ -47,7 +48,7 @@ class CrashWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._crashes: dict[TaskId, _Crash] = {}
+        self._crashes: dict[TaskId | str, _Crash] = {}  # by task, or by the name of a DataFrame
 
     def note(
         self, tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, int]
@@ -61,15 +62,19 @@ class CrashWatch:
         Returns:
             The most often that one of them has not got further, this time included, and that task.
         """
-        now, worst = self._clock(), None
+        worst, most = None, 0
         for task, places in tasks.items():
-            at = {tp: committed.get(tp, 0) for tp in places}
-            before = self._crashes.get(task)
-            is_again = before is not None and before.committed == at and now - before.at_s < _FORGET_S
-            crash = self._crashes[task] = _Crash(before.count + 1 if before and is_again else 1, at, now)
-            if worst is None or crash.count > self._crashes[worst].count:
-                worst = task
-        return (0 if worst is None else self._crashes[worst].count), worst
+            count = self._count(task, {tp: committed.get(tp, 0) for tp in places})
+            if count > most:
+                worst, most = task, count
+        return most, worst
+
+    def _count(self, key: TaskId | str, progress: object) -> int:
+        """Count an end; return how many there have been without progress in between, this one included."""
+        now, before = self._clock(), self._crashes.get(key)
+        is_again = before is not None and before.progress == progress and now - before.at_s < _FORGET_S
+        crash = self._crashes[key] = _Crash(before.count + 1 if before and is_again else 1, progress, now)
+        return crash.count
 
     def note_end(self, epoch: Epoch, log: TopicLog, error: PenstockError) -> int:
         """Note the end of an epoch; return how often in succession one has ended so.
@@ -77,11 +82,14 @@ class CrashWatch:
         Args:
             epoch: The epoch.
             log: The log, which knows how far tasks have come.
-            error: The error that has ended it, with its thread in ``facts["thread"]`` if that is known.
+            error: The error that has ended it, with its thread in ``facts["thread"]`` if that is known; the query of
+                a DataFrame has its name in ``facts["dataframe"]``.
 
         Raises:
-            AppFailedError: A task has not got further for too many epochs.
+            AppFailedError: A task, or the query, has not got further for too many epochs.
         """
+        if "dataframe" in error.facts:
+            return self.note_feed(str(error.facts["dataframe"]), log.ledger(epoch.job.plan.application_id), error)
         plan, thread = epoch.job.plan, epoch.threads.get(str(error.facts.get("thread")))
         committed = log.committed_offsets(plan.application_id)
         own = [TaskId.parse(each["task"]) for each in thread.report.get("tasks", ())] if thread is not None else []
@@ -89,6 +97,28 @@ class CrashWatch:
         count, worst = self.note(suspects, committed)
         if worst is not None and count > MOST_RESTARTS:
             raise _repeated_error(error, worst, suspects[worst], committed) from error
+        return count
+
+    def note_feed(self, name: str, ledger: Mapping[str, int], error: PenstockError) -> int:
+        """Note the end of the query of a DataFrame; return how often in succession it has ended so.
+
+        Args:
+            name: The name of the DataFrame.
+            ledger: The application's ledger, which has the last batch that the query has written.
+            error: The error that has ended it.
+
+        Raises:
+            AppFailedError: It has written nothing for too many starts.
+        """
+        count = self._count(name, ledger.get(ledger_task(name)))
+        if count > MOST_RESTARTS:
+            raise AppFailedError(
+                f"the query of DataFrame {name!r} has failed {count} times, and has written nothing in between. The "
+                f"last time: {error.message}",
+                hint=error.hint,
+                details=str(error.facts.get("details", "")),
+                dataframe=name,
+            ) from error
         return count
 
     def note_crash(self, plan: PhysicalPlan, tasks: Iterable[TaskId], log: TopicLog, thread: str) -> None:

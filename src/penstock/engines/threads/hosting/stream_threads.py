@@ -23,8 +23,6 @@ from penstock.topology.configured.serdes import with_serdes
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.config import StreamsConfig
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
@@ -103,10 +101,10 @@ class StreamThreads:
             **{f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()},
         }
 
-    def cores_to_leave(self, session: SparkSession, topology: Topology) -> int:
+    def cores_to_leave(self, cores: int, topology: Topology) -> int:
         """Return one: threads never give theirs back, and other queries need one; those of DataFrames in any case."""
         if topology.dataframes:
-            require_core_for_dataframes(session)
+            require_core_for_dataframes(cores)
             return 1
         return 0 if self._config["num.stream.threads"] else 1
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.sql.types import BYTES, DATE, DOUBLE, TIME, ArrayType, DecimalType, MapType, SqlType, StructType
+from penstock.sql.types import BYTES, DATE, DOUBLE, TIME, DecimalType, SqlType
+from penstock.sql.types.nested_values import nested_conversion
 from penstock.sql.types.numbers import decimal_text, double_text
 from penstock.sql.types.times import date_of, days_of, millis_of_day, time_of
 
@@ -35,23 +36,10 @@ def from_state(kind: SqlType) -> Convert:
 def _converted(
     kind: SqlType, again: Callable[[SqlType], Convert], plain: dict[SqlType, Convert], exact: Convert
 ) -> Convert:
-    inner: Convert
-    match kind:
-        case DecimalType():
-            inner = exact
-        case ArrayType(element):
-            item = again(element)
-            inner = lambda values: [item(value) for value in values]  # noqa: E731
-        case MapType(key, value_kind):
-            left, right = again(key), again(value_kind)
-            inner = lambda values: {left(k): right(v) for k, v in values.items()}  # noqa: E731
-        case StructType(fields):
-            steps = [(field.name, again(field.type)) for field in fields]
-            inner = lambda row: {name: step(row.get(name)) for name, step in steps}  # noqa: E731
-        case _ if kind in plain:
-            inner = plain[kind]
-        case _:
-            return lambda value: value
+    of_leaf = exact if isinstance(kind, DecimalType) else plain.get(kind)
+    inner = nested_conversion(kind, again) or of_leaf
+    if inner is None:
+        return lambda value: value
     return lambda value: None if value is None else inner(value)
 
 

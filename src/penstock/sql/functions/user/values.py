@@ -21,14 +21,12 @@ from penstock.sql.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    ArrayType,
     DecimalType,
-    MapType,
     SqlType,
     SqlValueError,
-    StructType,
 )
 from penstock.sql.types.casts import cast_function
+from penstock.sql.types.nested_values import nested_conversion
 from penstock.sql.types.numbers import INT_MAX, INT_MIN
 
 __all__ = ["incoming", "outgoing", "shown"]
@@ -85,17 +83,17 @@ def outgoing(kind: SqlType) -> Convert:
 
 
 def _outgoing(kind: SqlType) -> Convert:
-    match kind:
-        case DecimalType():
-            return _decimal(kind)
-        case ArrayType(element):
-            item = outgoing(element)
-            return lambda values: [item(value) for value in _of(values, (list, tuple), kind)]
-        case MapType(key, value_kind):
-            left, right = outgoing(key), outgoing(value_kind)
-            return lambda values: {left(k): right(v) for k, v in _of(values, dict, kind).items()}
-        case StructType():
-            return _struct(kind)
+    nested = nested_conversion(
+        kind,
+        outgoing,
+        elements=lambda values: _of(values, (list, tuple), kind),
+        entries=lambda values: _of(values, dict, kind).items(),
+        members=lambda value, names: _members(value, names, kind),
+    )
+    if nested is not None:
+        return nested
+    if isinstance(kind, DecimalType):
+        return _decimal(kind)
     if kind in PLAIN:
         return lambda value: _of(value, PLAIN[kind], kind)
     rules: dict[SqlType, Convert] = {
@@ -134,14 +132,10 @@ def _timestamp(value: Any) -> int:
     return _whole(value, TIMESTAMP, -(2**63), 2**63 - 1)
 
 
-def _struct(kind: StructType) -> Convert:
-    steps = [(field.name, outgoing(field.type)) for field in kind.fields]
-
-    def made(value: Any) -> dict[str, Any]:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
-        row = _of(value, Mapping, kind)
-        upper = {str(name).upper(): item for name, item in row.items()}
-        return {name: step(row[name] if name in row else upper.get(name.upper())) for name, step in steps}
-
-    return made
+def _members(value: Any, names: tuple[str, ...], kind: SqlType) -> list[Any]:
+    """Return the values of the fields of a dataclass or a mapping, whatever the case of their names."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
+    row = _of(value, Mapping, kind)
+    upper = {str(name).upper(): item for name, item in row.items()}
+    return [row[name] if name in row else upper.get(name.upper()) for name in names]

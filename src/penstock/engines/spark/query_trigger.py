@@ -1,4 +1,4 @@
-"""The effect of ``commit.interval.ms``: the time between the starts of batches, each of which ends with a commit."""
+"""The trigger of Spark's queries: ``commit.interval.ms`` is the time from one batch to the start of the next."""
 
 from __future__ import annotations
 
