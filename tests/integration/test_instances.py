@@ -160,7 +160,7 @@ class Scene:
         """All committed records of a topic, each partition to its end."""
         topic = f"{self.app}-{name}"
         places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        ends = self.log.settled_ends(places)  # type: ignore[attr-defined] # both logs have it
+        ends = self.log.settled_ends(places)
         records: list[tuple[bytes, bytes]] = []
         for place in places:
             for batch in self.log.iterate(topic, place.partition, 0, ends[place]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,8 +11,10 @@ from epoch_support import plan_of_tasks
 from group_support import Instance
 
 from penstock.errors import LogUnavailableError, TopologyError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
+from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology, GroupTopology
 from penstock.log.streams_groups.group import GroupSettings
@@ -35,8 +37,16 @@ class Away:
     def describe(self, group: str) -> GroupDescription | None:
         return self.coordinator.describe(group)
 
-    def commit(self, *args: object) -> None:
-        raise AssertionError(args)
+    def commit(
+        self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        self.coordinator.commit(group, membership, offsets)
+
+    def set_group_settings(self, group: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+        return self.coordinator.set_group_settings(group, settings)
+
+    def close(self) -> None:
+        self.coordinator.close()
 
 
 class Stage:
