@@ -204,7 +204,7 @@ def _kept(call: Any, kind: str, keeps_headers: bool, persistent: bool, batches: 
     spec = StoreSpec("store", "window" if duplicates else kind, StringSerde(), StringSerde(), **options)  # type: ignore[arg-type]
     state = MemoryTaskState([spec])
     view: Any = open_view(spec, state.map("store"), state.meta)
-    reads = []
+    reads: list[Any] = []
     for batch in batches:
         keys, values = Column.of_items([row[0] for row in batch]), Column.of_items([row[1] for row in batch])
         stamps = np.array([row[2] for row in batch], np.int64)

@@ -265,11 +265,10 @@ class Retention:
     def note_late(self, time: Any, rows: int | list[bytes | None]) -> None:
         """Count rows that are put although their time is over: one, by its size, or many, by what is stored."""
         if self._cache_bytes:
-            sizes = rows if isinstance(rows, int) else arrow_bytes(rows) // len(rows)
             expired = self._meta.get(self._counted_to, 0)
-            late = int(np.sum(np.where(np.less(time, expired), sizes, 0)))
+            late = int(np.count_nonzero(np.less(time, expired)))
             if late:
-                self._count(late, expired)
+                self._count(late * (rows if isinstance(rows, int) else arrow_bytes(rows) // len(rows)), expired)
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment
