@@ -234,7 +234,7 @@ def test_what_the_server_lacks_is_said_with_what_to_do(postgres, table):
     name, start = table
     with pytest.raises(ConnectError, match="No table filters found for filtered publication"):
         start(table_include_list="public.nothing")
-    with pytest.raises(ConnectError, match="there is no publication") as caught:
+    with pytest.raises(ConnectError, match="There is no publication") as caught:
         start(publication_autocreate_mode="disabled")
     assert f"CREATE PUBLICATION p_{name}" in caught.value.hint
     with pytest.raises(ConnectError, match="away"):

@@ -82,8 +82,6 @@ class Capture:
             propagated=Patterns.of(parsed["column.propagate.source.type"], "column.propagate.source.type"),
             propagated_types=Patterns.of(parsed["datatype.propagate.source.type"], "datatype.propagate.source.type"),
         )
-        if parsed["extended.headers.enabled"]:
-            tables = tables.with_run("")
         content = column_form(PgType(17, "bytea"), -1, handling, nullable=True)
         assert content is not None  # noqa: S101 - bytea has a form
         return cls(

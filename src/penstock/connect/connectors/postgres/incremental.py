@@ -95,6 +95,7 @@ class IncrementalSnapshots:
         self._is_open = self._is_paused = False
         self._needs_chunk = False
         self._signals: tuple[str, str] | None = None
+        self._restored: dict[str, Any] = {}  # what is stored until the next chunk is read
 
     # What is stored
 
@@ -103,6 +104,8 @@ class IncrementalSnapshots:
         if not self._collections:
             return {}
         reading = self._reading
+        if self._restored and reading is None:
+            return self._restored
         types: tuple[str, ...] = () if reading is None else reading.types
         collections = [each.stored() for each in self._collections]
         return {
@@ -122,6 +125,7 @@ class IncrementalSnapshots:
         last = key_of_hex(str(stored.get(f"{_PREFIX}_primary_key") or key_to_hex((), None)))
         self._last = None if last is None else tuple(last)
         self._needs_chunk = True
+        self._restored = {name: value for name, value in stored.items() if name.startswith(_PREFIX)}
 
     # Signals
 
@@ -215,8 +219,8 @@ class IncrementalSnapshots:
     def go_on(self) -> None:
         """Read the next chunk after a restart in the middle of a snapshot."""
         if self._needs_chunk:
-            self._needs_chunk = False
             self._next_chunk()
+            self._needs_chunk, self._restored = False, {}
 
     def seen(self, name: tuple[str, str], event: Event) -> None:
         """Leave out a row of the open window that a change of the stream has made old."""

@@ -67,8 +67,9 @@ class PostgresChangesTask(SourceTask):
         self._parsed = parsed = parse_settings(settings)
         self._stopped = threading.Event()
         self._capture = Capture.of(parsed, settings)
-        self._tables = self._capture.tables.with_run(str(uuid.uuid4()))
-        self._capture = replace(self._capture, tables=self._tables)
+        if parsed["extended.headers.enabled"]:
+            self._capture = replace(self._capture, tables=self._capture.tables.with_run(str(uuid.uuid4())))
+        self._tables = self._capture.tables
         self._server = Server(
             dict(self._capture.conninfo), parsed["slot.name"], parsed["publication.name"], self._capture.statements
         )
@@ -544,7 +545,7 @@ class PostgresChangesTask(SourceTask):
         """Obey a signal; the rows of an incremental snapshot that it brings out."""
         records: list[SourceRecord] = []
         for table, event in self._incremental.signalled(form, row):
-            made = table.records(event, self._source(snapshot="incremental"))
+            made = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
             records += self._placed(made, {**self._offset(), **ROW_OFFSET})
         return records
 
