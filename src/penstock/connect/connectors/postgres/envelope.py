@@ -172,7 +172,7 @@ def source_struct(prefix: str, database: str, origin: Origin, table: tuple[str, 
         "schema": table[0],
         "table": table[1],
         "txId": origin.xid,
-        "lsn": origin.lsn,
+        "lsn": None if origin.snapshot == "incremental" else origin.lsn,  # as in Debezium, which has it in ``sequence``
         "xmin": origin.xmin,
         "origin": origin.replicated[0],
         "origin_lsn": origin.replicated[1],

@@ -88,12 +88,19 @@ class Resume:
     inside: tuple[int, int] | None = None
 
     @classmethod
+    def before(cls, end: int) -> Resume:
+        """All that ends at a position is written: a commit that begins there is not."""
+        return cls(end - 1)
+
+    @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Resume:
         """What a stored offset says."""
         lsn, commit = int(stored["lsn"]), _number(stored.get("lsn_commit")) or 0
         xid, kind = _number(stored.get("txId")), stored.get("messageType")
-        if kind is None or xid is None or kind == "COMMIT":
+        if kind == "COMMIT" or "end" in stored:  # an earlier version has ``end``
             return cls(max(lsn, commit))
+        if kind is None or xid is None:
+            return cls.before(max(lsn, commit + 1))
         return cls(commit, (xid, 0 if kind == "BEGIN" else lsn))  # a transaction begins at the position of its commit
 
     def has_all_of(self, begun: Begin) -> bool:

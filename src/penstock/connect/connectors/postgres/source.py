@@ -296,7 +296,7 @@ class PostgresChangesTask(SourceTask):
         yield from self._rows(exported)
         self._exported = None
         self._snapshot.close()
-        self._resume = Resume(exported.lsn)
+        self._resume = Resume.before(exported.lsn)
         self._position = Position(exported.lsn, self._position.time_us, self._position.xid)
         yield from self._placed_alone(self._notifications.completed(), self._offset())
         self._in_snapshot = False
@@ -393,7 +393,7 @@ class PostgresChangesTask(SourceTask):
                     end = message.end_lsn
                     begun = None
                 case LogicalMessage(is_transactional, message_lsn) if not is_transactional:
-                    if message_lsn > self._resume.commit:
+                    if message_lsn - 1 > self._resume.commit:  # the position is that of its end
                         any_new = True
                         waiting += self._alone(message)
                     end = message_lsn
@@ -505,10 +505,10 @@ class PostgresChangesTask(SourceTask):
         """A message that is part of no transaction: it is its own commit."""
         now_us = time.time_ns() // 1000
         at = replace(self._position, lsn=message.lsn, time_us=now_us, xid=None, kind="MESSAGE", processed=message.lsn)
-        self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn)
+        self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn - 1)
         records = self._logical(message, (None, None))
-        self._position = replace(self._position, commit=message.lsn)
-        self._resume = Resume(message.lsn)
+        self._position = replace(self._position, commit=message.lsn - 1)
+        self._resume = Resume.before(message.lsn)
         return records
 
     def _message(
