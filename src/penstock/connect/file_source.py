@@ -156,8 +156,8 @@ class FileSource:
         self._lines = 0
         self._partitions = ensure_topic(log, topic, partitions)
         self._positions = FilePositions(log, self.name, self.path)
-        self._known = self._positions.stored()  # as this source has read or written it last
-        self._committed = self._known or Place()
+        self._last_stored = self._positions.stored()  # as this source has read or written it last
+        self._committed = self._last_stored or Place()
         self._file = FollowedFile(self.path, self._committed, on_note=self._on_note, keeps_bytes=True)
 
     def status(self) -> FileSourceStatus:
@@ -233,7 +233,7 @@ class FileSource:
                 )
                 transaction.append(self.topic, number, part)
             self._positions.write(transaction, place)
-        self._committed = self._known = place
+        self._committed = self._last_stored = place
         self._lines += count
 
     def _is_written(self, place: Place) -> bool:
