@@ -382,6 +382,7 @@ def test_messages_do_not_show_what_is_masked():
         ({"skipped.operations": "c,x"}, "Invalid operation"),
         ({"message.key.columns": "public.t"}, r"public.t has an invalid format \(expecting"),
         ({"snapshot.select.statement.overrides": "public.t"}, "whose statement is not there"),
+        ({"snapshot.mode": "Custom"}, "this connector has no such snapshots"),
         ({"time.precision.mode": "seconds"}, "Value must be one of .*adaptive"),
         (
             {"snapshot.mode": "sometimes"},

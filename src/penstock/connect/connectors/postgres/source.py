@@ -607,6 +607,8 @@ class PostgresChangesConnector(SourceConnector):
         for what in ("schema", "table", "column"):
             if parsed[f"{what}.include.list"] and parsed[f"{what}.exclude.list"]:
                 yield f"{what}.exclude.list", f'"{what}.include.list" is already specified'
+        if parsed["snapshot.mode"].strip().lower() in ("configuration_based", "custom"):
+            yield "snapshot.mode", "this connector has no such snapshots; set one of the other modes"
         if "sink" in parsed["notification.enabled.channels"] and not parsed["notification.sink.topic.name"]:
             yield (
                 "notification.sink.topic.name",
