@@ -33,7 +33,8 @@ class PostgresServer:
         self._data = data = str(self.folder / "data")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
         self._options = (
-            f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical -c fsync=off -c max_wal_senders=4"
+            f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical "
+            "-c fsync=off -c max_wal_senders=4 -c wal_writer_delay=10ms"
         )
         self.start()
 

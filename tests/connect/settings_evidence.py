@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from connect_cases import ARCHIVE, load_cases
+from connect_debezium import load_debezium_cases
 
-__all__ = ["recorded", "proving_tests"]
+__all__ = ["recorded", "recorded_by_debezium", "proving_tests"]
 
 HERE = Path(__file__).parent
 
@@ -56,3 +57,16 @@ def recorded(setting):
     """The recorded cases that set a setting."""
     pattern = re.compile(rf'"(?:[\w.-]+\.)?{re.escape(setting)}(?:": |=)')
     return [name for name, text in _recorded() if pattern.search(text)]
+
+
+@cache
+def _debezium_settings():
+    return frozenset(name for case in load_debezium_cases() for name in case["connector"])
+
+
+def recorded_by_debezium(setting):
+    """Whether a recorded case of Debezium sets a setting, of the connector or of a transformation."""
+    return any(
+        name == setting or re.fullmatch(rf"transforms\.\w+\.{re.escape(setting)}", name)
+        for name in _debezium_settings()
+    )

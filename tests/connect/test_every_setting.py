@@ -16,7 +16,7 @@ from penstock.connect.plugins.setting_names import FRAMEWORK
 from penstock.connect.settings import WorkerConfig, worker_definition
 from penstock.connect.settings.worker_config import WORKER_MODEL
 from penstock.errors import ConfigError
-from settings_evidence import proving_tests, recorded
+from settings_evidence import proving_tests, recorded, recorded_by_debezium
 
 PLUGINS = known_plugins()
 ALL = PLUGINS.of_kind(*PluginKind)
@@ -35,6 +35,8 @@ def test_each_setting_of_a_plugin_is_obeyed_or_named_at_the_start(plugin):
         if setting.name in OF_ALL or plugin.model.idleness(setting.name):
             continue
         evidence = recorded(setting.name) if is_kafkas(plugin) else []
+        if plugin.java_class.startswith("io.debezium"):
+            evidence = recorded_by_debezium(setting.name)
         if not (evidence or proving_tests(setting.name)):
             unproven.append(setting.name)
     assert not unproven

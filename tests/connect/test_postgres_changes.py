@@ -113,7 +113,7 @@ def test_rows_come_first_then_changes_in_debeziums_envelope(postgres, table):
         "public",
         name,
     )
-    assert (first.value["source"]["snapshot"], origin["snapshot"]) == ("true", "false")
+    assert (first.value["source"]["snapshot"], second.value["source"]["snapshot"]) == ("last", "false")
     assert origin["lsn"] > 0
     assert origin["txId"] > 0
 
@@ -149,14 +149,14 @@ def test_each_change_comes_once_wherever_the_task_crashes(postgres, crashes, siz
 def test_what_is_committed_while_the_snapshot_is_taken_comes_once(postgres, table):
     name, start = table
     postgres.execute(f"INSERT INTO {name} VALUES (1, 'before', 0)")
-    driver = start()  # the slot is made here, the snapshot at the first poll
+    driver = start()  # the slot and its snapshot are made here, the rows are read at the first poll
     postgres.execute(f"INSERT INTO {name} VALUES (2, 'between', 0)")
     with psycopg.connect(host="127.0.0.1", port=postgres.port, user="postgres") as other:
         other.execute(f"INSERT INTO {name} VALUES (3, 'open', 0)")
         driver.poll()
         other.commit()
     drain(driver)
-    assert sorted((key, op) for op, key, _, _ in changes(driver, name)) == [(1, "r"), (2, "r"), (3, "c")]
+    assert sorted((key, op) for op, key, _, _ in changes(driver, name)) == [(1, "r"), (2, "c"), (3, "c")]
 
 
 def test_the_server_may_forget_what_is_written_also_when_nothing_changes(postgres, table):
@@ -232,9 +232,9 @@ def test_types_are_debeziums_in_snapshots_and_changes_alike(postgres):
 
 def test_what_the_server_lacks_is_said_with_what_to_do(postgres, table):
     name, start = table
-    with pytest.raises(ConnectError, match="no table is one of"):
+    with pytest.raises(ConnectError, match="No table filters found for filtered publication"):
         start(table_include_list="public.nothing")
-    with pytest.raises(ConnectError, match="there is no publication") as caught:
+    with pytest.raises(ConnectError, match="There is no publication") as caught:
         start(publication_autocreate_mode="disabled")
     assert f"CREATE PUBLICATION p_{name}" in caught.value.hint
     with pytest.raises(ConnectError, match="away"):
@@ -248,9 +248,9 @@ def test_a_slot_that_was_deleted_is_noticed(postgres, table):
     drain(driver)
     driver.stop()
     postgres.execute(f"SELECT pg_drop_replication_slot('s_{name}')")
-    with pytest.raises(ConnectError, match=r"changes since .* may be lost"):
+    with pytest.raises(ConnectError, match=r"no longer available on the server"):
         driver.restart()
-    with pytest.raises(ConnectError, match=r"changes since .* may be lost"):
+    with pytest.raises(ConnectError, match=r"no longer available on the server"):
         driver.restart()  # also at the next try
 
 
@@ -275,6 +275,4 @@ def test_decimals_and_times_have_other_forms_by_settings():
     assert (free["scale"], free["value"]) == (1, b"\xf1")
     assert column_form(1114, -1, Handling(times="connect"), nullable=True).value("1970-01-01 00:00:01").ms == 1000
     assert column_form(1700, -1, Handling(), nullable=True).value("NaN") is None
-    with pytest.raises(DataError, match="'NaN' has no value in the type") as caught:
-        column_form(1700, -1, Handling(), nullable=False).value("NaN")
-    assert "decimal.handling.mode=string" in caught.value.hint
+    assert column_form(1700, -1, Handling(), nullable=False).zero["value"] == b"\0"

@@ -2,6 +2,8 @@
 
 import bz2
 import gzip
+import hashlib
+import json
 import lzma
 import shutil
 
@@ -9,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.connect.connectors.file_stream import FileStreamSourceConnector
+from penstock.connect.data.stored_offsets import NotedOffset
+from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.log.open import open_log
 
@@ -227,8 +231,54 @@ def test_positions_stay_those_of_kafkas_connector_and_need_no_note(log, file):
     polled(driver)
     assert driver.offsets() == [({"filename": str(file)}, {"position": 8})]
     driver.stop()
-    from penstock.connect.delivery.stored_offsets import StoredOffsets
-
     with log.transaction("other") as transaction:  # as a request stores it
         StoredOffsets(log, "test").write(transaction, [({"filename": str(file)}, {"position": 4})])
     assert run(log, file) == ["ü😀", "b", "c", "b", "c"]
+
+
+def test_a_position_with_a_note_of_an_earlier_version_is_gone_on_from(log, file):
+    append(file, "ü😀", "b")
+    identity = file.stat()
+    lines_sum = hashlib.blake2b("ü😀\nb\n".encode(), digest_size=12).hexdigest()
+    note = json.dumps({"file": f"{identity.st_dev}:{identity.st_ino}:{lines_sum}"})
+    with log.transaction("earlier") as transaction:
+        offsets = [({"filename": str(file)}, NotedOffset({"position": 6}, note))]
+        StoredOffsets(log, "test").write(transaction, offsets)
+    append(file, "c")
+    file.rename(beside(file, ".1"))
+    append(file, "d")
+    assert run(log, file) == ["c", "d"]
+
+
+def test_what_is_written_to_a_renamed_file_comes_also_after_the_new_one_was_seen(log, file):
+    append(file, "1")
+    driver = source(log, file)
+    polled(driver)
+    with file.open("a") as daemon:
+        file.rename(beside(file, ".1"))
+        append(file, "new 1")
+        assert polled(driver) == ["1", "new 1"]
+        for number in range(3):
+            daemon.write(f"late {number}\n")
+            daemon.flush()
+            assert polled(driver)[-1] == f"late {number}"
+            append(file, f"new {number + 2}")
+            assert polled(driver)[-1] == f"new {number + 2}"
+            driver.restart()
+    assert len(polled(driver)) == 8
+    driver.stop()
+
+
+def test_a_line_that_is_half_in_a_renamed_file_waits_for_its_other_half(log, file):
+    append(file, "1")
+    with file.open("a") as daemon:
+        daemon.write("ha")
+        daemon.flush()
+        driver = source(log, file)
+        polled(driver)
+        file.rename(beside(file, ".1"))
+        append(file, "2")
+        assert polled(driver) == ["1", "2"]
+        daemon.write("lf\n")
+    assert polled(driver) == ["1", "2", "half"]
+    driver.stop()

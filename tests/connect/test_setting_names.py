@@ -161,6 +161,7 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
         "MirrorSourceConnector",
         "MirrorCheckpointConnector",
         "MirrorHeartbeatConnector",
+        "PostgresConnector",
     }
     listed = CliRunner().invoke(app, ["connect", "list", "--json"]).output
     shown = {each["class"]: each["experimental"] for each in json.loads(listed)}

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from eventually import eventually
 from penstock.log.base import TopicPartition
-from penstock.log.kafka import open_transactions
+from penstock.log.kafka.clients import fetcher as fetcher_module
 from penstock.log.kafka.transactions.ledger import ledger_topic, partition_of
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.open import open_log
@@ -113,7 +113,7 @@ def test_a_changelog_is_whole_before_threads_restore_it(kafka, committed):
 
 
 def test_a_thread_that_waits_for_its_own_transaction_ends_it(kafka, monkeypatch, caplog):
-    monkeypatch.setattr(open_transactions, "_STUCK_S", 0.5)
+    monkeypatch.setattr(fetcher_module, "_STUCK_S", 0.5)
     application = "hanging-fetcher"
     with open_log(kafka.settings.bootstrap_servers) as log, a_broker_that_does_not_check(kafka):
         lost = hang(log, application, committed=True)

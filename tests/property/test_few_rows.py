@@ -13,13 +13,21 @@ from hypothesis import strategies as st
 
 from penstock.engines.threads.outputs import by_partition
 from penstock.errors import SerializationError
-from penstock.serde import buffers, partitioner, text
-from penstock.serde.buffers import nulls_of
+from penstock.runtime.tables import groups
+from penstock.runtime.tables.groups import group_windows
+from penstock.serde import buffers, partitioner, text, windowed_serde
+from penstock.serde import few as few_rows
+from penstock.serde.buffers import nulls_of, to_bytes_list
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.text import StringSerde
-from penstock.state.views import frames
-from penstock.state.views.frames import frame, to_bytes_list, unframe
+from penstock.serde.windowed import Window, Windowed, WindowedColumn
+from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.state.memory import MemoryTaskState
+from penstock.state.views import frames, open_view, session, window
+from penstock.state.views import keys as key_bytes
+from penstock.state.views.frames import decode_stamped, encode_stamped, frame, unframe
+from penstock.topology.stores import StoreSpec
 
 keys = st.lists(st.none() | st.binary(max_size=40), max_size=30)
 
@@ -29,15 +37,17 @@ def by_column() -> Any:
     """Calls a function as if no rows were few."""
 
     def call(function: Any, *arguments: Any) -> Any:
-        modules = (buffers, partitioner, text, frames)
-        before = [module._FEW for module in modules]
-        for module in modules:
-            module._FEW = -1
+        limits = [(module, "_FEW") for module in (buffers, partitioner, text, frames, groups)]
+        limits += [(module, "FEW") for module in (few_rows, frames, key_bytes, session, window, windowed_serde)]
+        limits.append((buffers, "_FEW_BYTES"))
+        before = [getattr(module, name) for module, name in limits]
+        for module, name in limits:
+            setattr(module, name, -1)
         try:
             return function(*arguments)
         finally:
-            for module, few in zip(modules, before, strict=True):
-                module._FEW = few
+            for (module, name), few in zip(limits, before, strict=True):
+                setattr(module, name, few)
 
     return call
 
@@ -111,3 +121,113 @@ def test_rows_by_partition(rows: list[tuple[int, int]]) -> None:
     wanted = {each: {"value": [v for p, v in rows if p == each]} for each in sorted(set(partitions))}
     assert found == wanted
     assert list(found) == list(wanted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.none() | st.text(max_size=5).map(str.encode) | st.binary(max_size=3), max_size=30))
+def test_bytes_of_texts(by_column: Any, rows: list[bytes | None]) -> None:
+    def outcome(call: Any) -> Any:
+        try:
+            return call(StringSerde().decode, pa.array(rows, pa.large_binary())).items()
+        except SerializationError as error:
+            return type(error), str(error)
+
+    assert outcome(lambda function, *arguments: function(*arguments)) == outcome(by_column)
+
+
+WINDOWS = st.tuples(st.integers(0, 10**13), st.integers(0, 10**6)).map(lambda pair: Window(pair[0], sum(pair)))
+SERDES = st.sampled_from([TimeWindowedSerde(StringSerde(), 500), SessionWindowedSerde(StringSerde())])
+
+
+@settings(max_examples=200, deadline=None)
+@given(SERDES, st.lists(st.none() | st.tuples(st.text(max_size=5), WINDOWS), max_size=30))
+def test_windowed_keys(by_column: Any, serde: Any, rows: list[tuple[str, Window] | None]) -> None:
+    column = WindowedColumn.of(Column.of_items([None if row is None else Windowed(*row) for row in rows]))
+    few, many = serde.encode(column), by_column(serde.encode, column)
+    assert few.equals(many)
+    assert serde.decode(few).items() == by_column(serde.decode, few).items()
+    assert few_rows.encode_rows(serde, column) == few.to_pylist()
+    assert few_rows.decode_rows(serde, few.to_pylist()).items() == serde.decode(few).items()
+
+
+@settings(max_examples=100, deadline=None)
+@given(SERDES, st.lists(st.none() | st.binary(max_size=20), max_size=12))
+def test_bytes_that_are_no_windowed_keys(by_column: Any, serde: Any, rows: list[bytes | None]) -> None:
+    def outcome(call: Any) -> Any:
+        try:
+            return call(serde.decode, pa.array(rows, pa.large_binary())).items()
+        except SerializationError as error:
+            return type(error), str(error)
+
+    assert outcome(lambda function, *arguments: function(*arguments)) == outcome(by_column)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.none() | st.text(max_size=5), st.integers(0, 10**13)), max_size=30))
+def test_values_with_timestamps(by_column: Any, rows: list[tuple[str | None, int]]) -> None:
+    values, stamps = Column.of_items([value for value, _ in rows]), np.array([stamp for _, stamp in rows], np.int64)
+    few, many = encode_stamped(StringSerde(), values, stamps), by_column(encode_stamped, StringSerde(), values, stamps)
+    assert few == many
+    for decoded, times in (decode_stamped(StringSerde(), few), by_column(decode_stamped, StringSerde(), few)):
+        assert decoded.items() == values.items()
+        assert times.tolist() == [-1 if value is None else stamp for value, stamp in rows]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
+def test_groups_of_windows(by_column: Any, rows: list[tuple[int, int, int]]) -> None:
+    codes, starts, lengths = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    for ends in (None, starts + lengths):
+        few, many = group_windows(codes, starts, ends), by_column(group_windows, codes, starts, ends)
+        assert few.codes.tolist() == many.codes.tolist()
+        assert few.first.tolist() == many.first.tolist()
+        assert few.last_rows().tolist() == many.last_rows().tolist()
+
+
+PUTS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.text(max_size=3), st.integers(0, 99)), max_size=30)
+STORES = st.sampled_from(["timestamped", "window", "duplicates", "session"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(STORES, st.booleans(), st.booleans(), st.lists(PUTS, min_size=1, max_size=3))
+def test_stores(by_column: Any, kind: str, keeps_headers: bool, persistent: bool, batches: list[Any]) -> None:
+    few = _kept(lambda function, *arguments: function(*arguments), kind, keeps_headers, persistent, batches)
+    assert few == _kept(by_column, kind, keeps_headers, persistent, batches)
+
+
+def _kept(call: Any, kind: str, keeps_headers: bool, persistent: bool, batches: list[Any]) -> Any:
+    """Return all that a store reads while batches are put, and its bytes and notes in the end."""
+    duplicates = kind == "duplicates"
+    times = {"timestamped": {}, "session": {"retention_ms": 40}}
+    options = times.get(kind, {"retention_ms": 40, "window_size_ms": 10, "retain_duplicates": duplicates})
+    options |= {"keeps_headers": keeps_headers, "persistent": persistent, "timestamped": kind != "session"}
+    spec = StoreSpec("store", "window" if duplicates else kind, StringSerde(), StringSerde(), **options)  # type: ignore[arg-type]
+    state = MemoryTaskState([spec])
+    view: Any = open_view(spec, state.map("store"), state.meta)
+    reads: list[Any] = []
+    for batch in batches:
+        keys, values = Column.of_items([row[0] for row in batch]), Column.of_items([row[1] for row in batch])
+        stamps = np.array([row[2] for row in batch], np.int64)
+        if kind == "timestamped":
+            call(view.put_columns, keys, values, stamps)
+            found, times_of = call(view.get_columns, keys)
+        elif kind == "session":
+            windowed = WindowedColumn(keys, stamps // 2, stamps)
+            call(view.put_columns, windowed, values)
+            found, times_of = call(view.get_columns, windowed)
+            many = call(view.find_many, keys, stamps - 20, stamps)
+            reads.append([each.tolist() if isinstance(each, np.ndarray) else each.items() for each in many])
+        else:
+            reads.append(call(view.put_columns, keys, stamps // 10 * 10, values, stamps))
+            many = call(view.fetch_many, keys, stamps - 20, stamps)
+            reads.append([each.tolist() if isinstance(each, np.ndarray) else each.items() for each in many])
+            if duplicates:
+                continue
+            found, times_of = call(view.get_columns, keys, stamps // 10 * 10)
+        reads.append((found.items(), times_of.tolist()))
+    return (
+        reads,
+        list(state.map("store").scan()),
+        dict(state.meta),
+        view.take_dropped() if options.get("retention_ms") else 0,
+    )

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
+from penstock.connect.connectors.file_positions import FILENAME, noted_offset, place_of_bytes, stored_places
+from penstock.connect.connectors.line_reader import Place, ReadLines
+from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.delivery.stored_offsets import StoredOffsets
-from penstock.connect.tail import FilePosition, LineChunk, Tail
-from penstock.errors import FencedError, LogError
+from penstock.errors import ConnectError, FencedError, LogError
 from penstock.log.base import LogTransaction, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["FilePositions", "FileSource", "FileSourceStatus"]
+
+_MOST_LINES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class FileSourceStatus:
 
 
 class FilePositions:
-    """The stored positions of one file: source offsets of a connector, in Kafka Connect's format.
+    """The stored places of one file: source offsets of a connector, in Kafka Connect's format.
 
     Args:
         log: The log.
@@ -45,12 +48,13 @@ class FilePositions:
     def __init__(self, log: TopicLog, connector: str, path: Path) -> None:
         self._log = log
         self._offsets = StoredOffsets(log, connector)
-        self._partition = {"filename": str(path)}
+        self._path = path
+        self._partition = {FILENAME: str(path)}
         self._former_key = connector.encode()  # of earlier versions, in partition 0
         self._former = self._read_former() if self._offsets.offset(self._partition) is None else None
 
-    def stored(self) -> FilePosition | None:
-        """Return the last committed position; None at the first start.
+    def stored(self) -> Place | None:
+        """Return the last committed place; None at the first start.
 
         Raises:
             LogError: It cannot be read.
@@ -60,13 +64,14 @@ class FilePositions:
         offset = self._offsets.offset(self._partition)
         if offset is None:
             return self._former
-        return self._position({"offset_bytes": offset.pop("position", 0), **offset})
+        try:
+            return dict(stored_places(str(self._path), offset))[str(self._path)]
+        except ConnectError as error:
+            raise self._unreadable(error) from error
 
-    def write(self, transaction: LogTransaction, position: FilePosition) -> None:
-        """Add a position to a transaction."""
-        facts = asdict(position)
-        offset = {"position": facts.pop("offset_bytes"), **facts}
-        self._offsets.write(transaction, [(self._partition, offset)])
+    def write(self, transaction: LogTransaction, place: Place) -> None:
+        """Add a place to a transaction."""
+        self._offsets.write(transaction, [(self._partition, noted_offset(place))])
         if self._former is not None:
             removal = {
                 "timestamp": pa.array([unix_ms()], pa.int64()),
@@ -75,7 +80,7 @@ class FilePositions:
             }
             transaction.append(self._offsets.topic, 0, pa.RecordBatch.from_pydict(removal))
 
-    def _read_former(self) -> FilePosition | None:
+    def _read_former(self) -> Place | None:
         """Read the position as earlier versions have stored it, under the connector's bare name."""
         tp = TopicPartition(self._offsets.topic, 0)
         first, end = self._log.beginning_offset(tp.topic, 0), self._log.settled_ends([tp])[tp]
@@ -88,14 +93,9 @@ class FilePositions:
         if value is None:
             return None
         try:
-            return self._position(json.loads(value))
-        except ValueError as error:
-            raise self._unreadable(error) from error
-
-    def _position(self, facts: Mapping[str, Any]) -> FilePosition:
-        try:
-            return FilePosition(**facts)
-        except TypeError as error:
+            facts = json.loads(value)
+            return place_of_bytes(self._path, int(facts["offset_bytes"]), facts)
+        except (ConnectError, ValueError, TypeError, KeyError) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> LogError:
@@ -110,9 +110,10 @@ class FilePositions:
 class FileSource:
     r"""Kafka Connect's FileStreamSource, with exactly-once positions: lines and position are one log transaction.
 
-    A line is one record without key: its bytes are the value (even if they are not UTF-8: the topology's serde and
-    exception handler decide about them), the time of reading is its timestamp. Lines go to the partitions in turn. A
-    last line without newline waits until it is complete.
+    The file is read as by the connector: over its rotations, from the same stored offsets. A line is one record without
+    key: its bytes are the value (even if they are not UTF-8: the topology's serde and exception handler decide about
+    them), the time of reading is its timestamp. Lines go to the partitions in turn. A last line without newline waits
+    until it is complete.
 
     Args:
         log: The topic log to write to.
@@ -156,29 +157,29 @@ class FileSource:
         self._partitions = ensure_topic(log, topic, partitions)
         self._positions = FilePositions(log, self.name, self.path)
         self._last_stored = self._positions.stored()  # as this source has read or written it last
-        self._tail = Tail(self.path, self._last_stored)
-        self._committed = self._tail.position
+        self._committed = self._last_stored or Place()
+        self._file = FollowedFile(self.path, self._committed, on_note=self._on_note, keeps_bytes=True)
 
     def status(self) -> FileSourceStatus:
         """Return the committed progress."""
-        now = self._committed
-        return FileSourceStatus(self._lines, now.lines, now.offset_bytes, self._tail.behind_bytes())
-
-    @property
-    def position(self) -> FilePosition:
-        """The committed position."""
-        return self._committed
+        now, note = self._committed, self._committed.note
+        read = 0 if note is None or note.size is None else note.size
+        is_current = note is not None and note.is_of(self.path)
+        size = self.path.stat().st_size if self.path.exists() else 0
+        return FileSourceStatus(self._lines, now.lines, read, max(size - (read if is_current else 0), 0))
 
     def poll(self, *, final: bool = False) -> int:
-        """Append the next lines of the file, at most one chunk, and return their number."""
-        piece = self._tail.read(final=final)
-        for note in self._tail.notes:
-            self._on_note(note)
-        self._tail.notes.clear()
-        if piece is None:
-            return 0
-        self._append(piece)
-        return len(piece.lines)
+        """Append the next lines of the file, and return their number.
+
+        Args:
+            final: Take a last line without newline as complete.
+        """
+        lines = self._file.read(_MOST_LINES)
+        if not lines and final:
+            lines = self._file.finish()
+        if lines:
+            self._append(lines)
+        return len(lines)
 
     def run_once(self) -> int:
         """Read the file to its end, including a last line without newline, and return the number of lines.
@@ -208,41 +209,41 @@ class FileSource:
 
     def close(self) -> None:
         """Close the file; the next ``poll`` opens it again at the same position."""
-        self._tail.close()
+        self._file.close()
 
     def stop(self) -> None:
         """Make ``follow`` return; may be called from another thread or a signal handler."""
         self._stop.set()
 
-    def _append(self, piece: LineChunk) -> None:
-        count = len(piece.lines)
-        first = piece.position.lines - count
-        values = pa.array(piece.lines, pa.large_binary())
+    def _append(self, lines: ReadLines) -> None:
+        count, place = len(lines), lines.place_at(len(lines) - 1)
+        first = place.lines - count
+        values = pa.array(lines.raws(), pa.large_binary())
         times = pa.array(np.full(count, unix_ms()))
         everything = pa.RecordBatch.from_arrays(
             [times, pa.nulls(count, pa.large_binary()), values], ["timestamp", "key", "value"]
         )
         target = (first + np.arange(count)) % self._partitions
         with self._log.transaction(f"connect-{self.name}") as transaction:
-            transaction.ask_before_repeating(partial(self._is_written, piece.position))
+            transaction.ask_before_repeating(partial(self._is_written, place))
             for partition in range(min(self._partitions, count) if self._partitions > 1 else 1):
                 number = (first + partition) % self._partitions
                 part = (
                     everything if self._partitions == 1 else everything.take(pa.array(np.flatnonzero(target == number)))
                 )
                 transaction.append(self.topic, number, part)
-            self._positions.write(transaction, piece.position)
-        self._committed = self._last_stored = piece.position
+            self._positions.write(transaction, place)
+        self._committed = self._last_stored = place
         self._lines += count
 
-    def _is_written(self, position: FilePosition) -> bool:
-        """Return whether the lines before this position are written, as the stored position shows.
+    def _is_written(self, place: Place) -> bool:
+        """Return whether the lines before this place are written, as the stored one shows.
 
         Raises:
             FencedError: Another process reads the file under this name.
         """
         stored = self._positions.stored()
-        if stored == position:
+        if stored == place:
             return True
         if stored == self._last_stored:
             return False

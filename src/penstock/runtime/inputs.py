@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.runtime.record import Headers, RecordContext, TopicBatch, record_context
 from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import FEW, Rows
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -98,6 +98,12 @@ class TaskInput:
 
     def sources(self, positions: NDArray[np.int64]) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
         """Return topic (bytes; null without a record), partition and offset of the records at these positions."""
+        if len(positions) <= FEW:
+            records = [self.record(position) for position in positions.tolist()]
+            names = [None if each.topic is None else each.topic.encode() for each in records]
+            partitions = np.array([each.partition for each in records], np.int64)
+            offsets = np.array([each.offset for each in records], np.int64)
+            return pa.array(names, pa.large_binary()), partitions, offsets
         known = positions < self.length
         at = np.where(known, positions, 0)
         if self._order is not None:
@@ -111,8 +117,8 @@ class TaskInput:
             offsets[mine] = piece.batch.records.column("offset").to_numpy(zero_copy_only=False)[
                 rows if piece.rows is None else piece.rows[rows]
             ]
-        names = [self._names.get(p.batch.topic, p.batch.topic).encode() for p in self._pieces]
-        topics = pa.array(names, pa.large_binary())
+        topics_of = [self._names.get(p.batch.topic, p.batch.topic).encode() for p in self._pieces]
+        topics = pa.array(topics_of, pa.large_binary())
         return topics.take(pa.array(number, pa.int64(), mask=~known)), partitions, offsets
 
     def record(self, position: int) -> RecordContext:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    import polars as pl
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 __all__ = [
@@ -24,11 +26,14 @@ __all__ = [
     "nulls_of",
     "parts",
     "series_of",
+    "to_bytes_list",
     "without_suffix",
 ]
 
 LARGE_BINARY = pa.large_binary()
+_BINARY = (LARGE_BINARY, pa.binary())
 _FEW = 1_000
+_FEW_BYTES = 24
 
 
 def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -42,9 +47,16 @@ def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
     return data.cast(LARGE_BINARY)
 
 
-def bytes_column(rows: list[bytes | None]) -> pa.Array:
+def bytes_column(rows: Sequence[bytes | None]) -> pa.Array:
     """Return a ``large_binary`` array of these rows."""
     return pa.array(rows, LARGE_BINARY)
+
+
+def to_bytes_list(column: pa.Array) -> list[bytes | None]:
+    """Return the elements as Python bytes; from some tens on several times faster than ``to_pylist``."""
+    if len(column) <= _FEW_BYTES and column.type in _BINARY:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return pl.Series("", column, dtype=pl.Binary).to_list()
 
 
 def from_ends(body: object, ends: list[int], items: list[object]) -> pa.Array:
@@ -129,8 +141,6 @@ def join(*pieces: pa.Array | bytes) -> pa.Array:
 
 def series_of(data: pa.Array) -> pl.Series:
     """Return an Arrow array as a Polars series."""
-    import polars as pl
-
     series = pl.from_arrow(data)
     assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never becomes a frame
     return series

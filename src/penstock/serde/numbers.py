@@ -110,7 +110,7 @@ class NumberSerde(BaseSerde):
 
     def decode(self, data: pa.Array) -> Column:
         if len(data) <= _FEW:
-            return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()), self._dtype)
+            return self.decode_rows(large_binary(data).to_pylist())
         matrix, valid, bad = fixed_width(data, self.width)
         if matrix is None:
             self._bad_row(data, bad)
@@ -120,6 +120,9 @@ class NumberSerde(BaseSerde):
         spread = np.zeros(len(valid), values.dtype)
         spread[valid] = values
         return Column.of_series(series_of(pa.array(spread, mask=~valid)))
+
+    def decode_rows(self, rows: list[bytes | None]) -> Column:
+        return Column.of_items(self.deserialize_rows(rows), self._dtype)
 
     def _bad_row(self, data: pa.Array, row: int) -> None:
         bad = cast("bytes", large_binary(data)[row].as_py())

@@ -77,6 +77,10 @@ class BaseSerde(ABC):
         """Decode a column, row by row."""
         return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()))
 
+    def decode_rows(self, rows: list[bytes | None]) -> Column:
+        """Decode a list of rows as `decode` does a column of them; override it where few rows need no column."""
+        return self.decode(bytes_column(rows))
+
     def serialize_rows(self, items: Sequence[Any]) -> list[bytes | None]:
         """Serialize row by row; the error of a bad row carries its number as ``row``."""
         rows: list[bytes | None] = []

@@ -71,11 +71,14 @@ class StringSerde(BaseSerde):
 
     def decode(self, data: pa.Array) -> Column:
         if len(data) <= _FEW:
-            return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()), pl.String)
+            return self.decode_rows(large_binary(data).to_pylist())
         try:
             return Column.of_series(series_of(large_binary(data).cast(pa.large_string())))
         except pa.ArrowInvalid:
             return super().decode(data)
+
+    def decode_rows(self, rows: list[bytes | None]) -> Column:
+        return Column.of_items(self.deserialize_rows(rows), pl.String)
 
 
 class BytesSerde(BaseSerde):
@@ -102,8 +105,11 @@ class BytesSerde(BaseSerde):
 
     def decode(self, data: pa.Array) -> Column:
         if len(data) <= _FEW:
-            return Column.of_items(large_binary(data).to_pylist(), pl.Binary)
+            return self.decode_rows(large_binary(data).to_pylist())
         return Column.of_series(series_of(large_binary(data)))
+
+    def decode_rows(self, rows: list[bytes | None]) -> Column:
+        return Column.of_items(rows, pl.Binary)
 
 
 class UuidSerde(BaseSerde):

@@ -13,6 +13,7 @@ from penstock.errors import SerializationError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts, without_suffix
 from penstock.serde.column import Column
+from penstock.serde.few import FEW, decode_rows, encode_rows
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["SessionWindowedSerde", "TimeWindowedSerde"]
 
 _LONG_MAX = (1 << 63) - 1
-_FEW = 24  # keys that are converted one by one: work by column takes longer to begin
 _ONE = struct.Struct(">q")
 _TWO = struct.Struct(">qq")
 
@@ -43,21 +43,19 @@ class _WindowedSerde(BaseSerde):
         if type(column) is Column and any(isinstance(one, Windowed) and one.key is None for one in column.items()):
             return super().encode(column)  # raises, and names the row; in a WindowedColumn such a row is null
         windowed = WindowedColumn.of(column)
-        if len(windowed) <= _FEW:
-            rows = zip(self.inner.encode(windowed.keys).to_pylist(), self._times(windowed), strict=True)
-            return bytes_column([None if key is None else key + times.tobytes() for key, times in rows])
+        if len(windowed) <= FEW:
+            return bytes_column(self._few_rows(windowed))
         keys = large_binary(self.inner.encode(windowed.keys))
         return join(keys, from_fixed_width(self._times(windowed)))
 
+    def _few_rows(self, windowed: WindowedColumn) -> list[bytes | None]:
+        rows = zip(encode_rows(self.inner, windowed.keys), self._times(windowed), strict=True)
+        return [None if key is None else key + times.tobytes() for key, times in rows]
+
     def decode(self, data: pa.Array) -> Column:
         data = large_binary(data)
-        if len(data) <= _FEW and not data.null_count:
-            rows, width = data.to_pylist(), self._suffix_bytes
-            if min(map(len, rows), default=width) < width:
-                return super().decode(data)  # raises, and names the row
-            suffixes = np.frombuffer(b"".join([row[-width:] for row in rows]), ">i8").astype(np.int64)
-            keys = bytes_column([row[:-width] for row in rows])
-            return self._of_times(data, keys, suffixes.reshape(len(rows), width // 8))
+        if len(data) <= FEW:
+            return self.decode_rows(data.to_pylist())
         body, offsets = parts(data)
         valid = np.asarray(data.is_valid())
         lengths = np.where(valid, np.diff(offsets), self._suffix_bytes)
@@ -71,12 +69,21 @@ class _WindowedSerde(BaseSerde):
         times: NDArray[np.int64] = (
             np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), self._suffix_bytes // 8)
         )
-        return self._of_times(data, without_suffix(data, self._suffix_bytes), times)
-
-    def _of_times(self, data: pa.Array, keys: pa.Array, times: NDArray[np.int64]) -> Column:
-        if (times[:, -1] < 0).any() or (times[:, 0] < times[:, -1]).any():  # the start is the last of them
+        if _are_wrong(times):
             return super().decode(data)  # raises, and names the row
-        return self._column(self.inner.decode(keys), times)
+        return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
+
+    def decode_rows(self, rows: list[bytes | None]) -> Column:
+        width = self._suffix_bytes
+        if all(row is None for row in rows):
+            return Column.nulls(len(rows))
+        if any(row is not None and len(row) < width for row in rows):
+            return Column.of_items(self.deserialize_rows(rows))  # raises, and names the row
+        suffixes = b"".join([bytes(width) if row is None else row[-width:] for row in rows])
+        times = np.frombuffer(suffixes, ">i8").astype(np.int64).reshape(len(rows), width // 8)
+        if _are_wrong(times):
+            return Column.of_items(self.deserialize_rows(rows))  # raises, and names the row
+        return self._column(decode_rows(self.inner, [None if row is None else row[:-width] for row in rows]), times)
 
     @abstractmethod
     def _times(self, windowed: WindowedColumn) -> Any: ...
@@ -94,6 +101,10 @@ class _WindowedSerde(BaseSerde):
         if key is None:
             raise SerializationError("a windowed key needs a key that is not null", serde=self.name)
         return key
+
+
+def _are_wrong(times: NDArray[np.int64]) -> bool:
+    return bool((times[:, -1] < 0).any() or (times[:, 0] < times[:, -1]).any())  # the start is the last of them
 
 
 class TimeWindowedSerde(_WindowedSerde):

@@ -14,7 +14,7 @@ from penstock.topology.stores import StoreSpec
 __all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
 
 
-_FEW = 1000
+_FEW = 64
 
 
 class KeyOrder:

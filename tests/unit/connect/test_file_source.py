@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
+from penstock.connect.connectors.file_stream import FileStreamSourceConnector
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.file_source import FileSource
+from penstock.connect.testing import ConnectTestDriver
 from penstock.errors import LogError
 from penstock.log.open import open_log
 
@@ -197,3 +199,41 @@ def test_a_line_longer_than_a_piece(source_of, log, path):
 def test_a_folder_is_refused(log, tmp_path):
     with pytest.raises(LogError, match="folder"):
         FileSource(log, tmp_path, "lines")
+
+
+def test_goes_on_from_a_position_with_the_inode_and_the_first_bytes_of_the_file(source_of, log, path, tmp_path):
+    path.write_bytes(b"\xc3\xbc\xff\nb\n")
+    with log.transaction("earlier") as transaction:
+        facts = {"position": 4, "inode": path.stat().st_ino, "lines": 1, "head": b"\xc3\xbc\xff\n".hex()}
+        StoredOffsets(log, "logs").write(transaction, [({"filename": str(path)}, facts)])
+    path.rename(tmp_path / "access.log.1")
+    path.write_text("c\n")
+    source = source_of(name="logs")
+    assert source.run_once() == 2
+    assert values(log) == [b"b", b"c"]
+    assert source.status().total_lines == 3
+    assert source_of(name="logs").run_once() == 0
+    assert StoredOffsets(log, "logs").offset({"filename": str(path)}) == {"position": 2}
+
+
+def test_a_position_of_a_file_that_is_gone_is_none(source_of, log, path):
+    path.write_bytes(b"a\n")
+    with log.transaction("earlier") as transaction:
+        facts = {"position": 2, "inode": 1, "lines": 1, "head": b"a\n".hex()}
+        StoredOffsets(log, "logs").write(transaction, [({"filename": str(path)}, facts)])
+    assert source_of(name="logs").run_once() == 1
+
+
+def test_the_connector_goes_on_where_the_command_has_stopped(source_of, log, path):
+    path.write_bytes("ü😀\nb\n".encode())
+    source_of(name="test").run_once()
+    with path.open("a") as file:
+        file.write("c\n")
+    settings = {"file": str(path), "topic": "lines"}
+    driver = ConnectTestDriver(FileStreamSourceConnector, settings, log=log)
+    driver.poll()
+    driver.stop()
+    assert values(log)[2:] == [b'"c"']
+    with path.open("a") as file:
+        file.write("d\n")
+    assert source_of(name="test").run_once() == 1

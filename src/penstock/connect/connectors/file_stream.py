@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
 import sys
@@ -21,9 +20,9 @@ from penstock.connect.api import (
     SourceTask,
 )
 from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, Setting
+from penstock.connect.connectors.file_positions import FILENAME, POSITION, noted_offset, stored_places
 from penstock.connect.connectors.followed_files import FollowedFiles
-from penstock.connect.connectors.line_reader import FileNote, ReadLines
-from penstock.connect.connectors.lines import Place
+from penstock.connect.connectors.line_reader import Place, ReadLines
 from penstock.connect.data import STRING, RetriableError, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.plugins.registry import KAFKA_VERSION
@@ -80,7 +79,6 @@ FILE_SINK = ConfigDef(
 
 
 _PACKAGE = "org.apache.kafka.connect.file"
-FILENAME, POSITION = "filename", "position"
 _STDIN = (
     "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used for input "
     "and offsets are not tracked."
@@ -109,7 +107,7 @@ class FileStreamSourceTask(SourceTask):
             if not lines and file.is_gone and not self._files.is_one:
                 lines = file.finish()
                 if not lines:
-                    self._files.forget(name)
+                    self._files.forget(name, file)
             if lines:
                 return self._records(name, lines, more=file.has_more)
         return None
@@ -120,44 +118,21 @@ class FileStreamSourceTask(SourceTask):
             self._files.close()
 
     def _stored(self) -> Iterator[tuple[str, Place]]:
-        """Yield the stored positions by names of files."""
+        """The stored places by names of files."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
-            name, position = partition.get(FILENAME), offset.get(POSITION)
-            if name is None or len(partition) > 1:
-                continue  # of another connector that had this name
-            if isinstance(position, bool) or not isinstance(position, int):
-                raise ConnectError(f"Offset position is the incorrect type: {position!r}", hint="Reset the offsets.")
-            own, others = _read_note(getattr(offset, "note", ""))
-            yield name, (position, own)
-            yield from others
+            name = partition.get(FILENAME)
+            if name is not None and len(partition) == 1:  # else of another connector that had this name
+                yield from stored_places(name, offset)
 
     def _records(self, name: str, lines: ReadLines, *, more: bool) -> SourceBatch:
         if not self._path:
             return SourceBatch(self._topic, lines.texts, STRING, None, lambda _: None, more=more)
-        positions, note_at, others = lines.positions, lines.note_at, self._files.stored(name)
+        others = self._files.stored(name)
 
         def offset_at(row: int) -> NotedOffset:
-            return NotedOffset({POSITION: positions[row]}, _written_note(note_at(row), others))
+            return noted_offset(lines.place_at(row), others)
 
         return SourceBatch(self._topic, lines.texts, STRING, {FILENAME: name}, offset_at, more=more)
-
-
-def _written_note(own: FileNote | None, others: Mapping[str, Place]) -> str:
-    """What is stored beside a position: how its file is known again, and the places of others that were renamed."""
-    if own is None:
-        return ""
-    places = {name: [position, note.text()] for name, (position, note) in others.items() if note is not None}
-    return json.dumps({"file": own.text(), **({"others": places} if places else {})}, ensure_ascii=False)
-
-
-def _read_note(text: str) -> tuple[FileNote | None, list[tuple[str, Place]]]:
-    try:
-        document = json.loads(text or "{}")
-        own = FileNote.parse(document.get("file"))
-        others = document.get("others", {}).items()
-        return own, [(str(name), (int(position), FileNote.parse(note))) for name, (position, note) in others]
-    except (ValueError, TypeError, AttributeError):
-        return None, []  # of a later version
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -165,7 +140,13 @@ class FileStreamSourceConnector(SourceConnector):
 
     ``file`` may also be a folder or a pattern such as ``/var/log/nginx/*.log``: all of its files are followed. A file
     that is rotated, by renaming or by copying and cutting, is read to its end first, also if that happened while the
-    connector did not run. Rotated files in the folder are known again; packed ones (gz, bz2, xz, zst) are unpacked.
+    connector did not run, and then all that came after it. What is still written to a renamed file is read too.
+    Rotated files in the folder are known again; packed ones (gz, bz2, xz, zst) are unpacked. A file is known by its
+    device and inode, and by the first and last kilobyte of what was read of it.
+
+    What no reader can know: lines that are deleted or cut off between two looks at the file, or before its offset
+    is committed; the first rotation by copying of a file that was empty at the last look; a file that was cut and
+    then begins with all that was read of it, which is taken for the same.
     """
 
     java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSourceConnector"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import codecs
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import LineReader, is_packed, is_whole
-from penstock.connect.connectors.lines import FollowedFile, Place
+from penstock.connect.connectors.line_reader import LineReader, Place, is_packed, is_whole
+from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.connectors.rotation import base_name
+from penstock.errors import ConnectError
 
 __all__ = ["FollowedFiles"]
 
@@ -36,21 +38,24 @@ class FollowedFiles:
     def __init__(self, pattern: str | None, stored: Callable[[], Iterable[tuple[str, Place]]]) -> None:
         self._pattern, self._stored = pattern, stored
         self._files: dict[str, FollowedFile] = {}
+        self._gone: list[tuple[str, FollowedFile]] = []  # files whose names others have now
+        self._copies: dict[str, int] = {}  # the sizes of files that were copies of what was still read elsewhere
         self._left_out: set[str] = set()
         self._moved: set[str] = set()
         self._names: frozenset[str] = frozenset()
 
     def current(self) -> Iterator[tuple[str, FollowedFile]]:
-        """Yield the files by name, also those that are gone and not read to their end."""
+        """The files by name, those that are gone and not read to their end first."""
         names = self._listed()
         self._names = frozenset(names)
         self._rename()
         new = [name for name in names if name not in self._files]
         if new:
             self._add(new)
-        yield from [(name, self._files[name]) for name in names if name in self._files]
+        yield from list(self._gone)
         for name in [each for each in self._files if each not in self._names]:
             yield name, self._files[name]
+        yield from [(name, self._files[name]) for name in names if name in self._files]
 
     def stored(self, name: str) -> dict[str, Place]:
         """Note that the place of a file is stored under its name; return the others that have none of their own yet.
@@ -60,16 +65,29 @@ class FollowedFiles:
         """
         self._moved.discard(name)
         moved = {each: self._files[each].place for each in sorted(self._moved) if each in self._files}
-        return {each: place for each, place in moved.items() if place[0]}
+        return {each: place for each, place in moved.items() if place.position}
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, file: FollowedFile) -> None:
         """Close a file that is gone."""
-        self._files.pop(name).close()
+        if self._files.get(name) is file:
+            del self._files[name]
+        self._gone = [each for each in self._gone if each[1] is not file]
+        file.close()
 
     def close(self) -> None:
         """Close all files."""
-        for file in self._files.values():
+        for file in [*self._files.values(), *(file for _, file in self._gone)]:
             file.close()
+
+    def names(self) -> frozenset[str]:
+        """The names of the files at this moment."""
+        return frozenset() if self.is_one else frozenset(self._listed())
+
+    def adopt(self, name: str, place: Place) -> None:
+        """Go on in a file at a place, if nothing was read of it yet."""
+        if name not in self._files:
+            self._files[name] = self._followed(name, place)
+            self._moved.add(name)
 
     @property
     def is_one(self) -> bool:
@@ -128,10 +146,11 @@ class FollowedFiles:
             identity = _identity(name)
             old = None if identity is None else by_identity.get(identity)
             if old is not None and old != name and _identity(old) != identity:
-                moved[name] = self._files.pop(old)
-        for name, file in moved.items():
+                moved[name] = old
+        renamed = {name: self._files.pop(old) for name, old in moved.items()}
+        for name, file in renamed.items():
             if name in self._files:
-                self._files.pop(name).close()
+                self._gone.append((name, self._files.pop(name)))
             file.path = Path(name)
             self._files[name] = file
             self._moved.add(name)
@@ -141,50 +160,91 @@ class FollowedFiles:
         if self.is_one:
             own = dict(stored)
             for name in names:
-                self._files[name] = FollowedFile(Path(name) if name else None, own.get(name, (0, None)))
+                self._files[name] = FollowedFile(Path(name) if name else None, own.get(name, Place()))
             return
-        places = [*((name, file.place) for name, file in self._files.items()), *stored]
-        noted = [(name, place) for name, place in places if place[0] and place[1] is not None]
+        read_on = {file.identity for file in self._files.values()}  # what was cut of them, they find
+        noted = [(name, place) for name, place in stored if place.note and place.note.identity not in read_on]
         now = {name: _identity(name) for name in self._names}
+        taken: set[Place] = set()
         for name in names:
             path = Path(name)
-            claim = _claimed(path, now[name], noted)
-            if claim is None:
-                place = next((each for of, each in stored if of == name), (0, None))
-                self._files[name] = self._followed(name, (0, None) if _is_of_another(name, place, now) else place)
+            if self._is_made_of_gone(path):
                 continue
-            self._files[name] = self._followed(name, claim[1])
+            claim = _claimed(path, now, noted, taken)
+            if claim is None and self._is_copy(path):
+                continue
+            if claim is None:
+                own_place = next((place for of, place in stored if of == name and place.note is None), Place())
+                self._follow(name, own_place)
+                continue
+            taken.add(claim[1])
+            self._follow(name, claim[1])
             if claim[0] != name:
                 self._moved.add(name)
-                if claim[0] in self._files and self._files[claim[0]].is_gone:  # packed, and deleted
-                    self._files[claim[0]].close()
-                    self._files[claim[0]] = self._followed(claim[0], (0, None))
+
+    def _is_made_of_gone(self, path: Path) -> bool:
+        """Whether a deleted file was packed or copied into this one; then this one is read on in its place."""
+        log = base_name(path.name)
+        if log == path.name:
+            return False
+        for name, file in [*self._files.items(), *self._gone]:
+            if file.is_gone and base_name(Path(name).name) == log and file.is_source_of(path):
+                place = file.place
+                self.forget(name, file)
+                self._moved.discard(name)
+                self._follow(str(path), place)
+                self._moved.add(str(path))
+                return True
+        return False
+
+    def _is_copy(self, path: Path) -> bool:
+        """Whether a file is a copy, as it is made before the log is cut, of what is or was read elsewhere."""
+        name, base = str(path), str(path.with_name(base_name(path.name)))
+        source = self._files.get(base)
+        if base == name or is_packed(path):
+            return False
+        size = _size(path)
+        if base in self._names and _is_begin(path, Path(base)):
+            self._copies[name] = size
+            return True
+        if source is not None and not source.is_intact and source.is_source_of(path):
+            return True  # it is adopted as soon as the source is seen to be cut
+        if size and self._copies.pop(name, 0) == size:  # it was read to its end, and beyond, where it was copied from
+            self._follow(name, _end_of(path))
+            return True
+        return False
+
+    def _follow(self, name: str, place: Place) -> None:
+        self._files[name] = file = self._followed(name, place)
+        with suppress(ConnectError):  # which reading it will show
+            file.open()
 
     def _followed(self, name: str, place: Place) -> FollowedFile:
-        return FollowedFile(Path(name), place, lambda: self._names)
+        return FollowedFile(Path(name), place, self)
 
 
-def _claimed(path: Path, identity: tuple[int, int] | None, noted: list[tuple[str, Place]]) -> tuple[str, Place] | None:
-    """Return the place, under whatever name, up to which this very file, or the one that it was packed of, was read."""
+def _claimed(
+    path: Path, now: Mapping[str, tuple[int, int] | None], noted: list[tuple[str, Place]], taken: Collection[Place]
+) -> tuple[str, Place] | None:
+    """The place, under whatever name, up to which this very file, or the one that it was made of, was read."""
+    name, free = str(path), [pair for pair in noted if pair[1] not in taken]
 
     def rank(pair: tuple[str, Place]) -> tuple[bool, int]:
-        return pair[0] != str(path), -pair[1][0]
+        return pair[0] != name, -pair[1].position
 
-    same = [pair for pair in noted if pair[1][1] is not None and identity == (pair[1][1].device, pair[1][1].inode)]
-    own = [pair for pair in noted if pair[0] == str(path)]
-    packed = (
-        [pair for pair in noted if base_name(Path(pair[0]).name) == base_name(path.name)] if is_packed(path) else []
-    )
-    candidates = [*sorted(same, key=rank), *own, *sorted(packed, key=rank)]
-    return next((pair for pair in candidates if _matches(path, pair[1])), None)
+    def is_vacant(place: Place) -> bool:
+        note = place.note
+        others = [Path(each) for each, identity in now.items() if note is not None and identity == note.identity]
+        return not any(_matches(each, place) for each in others if each != path)
 
-
-def _is_of_another(name: str, own: Place, now: dict[str, tuple[int, int] | None]) -> bool:
-    """Return whether the place that is stored under a name is that of a file which has another name now."""
-    note = own[1]
-    return note is not None and any(
-        each == (note.device, note.inode) and _matches(Path(other), own) for other, each in now.items() if other != name
-    )
+    log = base_name(path.name)
+    free = [pair for pair in free if pair[1].position]
+    same = sorted((pair for pair in free if pair[1].note and now[name] == pair[1].note.identity), key=rank)
+    own = [pair for pair in free if pair[0] == name]
+    made_of = [pair for pair in free if log not in (path.name, name) and base_name(Path(pair[0]).name) == log]
+    found = next((pair for pair in same if _matches(path, pair[1])), None)
+    vacant = (pair for pair in [*own, *sorted(made_of, key=rank)] if is_vacant(pair[1]))
+    return found or next((pair for pair in vacant if _matches(path, pair[1])), None)
 
 
 def _matches(path: Path, place: Place) -> bool:
@@ -193,7 +253,41 @@ def _matches(path: Path, place: Place) -> bool:
     except OSError:
         return False
     try:
-        return reader.skip(place[0]) and place[1] is not None and reader.note().lines == place[1].lines
+        return reader.go_to(place)
+    except ConnectError:
+        return False
+    finally:
+        reader.close()
+
+
+def _is_begin(path: Path, of: Path) -> bool:
+    """Whether a file is equal to the first bytes of another."""
+    try:
+        with path.open("rb") as one, of.open("rb") as other:
+            size = os.fstat(one.fileno()).st_size
+            if size > os.fstat(other.fileno()).st_size:
+                return False
+            edge = min(size, _FIRST_BYTES)
+            return all(
+                os.pread(one.fileno(), edge, at) == os.pread(other.fileno(), edge, at) for at in (0, size - edge)
+            )
+    except OSError:
+        return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _end_of(path: Path) -> Place:
+    reader = LineReader.of(path)
+    try:
+        while reader.lines(1 << 20) or reader.rest():
+            pass
+        return reader.place
     finally:
         reader.close()
 

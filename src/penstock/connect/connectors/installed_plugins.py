@@ -12,7 +12,8 @@ from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnec
 from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
 from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.functions.loading import file_plugins, installed_plugins
-from penstock.connect.plugins import Plugins, connector_plugin
+from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plugin
+from penstock.connect.transforms.debezium import DEBEZIUM_TRANSFORMS
 from penstock.errors import ConfigError
 
 __all__ = ["OWN", "known_plugins"]
@@ -49,6 +50,8 @@ def known_plugins(paths: Iterable[str] = ()) -> Plugins:
     plugins = installed_plugins(folders)
     for connector in OWN:
         plugins.add(connector_plugin(connector))
+    for each in DEBEZIUM_TRANSFORMS:
+        plugins.add(Plugin(each.java_class, (PluginKind.TRANSFORMATION,), each, each.config))
     files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
     for file in (
         *files,

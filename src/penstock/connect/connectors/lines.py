@@ -1,61 +1,127 @@
-"""Following the lines of files with positions that count as Java's readers do: in UTF-16 units."""
+"""Following the lines of a path over all rotations of its file."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, ReadLines, is_packed, is_whole
-from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files
+from penstock.connect.connectors.line_reader import NO_LINES, LineReader, Place, ReadLines, is_packed, is_whole
+from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files, rotated_since
 from penstock.errors import ConnectError
 
-__all__ = ["FollowedFile", "Place"]
+__all__ = ["FollowedFile", "Neighbours"]
 
 _log = own_logger(__name__)
-Place = tuple[int, FileNote | None]
+
+
+class Neighbours(Protocol):
+    """The files that are followed for themselves beside a path."""
+
+    def names(self) -> Collection[str]:
+        """Their names at this moment."""
+        ...
+
+    def adopt(self, name: str, place: Place) -> None:
+        """Go on in one of them at a place, if nothing was read of it yet."""
+        ...
+
+
+class _NoNeighbours:
+    def names(self) -> Collection[str]:
+        return ()
+
+    def adopt(self, name: str, place: Place) -> None:
+        """There are none."""
+
+
+_START, _ALONE = Place(), _NoNeighbours()
 
 
 class FollowedFile:
     """The lines of a path from a stored place on, over all rotations of its file.
 
-    A line ends with LF, CR LF or CR. A last line without an end waits until it is complete. When the path names another
-    file than the one that was read, the old one is read to its end first, wherever it is beside the path, and then
-    those that came between the two. A file that has been cut, or is another one, is read from its start.
+    A last line without an end waits until it is complete. When the path names another file than the one that was read,
+    the old one is read to its end first, wherever it is beside the path, then those that came between the two. What is
+    still written to the old one is read too, as long as it has a name; a last line without an end comes when the
+    old file is deleted or packed, or the next rotation is over. A file that has been cut is read on in the copy that
+    was made of it, and then from its start.
 
     Args:
         path: The file, which need not exist yet; None: the standard input.
-        place: The number of UTF-16 units that were read before, and the note about the file that they were read of.
-        others: The paths that are followed for themselves.
+        place: How far it was read before.
+        neighbours: The files that are followed for themselves.
+        on_note: Called with a sentence when the file was rotated or truncated.
+        keeps_bytes: UTF-16 stays as it is, for those who want the bytes of lines.
     """
 
     def __init__(
-        self, path: Path | None, place: Place = (0, None), others: Callable[[], Collection[str]] = tuple
+        self,
+        path: Path | None,
+        place: Place = _START,
+        neighbours: Neighbours = _ALONE,
+        on_note: Callable[[str], object] = _log.info,
+        *,
+        keeps_bytes: bool = False,
     ) -> None:
+        self._keeps_bytes = keeps_bytes
         self.path = path
-        self._place = place
-        self._others = others
+        self._on_note = on_note
+        self._neighbours = neighbours
+        self._place = replace(place, late=())  # while no file is open
+        self._line_count = place.lines
+        self._late_places = place.late  # that are not open yet
+        self._late: list[LineReader] = []  # files that were rotated away, the oldest first
         self._reader: LineReader | None = None
-        self._waiting: list[tuple[Path, Place]] = []  # files to read behind the one that is open
-        self._is_old = False  # the open file is another one than the path names
-        self._readers: dict[Path, LineReader] = {}  # files that are open at their place already
+        self._finished: Place | None = None  # the place of the file that was left last
         self._noted: set[Path] = set()
 
     @property
     def place(self) -> Place:
-        """The place behind the last line that was returned, and the note about its file."""
-        return self._place if self._reader is None else (self._reader.position, self._reader.note())
+        """The place behind the last line that was returned."""
+        current = self._place if self._reader is None else self._reader.place
+        late = (*self._late_places, *(each.place for each in self._late))
+        return replace(current, lines=self._line_count, late=late)
 
     @property
     def has_more(self) -> bool:
         """Whether there is something that was not read yet, if only a part of a line."""
-        return bool(self._waiting) or (self._reader is not None and self._reader.has_more)
+        readers = [*self._late, *([self._reader] if self._reader is not None else [])]
+        return self._finished is not None or any(each.has_more for each in readers)
 
     @property
     def identity(self) -> tuple[int, int] | None:
         """The device and inode of the open file."""
         return None if self._reader is None else self._reader.identity
+
+    def is_source_of(self, path: Path) -> bool:
+        """Whether a file has all that was read of this one."""
+        read = None if self._reader is None else self._reader.read_place
+        if read is None or read.note is None or not read.note.size:
+            return False
+        copy = self._matching([path], read)
+        if copy is not None:
+            copy.close()
+        return copy is not None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the open file still has what was read of it."""
+        return self._reader is not None and self._reader.is_intact
+
+    def open(self) -> None:
+        """Open the file, so that it is known whatever name it gets."""
+        if self._reader is None:
+            self._open()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the open file has no name any more."""
+        return self._reader is not None and self._reader.is_deleted
 
     def read(self, most: int) -> ReadLines:
         """Return the next complete lines, at most so many.
@@ -65,46 +131,57 @@ class FollowedFile:
         """
         while True:
             if self._reader is None and not self._open():
-                return NO_LINES
+                return self._read_late(most)
             reader = self._reader
             assert reader is not None  # noqa: S101 - it is open
-            lines = reader.lines(most)
+            lines = self._read_late(most) or self._counted(reader.lines(most), reader)
+            if not lines and reader.is_complete:
+                lines = self._counted(reader.rest(), reader)
             if lines:
                 return lines
-            if self._is_old or reader.is_complete:
-                rest = reader.rest()
-                if self._is_old:
-                    self._leave(reader)
-                if rest:
-                    return rest
-                if self._is_old or self._reader is None:
-                    continue
             if reader.is_rewritten:
-                rest = self._go_on_behind_cut(reader)
-                if rest:
-                    return rest
-            elif self._is_replaced(reader):
-                self._go_on_behind_rotated(reader)
+                lines = self._leave_cut(reader)
+                if lines:
+                    return lines
+            elif self._is_replaced(reader) and not self._has_followed_name(reader):
+                self._leave(reader)
             else:
                 return NO_LINES
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the open file has no name any more."""
-        return self._reader is not None and self._reader.is_deleted
-
     def finish(self) -> ReadLines:
-        """Return what stands behind the last end of a line of a file that is gone."""
-        return NO_LINES if self._reader is None else self._reader.rest()
+        """What stands behind the last end of a line, of a file that nobody writes to any more."""
+        for reader in [*self._late, *([self._reader] if self._reader is not None else [])]:
+            rest = self._counted(reader.rest(), reader)
+            if rest:
+                return rest
+        return NO_LINES
 
     def close(self) -> None:
         """Close the file."""
-        if self._reader is not None:
-            self._place = self.place
-            self._reader.close()
-        for reader in self._readers.values():
-            reader.close()
-        self._reader, self._readers = None, {}
+        place = self.place
+        self._place, self._late_places = replace(place, late=()), place.late
+        readers = [self._reader, *self._late]
+        self._reader, self._late = None, []
+        for reader in readers:
+            if reader is not None:
+                reader.close()
+
+    def _counted(self, lines: ReadLines, reader: LineReader, *, is_kept: bool = True) -> ReadLines:
+        """Lines with the places of the path, in place of those of one file."""
+        if not lines:
+            return lines
+        before, current = self._line_count, self.place
+        late = tuple(each.place for each in self._late if each is not reader)
+        self._line_count += len(lines)
+        is_late = reader is not self._reader
+
+        def place_at(row: int) -> Place:
+            own, count = lines.place_at(row), before + row + 1
+            if is_late:
+                return replace(current, lines=count, late=(*late, own) if is_kept else late)
+            return replace(own, lines=count, late=late)
+
+        return ReadLines(lines.texts, lines.raws, place_at)
 
     # Opening
 
@@ -113,70 +190,123 @@ class FollowedFile:
         if self.path is None:
             self._reader = LineReader(sys.stdin.buffer, None)
             return True
-        if not self._waiting:
-            if not self.path.exists():
-                return False  # not yet; or between the two steps of a rotation
-            self._waiting = self._begin()
-        path, place = self._waiting[0]
-        try:
-            if is_packed(path) and not self._is_whole(path):
-                return False
-            reader = self._readers.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
-        except FileNotFoundError:
-            del self._waiting[0]
-            return bool(self._waiting) and self._open()
-        del self._waiting[0]
-        self._reader, self._is_old = reader, bool(self._waiting)
+        self._open_late(self.path)
+        if not self.path.exists():
+            return False  # not yet; or between the two steps of a rotation
+        reader = self._begin(self.path) if self._finished is None else self._following(self.path, self._finished)
+        if reader is not None:
+            self._reader, self._finished = reader, None
         return reader is not None
 
+    def _begin(self, path: Path) -> LineReader | None:
+        """The file to read from the stored place on; None: it is not whole yet."""
+        place, note = self._place, self._place.note
+        if note is None:
+            reader = self._reader_of(path)
+            if reader.go_to(place):
+                return reader
+            reader.close()
+            return self._reader_of(path)
+        others = self._neighbours.names()
+        if note.size == 0:
+            empty = [each for each in [path, *rotated_files(path, others)] if note.is_of(each)]
+            return self._first(empty[:1] or self._since(path, note.modified_ns), path)
+        current = self._matching([path], place) if note.is_of(path) else None
+        if current is not None:
+            return current
+        same = [each for each in named_files(path, others) if note.is_of(each)]
+        # The path itself may be a copy, as an editor writes it, or as it is on another machine.
+        old = self._matching([*same, path, *rotated_files(path, others)], place)
+        if old is None or old.path is None:
+            self._on_note(f"{path} is another file than before, which is not beside it: the new one is read")
+            return self._first([] if note.size is None else self._since(path, note.modified_ns), path)
+        if old.path != path:
+            old.is_complete = old.is_complete or old.identity != note.identity  # a copy: nobody writes to it
+            self._on_note(f"{path} was rotated: {old.path} is read to its end first")
+        return old
+
+    def _following(self, path: Path, finished: Place) -> LineReader | None:
+        """The file to read behind one that was read to its end; None: it is not whole yet."""
+        note = finished.note
+        assert note is not None  # noqa: S101 - the standard input does not end
+        others = self._neighbours.names()
+        same = [each for each in named_files(path, others) if note.is_of(each)]
+        old = self._matching([*same, *rotated_files(path, others)] if note.size else same, finished)
+        if old is None or old.path is None:
+            return self._first(self._since(path, note.modified_ns), path)
+        old.close()
+        later = self._between(path, old.path)
+        if later:
+            return self._first(later, path)
+        unchanged = self._matching([path], finished) if note.size else None  # it was copied, and is not cut yet
+        return unchanged or self._reader_of(path)
+
+    def _first(self, files: list[Path], path: Path) -> LineReader | None:
+        first = files[0] if files else path
+        if is_packed(first) and not self._is_whole(first):
+            return None
+        return self._reader_of(first)
+
+    def _open_late(self, path: Path) -> None:
+        """Open the files that were rotated away before, and were still written to."""
+        places, self._late_places = self._late_places, ()
+        others = self._neighbours.names() if places else ()
+        for place in places:
+            beside = list(named_files(path, others))
+            same = [each for each in beside if place.note is not None and place.note.is_of(each)]
+            reader = self._matching([*same, *rotated_files(path, others)], place)
+            if reader is not None:
+                self._late.append(reader)
+
+    def _reader_of(self, path: Path) -> LineReader:
+        try:
+            return LineReader.of(path, keeps_bytes=self._keeps_bytes)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ConnectError(
+                f"{path} cannot be read: {error.strerror or error}", hint="Give the path of a readable text file."
+            ) from error
+
     def _is_whole(self, path: Path) -> bool:
-        """Return whether a packed file can be read to its end; else it waits, and the log says why."""
-        problem = is_whole(path)
+        """Whether a packed file can be read to its end; else it waits, and the log says why."""
+        try:
+            problem = is_whole(path)
+        except FileNotFoundError:
+            return True
         if problem is not None and path not in self._noted:
             self._noted.add(path)
             _log.warning("%s is left out until it can be unpacked: %s", path, problem)
         return problem is None
 
-    def _begin(self) -> list[tuple[Path, Place]]:
-        """Return the files to read from the stored place on, in their order; the last one is that of the path."""
-        assert self.path is not None  # noqa: S101 - callers have one
-        path, (position, note) = self.path, self._place
-        if note is None or not position:
-            return [(path, self._place)]
-        others = self._others()
-        if note.is_of(path) and self._matches(path, self._place):
-            return [(path, self._place)]
-        old = next((e for e in named_files(path, others) if note.is_of(e) and self._matches(e, self._place)), None)
-        if old is None and self._matches(path, self._place):
-            return [(path, self._place)]  # a copy: as an editor writes it, or on another machine
-        if old is None:
-            old = next((each for each in rotated_files(path, others) if self._matches(each, self._place)), None)
-        if old is None:
-            _log.warning("%s is another file than before, which is not beside it: the new one is read", path)
-            return [(path, (0, None))]
-        _log.info("%s was rotated: %s is read to its end first", path, old)
-        return [(old, self._place), *self._between(old), (path, (0, None))]
+    def _matching(self, paths: Iterable[Path], place: Place) -> LineReader | None:
+        """The first of some files that has, up to a place, what was read before, open at that place."""
+        for path in paths:
+            with suppress(OSError, ConnectError):
+                if is_packed(path) and is_whole(path) is not None:
+                    continue
+                reader = LineReader.of(path, keeps_bytes=self._keeps_bytes)
+                is_found = False
+                try:
+                    is_found = reader.go_to(place)
+                finally:
+                    if not is_found:
+                        reader.close()
+                if is_found:
+                    return reader
+        return None
 
-    def _matches(self, path: Path, place: Place) -> bool:
-        """Return whether a file has, up to a position, what was read before; if so, it is kept open there."""
-        try:
-            if is_packed(path) and is_whole(path) is not None:
-                return False
-            reader = _opened(path, place)
-        except (OSError, ConnectError):
-            return False
-        if reader is None:
-            return False
-        if place[1] is not None and reader.note().lines != place[1].lines:
-            reader.close()
-            return False
-        self._readers[path] = reader
-        return True
-
-    def _between(self, old: Path) -> list[tuple[Path, Place]]:
+    def _between(self, path: Path, old: Path) -> list[Path]:
         """Files that were made and rotated after an old one."""
-        assert self.path is not None  # noqa: S101 - callers have one
-        return [(each, (0, None)) for each in later_rotated(self.path, old, self._others())]
+        return self._not_late(later_rotated(path, old, self._neighbours.names()))
+
+    def _since(self, path: Path, time_ns: int) -> list[Path]:
+        """Files that were rotated, and written to after a time: behind a file that is not there any more."""
+        return self._not_late(rotated_since(path, time_ns, self._neighbours.names()))
+
+    def _not_late(self, paths: Iterable[Path]) -> list[Path]:
+        late = {each.identity for each in self._late}
+        return [each for each in paths if _identity(each) not in late]
 
     # Changes while it is open
 
@@ -184,51 +314,69 @@ class FollowedFile:
         """Return whether the path names another file by now."""
         if self.path is None:
             return False
-        try:
-            now = self.path.stat()
-        except OSError:
-            return False  # between the two steps of a rotation
-        return (now.st_dev, now.st_ino) != reader.identity
+        now = _identity(self.path)
+        return now is not None and now != reader.identity  # None: between the two steps of a rotation
 
-    def _go_on_behind_rotated(self, reader: LineReader) -> None:
-        """Read what is left of the open file, which was renamed or deleted, then what came after it."""
-        assert self.path is not None  # noqa: S101 - it is replaced
-        note = reader.note()
-        old = next((each for each in named_files(self.path, ()) if note.is_of(each)), None)
-        self._waiting = [*(self._between(old) if old is not None else ()), (self.path, (0, None))]
-        self._is_old = True
-
-    def _go_on_behind_cut(self, reader: LineReader) -> ReadLines:
-        """Go on in the copy beside the open file, which was cut; without one, half a line may be left of it."""
-        assert self.path is not None  # noqa: S101 - the standard input is never cut
-        place, rest = self.place, NO_LINES
-        rotated = rotated_files(self.path, self._others()) if place[0] else []
-        copy = next((each for each in rotated if self._matches(each, place)), None)
-        self._waiting = [(self.path, (0, None))]
-        if copy is None:
-            rest = reader.rest()
-            _log.info("%s was cut: it is read from its start", self.path)
-        else:
-            self._waiting.insert(0, (copy, place))
-        self._leave(reader)
-        return rest
+    def _has_followed_name(self, reader: LineReader) -> bool:
+        """Whether the next look at the folder finds the open file under its new name."""
+        return any(_identity(Path(each)) == reader.identity for each in self._neighbours.names())
 
     def _leave(self, reader: LineReader) -> None:
+        """Go on in the next file; what is still written to this one is read too."""
+        self._finished = reader.place
+        self._reader, self._place = None, _START
+        if reader.is_rewritten or reader.is_complete:
+            reader.close()
+        else:
+            self._late.append(reader)
+
+    def _leave_cut(self, reader: LineReader) -> ReadLines:
+        """The open file was cut: go on in the copy beside it, and then at the start."""
+        path, read, others = self.path, reader.read_place, self._neighbours.names()
+        if path is None or self._is_replaced(reader):  # an old file
+            lines = self._counted(reader.rest(), reader)
+            self._leave(reader)
+            return lines
+        has_content = read.note is not None and read.note.size
+        copy = self._matching(rotated_files(path, ()) if has_content else (), read)
+        if copy is None or copy.path is None:
+            self._on_note(f"{path} was truncated: it is read from its start")
+            lines = self._counted(reader.rest(), reader)
+            self._reader, self._place = None, _START
+            reader.close()
+            return lines
+        copy.close()
+        self._place = reader.place
         reader.close()
-        self._reader, self._is_old, self._place = None, False, (0, None)
+        self._reader, rest = None, None
+        if str(copy.path) in others:
+            self._neighbours.adopt(str(copy.path), self._place)
+        else:
+            rest = self._matching([copy.path], self._place)
+        if rest is not None:
+            rest.is_complete = True
+        self._reader, self._place = rest, _START
+        return NO_LINES
+
+    def _read_late(self, most: int) -> ReadLines:
+        """Lines of files that were rotated away."""
+        for reader in list(self._late):
+            lines = self._counted(reader.lines(most), reader)
+            if lines:
+                return lines
+            if reader is self._late[-1] and not (reader.is_complete or reader.is_deleted or reader.is_rewritten):
+                break
+            self._late.remove(reader)
+            lines = self._counted(reader.rest(), reader, is_kept=False)
+            reader.close()
+            if lines:
+                return lines
+        return NO_LINES
 
 
-def _opened(path: Path, place: Place) -> LineReader | None:
-    """Return a reader at a place; None if the file does not reach that far."""
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        reader = LineReader.of(path)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ConnectError(
-            f"{path} cannot be read: {error.strerror or error}", hint="Give the path of a readable text file."
-        ) from error
-    if place[0] and not reader.skip(place[0]):
-        reader.close()
+        facts = path.stat()
+    except OSError:
         return None
-    return reader
+    return facts.st_dev, facts.st_ino

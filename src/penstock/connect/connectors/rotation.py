@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["base_name", "later_rotated", "named_files", "rotated_files"]
+__all__ = ["base_name", "later_rotated", "named_files", "rotated_files", "rotated_since"]
 
 _SUFFIX = re.compile(
     r"(?P<base>.+?)[.\-_](?P<turn>[0-9]{1,4}|[0-9]{4}-?[0-9]{2}-?[0-9]{2}(?:[T_.\-]?[0-9:\-]{2,12})?)"
@@ -45,9 +45,20 @@ def rotated_files(path: Path, others: Collection[str]) -> list[Path]:
 
 
 def later_rotated(path: Path, old: Path, others: Collection[str]) -> list[Path]:
-    """Return the files that a path was rotated into after an old one, the oldest first."""
-    later = [each for each in rotated_files(path, others) if each != old and _is_later(each, old)]
-    once = {_plain(each): each for each in later}  # while one is packed, both are there
+    """The files that a path was rotated into after an old one, the oldest first."""
+    return _oldest_first(each for each in rotated_files(path, others) if each != old and _is_later(each, old))
+
+
+def rotated_since(path: Path, time_ns: int, others: Collection[str]) -> list[Path]:
+    """The files that a path was rotated into, and that were changed after a time, the oldest first."""
+    return _oldest_first(each for each in rotated_files(path, others) if _time(each) > time_ns)
+
+
+def _oldest_first(files: Iterable[Path]) -> list[Path]:
+    once: dict[str, Path] = {}
+    for each in files:
+        if each.name == _plain(each) or _plain(each) not in once:
+            once[_plain(each)] = each  # while one is packed, both are there
     return sorted(once.values(), key=lambda each: (_order(each), _time(each)))
 
 

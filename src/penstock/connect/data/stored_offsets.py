@@ -12,6 +12,7 @@ __all__ = [
     "OffsetRecord",
     "StoredOffset",
     "compact_json",
+    "note_headers",
     "note_of",
     "offset_record",
     "partition_id",
@@ -47,6 +48,11 @@ def note_of(headers: Sequence[Mapping[str, Any]] | None) -> str:
     """Return the note in the headers of an offset's record; empty if there is none."""
     note = next((each["value"] for each in headers or () if each["key"] == NOTE_HEADER), None)
     return (note or b"").decode("utf-8", "replace")
+
+
+def note_headers(note: str) -> list[dict[str, Any]] | None:
+    """The headers of an offset's record that has a note."""
+    return [{"key": NOTE_HEADER, "value": note.encode()}] if note else None
 
 
 class OffsetRecord(NamedTuple):

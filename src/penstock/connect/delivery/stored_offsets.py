@@ -9,8 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.clock import unix_ms
-from penstock.connect.data.stored_offsets import note_of, offset_record, partition_id, stored_offset, with_note
-from penstock.log.base import LogTransaction, TopicLog
+from penstock.connect.data.stored_offsets import (
+    note_headers,
+    note_of,
+    offset_record,
+    partition_id,
+    stored_offset,
+    with_note,
+)
+from penstock.log.base import HEADERS_TYPE, LogTransaction, TopicLog
 from penstock.log.ensure_topic import ensure_topic
 from penstock.serde.partitioner import partitions_for
 
@@ -65,8 +72,9 @@ class StoredOffsets:
         now = unix_ms()
         records = [offset_record(self._connector, partition, offset) for partition, offset in offsets]
         keys, values = (pa.array(column, pa.large_binary()) for column in zip(*(r[:2] for r in records), strict=True))
-        columns = [pa.array([now] * len(records)), keys, values]
-        batch = pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"])
+        headers = pa.array([note_headers(each.note) for each in records], HEADERS_TYPE)
+        columns = [pa.array([now] * len(records)), keys, values, headers]
+        batch = pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value", "headers"])
         targets = partitions_for(keys, len(self._read_to))  # as Java's worker: the last record of a key counts
         for number in np.unique(targets).tolist():
             transaction.append(self.topic, number, batch.filter(pa.array(targets == number)))

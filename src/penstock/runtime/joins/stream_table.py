@@ -17,8 +17,8 @@ from penstock.runtime.record import RecordContext
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.value_getters import spread
 from penstock.runtime.tables.versioned import history_of
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
-from penstock.state.views.frames import from_bytes_list, to_bytes_list
 from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import Operation, StreamGlobalTableJoin, StreamTableJoin
 
@@ -231,8 +231,8 @@ def _released(rows: Rows, own: NDArray[np.int64], waited: list[WaitingRecord], s
     headers = None
     if parts.headers is not None or any(record.headers for record in waited):
         headers = [*(parts.headers or [()] * len(parts)), *(record.headers for record in waited)]
-    keys = store.spec.key_serde.decode(from_bytes_list([record.key for record in waited]))
-    values = store.spec.value_serde.decode(from_bytes_list([record.value for record in waited]))
+    keys = store.spec.key_serde.decode(bytes_column([record.key for record in waited]))
+    values = store.spec.value_serde.decode(bytes_column([record.value for record in waited]))
     return Rows(
         rows.place.take(np.zeros(len(own) + len(waited), np.int64)),
         np.concatenate([parts.timestamps, np.array([record.time for record in waited], np.int64)]),

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from penstock.runtime.suppress.model import BufferBounds, Held, Outcome
 from penstock.runtime.tables.groups import RowGroups, group_keys
-from penstock.serde.buffers import series_of
+from penstock.serde.buffers import bytes_column, series_of, to_bytes_list
 from penstock.serde.column import Column
 from penstock.state.views.change_columns import ChangeColumns, concat_changes, lengths
-from penstock.state.views.frames import from_bytes_list, to_bytes_list
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +43,7 @@ def hold_back(
     """
     groups = group_keys(Column.of_series(series_of(keys)), view.spec.key_serde)
     distinct = keys.take(pa.array(groups.first))
-    packed = from_bytes_list(view.get_packed([key or b"" for key in to_bytes_list(distinct)]))
+    packed = bytes_column(view.get_packed([key or b"" for key in to_bytes_list(distinct)]))
     waiting = np.flatnonzero(packed.is_valid().to_numpy(zero_copy_only=False))
     touched = ChangeColumns.unpack(packed.drop_null())
     if not _fits(view, keys, puts, len(groups) - len(waiting), bounds):
@@ -88,7 +87,7 @@ def _fits(view: ChangeBufferView, keys: pa.Array, puts: ChangeColumns, new_keys:
 def _leaving(view: ChangeBufferView, until: int, touched: set[bytes | None]) -> tuple[pa.Array, ChangeColumns]:
     """Return the changes that leave by that time, of keys that the batch has no row of."""
     keys = [key for _, key in view.in_order(until) if key not in touched] if view.low <= until else []
-    return from_bytes_list(keys), ChangeColumns.unpack(from_bytes_list(view.get_packed(keys)))
+    return bytes_column(keys), ChangeColumns.unpack(bytes_column(view.get_packed(keys)))
 
 
 class _Chains:

@@ -15,14 +15,14 @@ from penstock.runtime.record import RecordContext
 from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.suppress.columns import hold_back
 from penstock.runtime.suppress.model import BufferBounds, Outcome
-from penstock.runtime.suppress.rows import BatchBuffer, Eviction, evictions, outcome_of, puts_of
+from penstock.runtime.suppress.rows import BatchBuffer, Eviction, RowChange, evictions, outcome_of, puts_of
 from penstock.runtime.tables.value_getters import StoreTableView, is_read
-from penstock.serde.buffers import large_binary
+from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.few import decode_rows, encode_rows
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.frames import from_bytes_list, to_bytes_list
 from penstock.topology.operations.base import Operation
 from penstock.topology.operations.tables import Suppress
 
@@ -50,7 +50,7 @@ class SuppressedView(StoreTableView):
 
     def read(self, store: ChangeBufferView, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         found = [store.get(key or b"") for key in to_bytes_list(store.spec.key_serde.encode(keys))]
-        priors = from_bytes_list([None if one is None else one.prior for one in found])
+        priors = bytes_column([None if one is None else one.prior for one in found])
         held = np.fromiter((one is not None for one in found), np.bool_, len(found))
         return store.spec.value_serde.decode(priors), np.where(held, _HELD, _NOT_HELD)
 
@@ -89,6 +89,10 @@ class RawBytes:
         waited = {key: self._by_key[key] for key in last if key in self._by_key}
         self._batch = _BatchSources(puts, source, waited)
         self._by_key.update((key, source(row)) for key, row in last.items())
+
+    def note(self, key: bytes, source: RecordContext) -> None:
+        """Note the source record of a change that comes alone."""
+        self._by_key[key] = source
 
     def end(self) -> None:
         """Forget the batch: what waits is noted under its key."""
@@ -160,11 +164,11 @@ class _Suppress(Operator):
         if not len(rows):
             return rows
         expiries = self._observe(rows) - self._operation.wait_ms
+        if len(rows) == 1:
+            return self._one_row(rows, expiries.tolist())
         keys, puts = self._puts(rows)
         if self._raw is not None:
             self._raw.begin(to_bytes_list(keys), puts, partial(self._context.record_context, rows))
-        if len(rows) == 1:
-            return self._one_row(rows, keys, puts, expiries)
         if len(rows) > FEW:
             outcome = hold_back(self._buffer, keys, puts, expiries, self._bounds)
             if outcome is not None:
@@ -193,12 +197,25 @@ class _Suppress(Operator):
             *numbers, topics, olds, olds, news, rows.headers
         )
 
-    def _one_row(
-        self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]
-    ) -> Iterator[tuple[str | None, Rows]]:
+    def _one_put(self, rows: Rows) -> RowChange:
+        """Return the key and change of one row, as if nothing waited for the key."""
+        spec = self._buffer.spec
+        (key,), (new,) = encode_rows(spec.key_serde, rows.keys), encode_rows(spec.value_serde, rows.values)
+        old = None if rows.olds is None else encode_rows(spec.value_serde, rows.olds)[0]
+        source = self._context.input.record(int(rows.place.inputs[0]))
+        timestamp = int(rows.timestamps[0])
+        time = int(WindowedColumn.of(rows.keys).ends[0]) if self._operation.until_window_closes else timestamp
+        topic = None if source.topic is None else source.topic.encode()
+        headers = () if rows.headers is None else rows.headers[0]
+        origin = (time, timestamp, topic, source.partition, source.offset, headers)
+        return RowChange(key or b"", BufferedChange(*origin, prior=old, old=old, new=new))
+
+    def _one_row(self, rows: Rows, expiries: list[int]) -> Iterator[tuple[str | None, Rows]]:
         """Process one row; each change is still seen to wait while it is passed on, as in Kafka."""
-        buffer, (put,) = self._buffer, puts_of(keys, puts)
-        before = buffer.get(put.key)
+        buffer, put = self._buffer, self._one_put(rows)
+        if self._raw is not None:
+            self._raw.note(put.key, self._context.record_context(rows, 0))
+        before = buffer.get(put.key) if self._is_read else None
         done: list[Eviction] = []
         failure: list[Exception] = []
 
@@ -208,9 +225,13 @@ class _Suppress(Operator):
             except ProcessingError as error:
                 failure.append(error)
 
-        for eviction in evictions(buffer, [put], expiries.tolist(), self._bounds, full):
-            done.append(eviction)
-            yield None, self._sent(rows, outcome_of([put], [eviction], {}), noted=False)
+        for eviction in evictions(buffer, [put], expiries, self._bounds, full):
+            if self._is_read:
+                done.append(eviction)
+            origin = self._origin(eviction)
+            # Nothing was ever sent for a window that closes: nothing needs deleting.
+            if eviction.change.new is not None or not self._operation.until_window_closes:
+                yield None, self._sent_one(rows, eviction, origin)
         if failure:
             raise failure[0]
         if self._is_read:
@@ -237,9 +258,30 @@ class _Suppress(Operator):
         )
         self._context.failed(self._name, None, rows, row, error)
 
-    def _sent(self, rows: Rows, outcome: Outcome, *, noted: bool = True) -> Rows:
+    def _origin(self, eviction: Eviction) -> RecordContext | None:
+        """Return the record that the change came with, as `_origins` does."""
+        change = eviction.change
+        topic = None if change.topic is None else change.topic.decode()
+        origin = RecordContext(topic, change.partition, change.offset, change.timestamp, change.headers)
+        return origin if self._raw is None else self._raw.take([eviction.key], [origin])[0]
+
+    def _sent_one(self, rows: Rows, eviction: Eviction, origin: RecordContext | None) -> Rows:
+        """Return the one change, at the row after which it has left."""
+        spec, change = self._buffer.spec, eviction.change
+        self._context.sensor.on_emitted(self._context.task_id, self._name, 1)
+        return Rows(
+            rows.place.extend(2 * eviction.number),
+            np.array([change.timestamp], np.int64),
+            decode_rows(spec.key_serde, [eviction.key]),
+            decode_rows(spec.value_serde, [change.new]),
+            [change.headers] if change.headers else None,
+            decode_rows(spec.value_serde, [change.old]),
+            origins=[origin],
+        )
+
+    def _sent(self, rows: Rows, outcome: Outcome) -> Rows:
         """Return the changes that have left, at the rows after which they did."""
-        if noted and self._is_read:
+        if self._is_read:
             self._note(rows, outcome)
         left, spec = outcome.left, self._buffer.spec
         origins = self._origins(outcome)

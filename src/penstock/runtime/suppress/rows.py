@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from penstock.runtime.suppress.model import BufferBounds, Held, Outcome
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.frames import from_bytes_list, to_bytes_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -208,7 +208,7 @@ def outcome_of(puts: list[RowChange], done: list[Eviction], before: Mapping[byte
         np.array(began, np.int64),
         np.array([one.row for one in done], np.int64),
         np.array([one.number for one in done], np.int64),
-        from_bytes_list([one.key for one in done]),
+        bytes_column([one.key for one in done]),
         ChangeColumns.of([one.change for one in done]),
-        Held(from_bytes_list(list(waited)), ChangeColumns.of(list(waited.values()))),
+        Held(bytes_column(list(waited)), ChangeColumns.of(list(waited.values()))),
     )

@@ -52,6 +52,8 @@ class RowGroups:
 
     def last_rows(self) -> NDArray[np.int64]:
         """Return the last row of each group."""
+        if len(self.codes) == len(self):  # each row is a group
+            return self.first
         last = np.full(len(self), -1, np.int64)
         last[self.codes] = np.arange(len(self.codes))
         return last

@@ -122,10 +122,14 @@ class StoredTable:
             before: The groups' values and timestamps before the batch; may be None if they are not needed, see
                 ``needs_before``.
         """
-        touched = np.flatnonzero(fold.last >= 0)
-        touched = touched[np.argsort(fold.last[touched], kind="stable")]
-        last = fold.last[touched]
-        final, final_stamps = fold.final.take(touched), fold.final_stamps[touched]
+        if len(rows) == 1 == len(fold.last) and fold.last[0] == 0:
+            touched = last = fold.last
+            final, final_stamps = fold.final, fold.final_stamps
+        else:
+            touched = np.flatnonzero(fold.last >= 0)
+            touched = touched[np.argsort(fold.last[touched], kind="stable")]
+            last = fold.last[touched]
+            final, final_stamps = fold.final.take(touched), fold.final_stamps[touched]
         kept = rows if fold.changed_rows is None else rows.take(fold.changed_rows)
         if self.is_read and before is not None and fold.news is not None and fold.stamps is not None:
             group_keys = rows.keys.take(groups.first)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts
+from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts, to_bytes_list
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     RECORDS_SCHEMA,
@@ -25,7 +25,7 @@ from penstock.state.changelog.base import (
 )
 from penstock.state.views.change_buffer import SAME, Headers, old_source, pack_headers, unpack_headers
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.frames import frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import frame, unframe
 from penstock.state.views.header_format import unpack_headers as entry_headers_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ChangeBufferFormat(KeyedFormat):
         places = join(number_column(changes.times, 8), keys)
         held = changes.pack()
         if self._keeps_headers:
-            held = join(from_bytes_list(_sources_of(records)), held)
+            held = join(bytes_column(_sources_of(records)), held)
         return changes_of(
             pa.concat_arrays([frame(keys, prefix=letters["k"]), frame(places, prefix=letters["t"])]),
             pa.concat_arrays([held, pa.repeat(_HERE, count)]),
@@ -125,7 +125,7 @@ class ChangeBufferFormat(KeyedFormat):
             rows = [None if row is None else _split_source(row)[1] for row in rows]
         places = [b"t" + row[:8] + key for key, row in zip(names, rows, strict=True) if row is not None]
         own = frame(gone, prefix=np.full((len(gone), 1), ord("k"), np.uint8))
-        return pa.concat_arrays([own, from_bytes_list(places)])
+        return pa.concat_arrays([own, bytes_column(places)])
 
 
 def _split_source(row: bytes) -> tuple[bytes, bytes]:
@@ -136,7 +136,7 @@ def _split_source(row: bytes) -> tuple[bytes, bytes]:
 
 def _split_sources(rows: pa.Array) -> tuple[list[bytes], pa.Array]:
     pairs = [_split_source(row) for row in rows.to_pylist()]
-    return [source for source, _ in pairs], from_bytes_list([change for _, change in pairs])
+    return [source for source, _ in pairs], bytes_column([change for _, change in pairs])
 
 
 def _value_headers(changes: ChangeColumns, sources: list[bytes]) -> list[Headers]:

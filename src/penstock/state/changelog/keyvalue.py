@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     Headers,
@@ -22,7 +23,7 @@ from penstock.state.changelog.base import (
     records_of,
     times_noted,
 )
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import big_endian, frame, unframe
 from penstock.state.views.header_format import split_headers, with_headers
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _IndexedFormat(KeyedFormat):
         names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
         rows = held.get_many([b"\x00" + key for key in names])
         index = [self._index(key, row[:8]) for key, row in zip(names, rows, strict=True) if row is not None]
-        return pa.concat_arrays([_with_prefix(gone, 0), from_bytes_list(index)])
+        return pa.concat_arrays([_with_prefix(gone, 0), bytes_column(index)])
 
     @staticmethod
     def _index(key: bytes, number: bytes) -> bytes:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import StateError
+from penstock.serde.buffers import bytes_column
 from penstock.state.changelog.base import now_of, records_of
-from penstock.state.views.frames import from_bytes_list
 
 __all__ = ["APPLICATION", "TaskNumbers"]
 
@@ -36,7 +36,7 @@ class TaskNumbers:
         3
         """
         value = json.dumps({"batch": self.batch, "checksum": self.checksum, "meta": dict(self.meta)}).encode()
-        return records_of(now_of(self.meta), from_bytes_list([task_id.encode()]), from_bytes_list([value]))
+        return records_of(now_of(self.meta), bytes_column([task_id.encode()]), bytes_column([value]))
 
     @classmethod
     def parse(cls, value: bytes) -> TaskNumbers:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.serde.buffers import bytes_column
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     KeyedFormat,
@@ -22,7 +23,7 @@ from penstock.state.changelog.base import (
     records_of,
     times_noted,
 )
-from penstock.state.views.frames import frame, from_bytes_list, unframe
+from penstock.state.views.frames import frame, unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def _replaced(column: pa.Array, places: NDArray[np.int64], by: list[bytes]) -> p
     """Return the column with other elements at some places."""
     index = np.arange(len(column))
     index[places] = len(column) + np.arange(len(places))
-    return pa.concat_arrays([column, from_bytes_list(by)]).take(pa.array(index))
+    return pa.concat_arrays([column, bytes_column(by)]).take(pa.array(index))
 
 
 def _list(values: bytes, side: int) -> bytes:

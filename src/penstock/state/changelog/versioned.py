@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidStateError
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.changelog.base import NOTHING_NOTED, Written, changes_of, records_of
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import OverlayMap, ReadableMap
-from penstock.state.views.frames import from_bytes_list, to_bytes_list
 from penstock.state.views.versions import Versions
 from penstock.topology.stores import StoreSpec
 
@@ -48,7 +48,7 @@ class VersionedFormat:
         """Return the records of a batch's puts, in their order."""
         times = np.array([time for _, _, time in puts], np.int64)
         keys, values = [key for key, _, _ in puts], [value for _, value, _ in puts]
-        return records_of(times, from_bytes_list(keys), from_bytes_list(values))
+        return records_of(times, bytes_column(keys), bytes_column(values))
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
         """Put all of them once more; a put that is too old by now changes nothing, as in Kafka."""
@@ -67,4 +67,4 @@ class VersionedFormat:
         for key, value, time in zip(keys, values, times, strict=True):
             versions.put(key, value, time)
         changes = sorted(entries.changes.items())
-        return changes_of(from_bytes_list([row for row, _ in changes]), from_bytes_list([data for _, data in changes]))
+        return changes_of(bytes_column([row for row, _ in changes]), bytes_column([data for _, data in changes]))

@@ -26,8 +26,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError
+from penstock.serde.buffers import to_bytes_list
 from penstock.state.base import CHANGES_SCHEMA
-from penstock.state.views.frames import to_bytes_list
 
 __all__ = [
     "FORMAT_VERSION",

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, series_of
+from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, series_of, to_bytes_list
 from penstock.state.views.change_buffer import (
     FIXED,
     OVERHEAD,
@@ -21,7 +21,7 @@ from penstock.state.views.change_buffer import (
     pack_headers,
     unpack_headers,
 )
-from penstock.state.views.frames import to_bytes_list, unframe
+from penstock.state.views.frames import unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
+
+from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.few import FEW, decode_rows, encode_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["big_endian", "first_byte", "from_bytes_list", "frame", "unframe", "to_bytes_list"]
+    from penstock.serde.base import Serde
+    from penstock.serde.column import Column
 
+__all__ = ["arrow_bytes", "big_endian", "decode_stamped", "encode_stamped", "first_byte", "frame", "unframe"]
+
+_STAMP = struct.Struct(">q")
 _FEW = 24  # rows; for more, the work by column that has to be begun pays
-_BINARY = (pa.large_binary(), pa.binary())
 
 
 def big_endian(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return one row of 8 bytes for each number, most significant byte first."""
     return np.ascontiguousarray(numbers, dtype=">i8").view(np.uint8).reshape(-1, 8)
-
-
-def to_bytes_list(column: pa.Array) -> list[bytes | None]:
-    """Return the elements as Python bytes; from some tens on several times faster than ``to_pylist``."""
-    if len(column) <= _FEW and column.type in _BINARY:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    return pl.Series("", column, dtype=pl.Binary).to_list()
-
-
-def from_bytes_list(values: Sequence[bytes | None]) -> pa.Array:
-    return pa.array(values, pa.large_binary())
 
 
 def first_byte(column: pa.Array) -> NDArray[np.uint8]:
@@ -140,12 +135,36 @@ def unframe(column: pa.Array, before: int = 0, after: int = 0) -> tuple[pa.Array
     return _build(core_offsets, data[own], null), cut[0], cut[1]
 
 
+def arrow_bytes(rows: Sequence[bytes | None]) -> int:
+    """Return the size of these rows as a column."""
+    data = b"".join(row for row in rows if row is not None)
+    validity = (len(rows) + 7) // 8 if None in rows else 0
+    return len(data) + 8 * (len(rows) + 1) + validity
+
+
+def encode_stamped(serde: Serde[Any], values: Column, stamps: NDArray[np.int64]) -> list[bytes | None]:
+    """Return the bytes of values with their timestamps in front; null values stay null."""
+    if len(values) > FEW:
+        return to_bytes_list(frame(serde.encode(values), prefix=big_endian(stamps)))
+    pairs = zip(encode_rows(serde, values), stamps.tolist(), strict=True)
+    return [None if row is None else _STAMP.pack(stamp) + row for row, stamp in pairs]
+
+
+def decode_stamped(serde: Serde[Any], rows: Sequence[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
+    """Return the values of rows with timestamps in front, and these; null and -1 for nulls."""
+    if len(rows) > FEW:
+        plain, stamps, _ = unframe(bytes_column(rows), before=8)
+        return serde.decode(plain), stamps.view(">i8").reshape(-1).astype(np.int64)
+    times = [-1 if row is None else _STAMP.unpack_from(row)[0] for row in rows]
+    return decode_rows(serde, [None if row is None else row[8:] for row in rows]), np.array(times, np.int64)
+
+
 def _frame_few(column: pa.Array, prefix: NDArray[np.uint8] | None, suffix: NDArray[np.uint8] | None) -> pa.Array:
     none = [b""] * len(column)
     before = none if prefix is None else [row.tobytes() for row in prefix]
     after = none if suffix is None else [row.tobytes() for row in suffix]
     rows = zip(before, column.to_pylist(), after, strict=True)
-    return from_bytes_list([None if own is None else first + own + last for first, own, last in rows])
+    return bytes_column([None if own is None else first + own + last for first, own, last in rows])
 
 
 def _unframe_few(column: pa.Array, before: int, after: int) -> tuple[pa.Array, NDArray[np.uint8], NDArray[np.uint8]]:
@@ -156,7 +175,7 @@ def _unframe_few(column: pa.Array, before: int, after: int) -> tuple[pa.Array, N
     first, last = b"\xff" * before, b"\xff" * after
     heads = b"".join(first if row is None else row[:before] for row in rows) if before else b""
     tails = b"".join(last if row is None else row[len(row) - after :] for row in rows) if after else b""
-    return from_bytes_list(core), _matrix(heads, len(rows), before), _matrix(tails, len(rows), after)
+    return bytes_column(core), _matrix(heads, len(rows), before), _matrix(tails, len(rows), after)
 
 
 def _matrix(data: bytes, length: int, width: int) -> NDArray[np.uint8]:

@@ -11,8 +11,15 @@ import pyarrow as pa
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
-from penstock.state.views.header_format import Headers, pack_headers, unpack_headers, with_headers, without_headers
+from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
+from penstock.state.views.header_format import (
+    NO_HEADERS,
+    Headers,
+    pack_headers,
+    rows_without_headers,
+    split_headers,
+    unpack_headers,
+)
 from penstock.state.views.keys import key_bytes, keys_bytes
 from penstock.state.views.keyvalue import TimestampedView, ValueAndTimestamp
 from penstock.state.views.lru import LruView
@@ -148,20 +155,18 @@ class HeadersView(TimestampedView):
     # Columns; what the DSL writes has no headers
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        found = without_headers(from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys))))
-        return self._decoded(found)
+        return decode_stamped(self._values, rows_without_headers(self._map.get_many(keys_bytes(self.spec, keys))))
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
         numbers, keys, found = self._prefixed(prefixes)
-        return numbers, keys, self._decoded(without_headers(found))[0]
+        values, _, _ = unframe(split_headers(found)[0], before=8)
+        return numbers, keys, self._values.decode(values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
-        entries = with_headers(frame(self._values.encode(values), prefix=big_endian(timestamps)))
-        self._map.put_many(keys_bytes(self.spec, keys), to_bytes_list(entries))
-
-    def _decoded(self, entries: pa.Array) -> tuple[Column, NDArray[np.int64]]:
-        values, stamps, _ = unframe(entries, before=8)
-        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+        entries = encode_stamped(self._values, values, timestamps)
+        self._map.put_many(
+            keys_bytes(self.spec, keys), [None if entry is None else NO_HEADERS + entry for entry in entries]
+        )
 
 
 @with_java_names_of("KeyValueStore")

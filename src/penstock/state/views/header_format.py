@@ -13,16 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.varints import INT_BYTES, read_signed, signed
-from penstock.state.views.frames import first_byte, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.state.views.frames import first_byte, frame, unframe
 
 __all__ = [
     "NO_HEADERS",
     "Headers",
     "pack_headers",
+    "rows_without_headers",
     "split_headers",
     "unpack_headers",
     "with_headers",
-    "without_headers",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -80,12 +81,9 @@ def _taken(entry: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return entry[at : at + length], at + length
 
 
-def without_headers(entries: pa.Array) -> pa.Array:
-    """Return entries as the older format has them; nulls stay null."""
-    if not _any(entries):
-        return unframe(entries, before=1)[0]
-    rows = to_bytes_list(entries)
-    return from_bytes_list([None if row is None else row[unpack_headers(row)[1] :] for row in rows])
+def rows_without_headers(entries: Sequence[bytes | None]) -> list[bytes | None]:
+    """Return a list of entries as the older format has them."""
+    return [None if entry is None else entry[unpack_headers(entry)[1] :] for entry in entries]
 
 
 def split_headers(entries: pa.Array) -> tuple[pa.Array, list[Headers] | None]:
@@ -98,7 +96,7 @@ def split_headers(entries: pa.Array) -> tuple[pa.Array, list[Headers] | None]:
         own, end = ((), 0) if row is None else unpack_headers(row)
         headers.append(own)
         bare.append(None if row is None else row[end:])
-    return from_bytes_list(bare), headers
+    return bytes_column(bare), headers
 
 
 def with_headers(entries: pa.Array, headers: Sequence[Headers] | None = None) -> pa.Array:
@@ -106,7 +104,7 @@ def with_headers(entries: pa.Array, headers: Sequence[Headers] | None = None) ->
     if headers is None or not any(headers):
         return frame(entries, prefix=np.zeros((len(entries), 1), np.uint8))
     rows = zip(to_bytes_list(entries), headers, strict=True)
-    return from_bytes_list([None if row is None else pack_headers(own) + row for row, own in rows])
+    return bytes_column([None if row is None else pack_headers(own) + row for row, own in rows])
 
 
 def _any(entries: pa.Array) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
-from penstock.state.views.frames import to_bytes_list
+from penstock.serde.buffers import to_bytes_list
+from penstock.serde.few import FEW, encode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,12 @@ def encode_keys(spec: StoreSpec, keys: Column) -> pa.Array:
 
 def keys_bytes(spec: StoreSpec, keys: Column) -> list[bytes]:
     """Return the bytes of many keys, each as Python bytes; errors as of `encode_keys`."""
-    return to_bytes_list(encode_keys(spec, keys))  # type: ignore[return-value] # no key is null
+    if len(keys) > FEW:
+        return to_bytes_list(encode_keys(spec, keys))  # type: ignore[return-value] # no key is null
+    rows = encode_rows(spec.key_serde, keys)
+    if None in rows:
+        raise _null_key(spec, "a")
+    return rows  # type: ignore[return-value] # no key is null
 
 
 def _null_key(spec: StoreSpec, article: str) -> StateError:

@@ -10,9 +10,10 @@ import numpy as np
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
 from penstock.serde.base import Serde
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
 from penstock.state.views.keys import key_bytes, keys_bytes
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.topology.stores import StoreSpec
@@ -132,7 +133,7 @@ class KeyValueView(OrderedView):
 
     def get_columns(self, keys: Column) -> Column:
         """Return the values under the keys, null where there is none."""
-        return self._values.decode(from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys))))
+        return self._values.decode(bytes_column(self._map.get_many(keys_bytes(self.spec, keys))))
 
     def put_columns(self, keys: Column, values: Column) -> None:
         """Set the values; null deletes, the last of equal keys wins."""
@@ -181,9 +182,7 @@ class TimestampedView(OrderedView):
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Return the values under the keys, null where there is none, and their timestamps, -1 where there is none."""
-        framed = from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys)))
-        values, stamps, _ = unframe(framed, before=8)
-        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+        return decode_stamped(self._values, self._map.get_many(keys_bytes(self.spec, keys)))
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
         """Return all entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.
@@ -206,9 +205,8 @@ class TimestampedView(OrderedView):
             numbers += [number] * len(entries)
             keys += [key for key, _ in entries]
             values += [value for _, value in entries]
-        return np.array(numbers, np.int64), from_bytes_list(keys), from_bytes_list(values)
+        return np.array(numbers, np.int64), bytes_column(keys), bytes_column(values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
         """Set the values with their timestamps; a null value deletes, the last of equal keys wins."""
-        encoded = self._values.encode(values)
-        self._map.put_many(keys_bytes(self.spec, keys), to_bytes_list(frame(encoded, prefix=big_endian(timestamps))))
+        self._map.put_many(keys_bytes(self.spec, keys), encode_stamped(self._values, values, timestamps))

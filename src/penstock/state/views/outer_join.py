@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import big_endian, frame, unframe
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ class OuterJoinView:
         """Return the rows and values of all records before a time, in the order of `waiting`."""
         entries = self._map.read(b"\x00", _TIME.pack(max(time, 0)), _ALL)
         if entries is None or not entries[0]:
-            return [], from_bytes_list([])
+            return [], bytes_column([])
         rows, lists = entries
-        values, prefixes, _ = unframe(from_bytes_list(lists), before=4)
+        values, prefixes, _ = unframe(bytes_column(lists), before=4)
         several = np.flatnonzero(prefixes.view(">u4").reshape(-1) != pc.binary_length(values).to_numpy())
         if not len(several):
             return rows, values
@@ -108,7 +109,7 @@ class OuterJoinView:
         names = [rows[i] for i in index.tolist()]
         split = np.isin(index, several)
         index[split] = len(rows) + np.arange(int(split.sum()))
-        together = pa.concat_arrays([values, from_bytes_list([value for part in parts for value in part])])
+        together = pa.concat_arrays([values, bytes_column([value for part in parts for value in part])])
         return names, together.take(pa.array(index))
 
     def waiting(self, from_time: int | None = None, to_time: int | None = None) -> Iterator[Waiting]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from penstock.state.base import ByteMap, ExpiringMap
+from penstock.state.views.frames import arrow_bytes
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
@@ -261,13 +262,13 @@ class Retention:
             meta[self._young_from] = expired
             meta[self._young_bytes] = 0
 
-    def note_late(self, time: Any, sizes: Any) -> None:
-        """Count rows that are put although their time is over: one, or columns."""
+    def note_late(self, time: Any, rows: int | list[bytes | None]) -> None:
+        """Count rows that are put although their time is over: one, by its size, or many, by what is stored."""
         if self._cache_bytes:
             expired = self._meta.get(self._counted_to, 0)
-            late = int(np.sum(np.where(np.less(time, expired), sizes, 0)))
+            late = int(np.count_nonzero(np.less(time, expired)))
             if late:
-                self._count(late, expired)
+                self._count(late * (rows if isinstance(rows, int) else arrow_bytes(rows) // len(rows)), expired)
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment

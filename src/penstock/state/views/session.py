@@ -7,26 +7,27 @@ one short range in each of a few buckets. For the rules of retention see `retent
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.base.java_names import with_java_names_of
 from penstock.serde.base import Serde
+from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.few import FEW, decode_rows, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list
+from penstock.state.views.frames import big_endian, frame
 from penstock.state.views.header_entries import HeaderEntries
-from penstock.state.views.header_format import unpack_headers, with_headers, without_headers
-from penstock.state.views.keys import key_bytes
+from penstock.state.views.header_format import NO_HEADERS, rows_without_headers, unpack_headers
+from penstock.state.views.keys import encode_keys, key_bytes, keys_bytes
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["SessionView"]
@@ -196,13 +197,13 @@ class SessionView(ShownInNotebooks):
         self, keys: Column, earliest_ends: NDArray[np.int64], latest_starts: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Column]:
         """Find sessions for many different keys: (position of the key, start, end, value), by key and end."""
-        encoded = to_bytes_list(self._keys.encode(keys))
+        encoded = keys_bytes(self.spec, keys)
         lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
         highs = np.full(len(lows), self._time.observed)
-        owners, times, encoded_values = self._time.read_keys(self._map, encoded, lows, highs, tail=16)  # type: ignore[arg-type]
+        owners, times, encoded_values = self._time.read_keys(self._map, encoded, lows, highs, tail=16)
         bounds = np.frombuffer(b"".join(times), ">i8").astype(np.int64).reshape(-1, 2)
         index = np.array(owners, np.int64)
-        values = self._decode(from_bytes_list(encoded_values))
+        values = self._decode(encoded_values)
         near = bounds[:, 1] <= latest_starts[index]
         if not near.all():
             index, bounds, values = index[near], bounds[near], values.filter(near)
@@ -211,14 +212,14 @@ class SessionView(ShownInNotebooks):
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Return the values of exactly these sessions and their ends, null and -1 where there is none."""
         windowed = WindowedColumn.of(keys)
-        encoded_values = self._map.get_many(to_bytes_list(self._rows(windowed)))  # type: ignore[arg-type]
+        encoded_values = self._map.get_many(self._rows(windowed))
         visible = (windowed.ends >= self._time.first_visible).tolist()
         data = [value if seen else None for value, seen in zip(encoded_values, visible, strict=True)]
         there = np.fromiter((value is not None for value in data), np.bool_, len(data))
-        return self._decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
+        return self._decode(data), np.where(there, windowed.ends, -1)
 
-    def _decode(self, entries: pa.Array) -> Column:
-        return self._values.decode(without_headers(entries) if self.spec.keeps_headers else entries)
+    def _decode(self, rows: Sequence[bytes | None]) -> Column:
+        return decode_rows(self._values, rows_without_headers(rows) if self.spec.keeps_headers else rows)
 
     def put_columns(self, keys: Column, values: Column) -> None:
         """Set the values of sessions; null deletes. Sessions that are too late by then are left out and not counted."""
@@ -229,19 +230,24 @@ class SessionView(ShownInNotebooks):
         live = np.flatnonzero(self._time.is_live(windowed.ends, observed))
         if len(live) < len(windowed):
             windowed, values = windowed.take(live), values.take(live)
-        dumped = self._values.encode(values)
+        dumped = encode_rows(self._values, values)
         if self.spec.keeps_headers:
-            dumped = with_headers(dumped)
+            dumped = [None if row is None else NO_HEADERS + row for row in dumped]
         if len(windowed):
-            self._time.note_late(windowed.ends, dumped.nbytes // len(windowed))
-        self._map.put_many(to_bytes_list(self._rows(windowed)), to_bytes_list(dumped))  # type: ignore[arg-type]
+            self._time.note_late(windowed.ends, dumped)
+        self._map.put_many(self._rows(windowed), dumped)
         self._time.advance(int(observed[-1]))
 
-    def _rows(self, keys: WindowedColumn) -> pa.Array:
+    def _rows(self, keys: WindowedColumn) -> list[bytes]:
+        if len(keys) <= FEW:
+            rows = zip(keys_bytes(self.spec, keys.keys), keys.starts.tolist(), keys.ends.tolist(), strict=True)
+            return [self._row_of(*row) for row in rows]
         suffix = np.concatenate([big_endian(keys.ends), big_endian(keys.starts)], axis=1)
-        return frame(self._keys.encode(keys.keys), big_endian(self._time.bucket(keys.ends)), suffix)
+        rows = frame(encode_keys(self.spec, keys.keys), big_endian(self._time.bucket(keys.ends)), suffix)
+        return to_bytes_list(rows)  # type: ignore[return-value] # no key is null
 
     def _row(self, session: Windowed[Any]) -> bytes:
-        start, end = session.window.start, session.window.end
-        data = key_bytes(self.spec, session.key)
+        return self._row_of(key_bytes(self.spec, session.key), session.window.start, session.window.end)
+
+    def _row_of(self, data: bytes, start: int, end: int) -> bytes:
         return NUMBER.pack(self._time.bucket(end)) + data + NUMBER.pack(end) + NUMBER.pack(start)

@@ -9,9 +9,10 @@ import numpy as np
 
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
+from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import unframe
 from penstock.state.views.keys import key_bytes, keys_bytes
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.versions import LATEST, NOT_PUT, Versions
@@ -174,10 +175,10 @@ class VersionedView(ShownInNotebooks):
         return to_bytes_list(self._values.encode(values))
 
     def decode_values(self, values: list[bytes | None]) -> Column:
-        return self._values.decode(from_bytes_list(values))
+        return self._values.decode(bytes_column(values))
 
     def _decode(self, stored_values: list[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
-        values, stamps, _ = unframe(from_bytes_list(stored_values), before=8)
+        values, stamps, _ = unframe(bytes_column(stored_values), before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
 

@@ -15,18 +15,19 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.base.java_names import with_java_names_of
 from penstock.errors import StateError
 from penstock.serde.base import Serde
+from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.few import FEW, decode_rows, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.frames import big_endian, decode_stamped, encode_stamped, frame
 from penstock.state.views.header_entries import HeaderEntries
-from penstock.state.views.header_format import Headers, with_headers, without_headers
-from penstock.state.views.keys import encode_keys, key_bytes
+from penstock.state.views.header_format import NO_HEADERS, Headers, rows_without_headers
+from penstock.state.views.keys import encode_keys, key_bytes, keys_bytes
 from penstock.state.views.keyvalue import ValueAndTimestamp
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
@@ -220,11 +221,11 @@ class WindowView(ShownInNotebooks):
                 hint="Read it with fetch_range.",
                 store=self.name,
             )
-        stored_values = self._map.get_many(to_bytes_list(self._rows(keys, starts)))  # type: ignore[arg-type]
+        stored_values = self._map.get_many(self._rows(keys, starts))
         expired = starts < self._time.first_visible
         if expired.any():
             stored_values = [None if gone else data for data, gone in zip(stored_values, expired.tolist(), strict=True)]
-        return self._decode(from_bytes_list(stored_values))
+        return self._decode(stored_values)
 
     def observe(self, start: int) -> None:
         """Move the store's stream time on, as a put of that start does."""
@@ -250,15 +251,14 @@ class WindowView(ShownInNotebooks):
         lows = np.maximum(np.maximum(times_from, self._time.first_visible), 0)
         highs = np.minimum(times_to, self._time.observed)
         owners, starts, stored_values = self._time.read_keys(self._map, encoded, lows, highs, tail=8)  # type: ignore[arg-type]
-        values, stamps = self._decode(from_bytes_list(stored_values))
+        values, stamps = self._decode(stored_values)
         return np.array(owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
-    def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:
+    def _decode(self, rows: Sequence[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
         """Return values and timestamps; without timestamps in the store -1 for each."""
-        if not self.spec.timestamped:
-            return self._values.decode(values), np.full(len(values), -1, np.int64)
-        values, stamps, _ = unframe(without_headers(values) if self.spec.keeps_headers else values, before=8)
-        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+        if self.spec.timestamped:
+            return decode_stamped(self._values, rows_without_headers(rows) if self.spec.keeps_headers else rows)
+        return decode_rows(self._values, rows), np.full(len(rows), -1, np.int64)
 
     def put_columns(
         self,
@@ -272,35 +272,38 @@ class WindowView(ShownInNotebooks):
         The dropped ones are counted for `take_dropped` too.
         """
         keys, starts = self._split(keys, starts)
-        dumped = self._values.encode(values)
-        if self.spec.timestamped:
-            if timestamps is None:
-                raise self._no_timestamp()
-            dumped = frame(dumped, prefix=big_endian(timestamps))
-            if self.spec.keeps_headers:
-                dumped = with_headers(dumped)
+        dumped = self._dump_rows(values, timestamps)
         rows = self._rows(keys, starts)  # with the numbers that Kafka's changelog counts: of late ones and nulls too
-        if self._ignores_nulls and dumped.null_count:
-            null = dumped.is_null().to_numpy(zero_copy_only=False)
-            self._map.put_many(to_bytes_list(rows.filter(pa.array(null))), [None] * int(null.sum()))  # type: ignore[arg-type]
-            there = np.flatnonzero(~null)
-            rows, starts, dumped = rows.take(there), starts[there], dumped.take(there)
+        if self._ignores_nulls and None in dumped:
+            nulls = [row for row, data in zip(rows, dumped, strict=True) if data is None]
+            self._map.put_many(nulls, [None] * len(nulls))
+            there = [at for at, data in enumerate(dumped) if data is not None]
+            rows, starts, dumped = [rows[at] for at in there], starts[there], [dumped[at] for at in there]
         if not len(starts):
             return 0
         observed = np.maximum.accumulate(np.maximum(starts, self.observed_stream_time))
         live = self._time.is_live(starts, observed)
         dropped = len(starts) - int(live.sum())
         if dropped:
-            index = np.flatnonzero(live)
-            rows, starts, dumped = rows.take(index), starts[index], dumped.take(index)
+            index = np.flatnonzero(live).tolist()
+            rows, starts, dumped = [rows[at] for at in index], starts[index], [dumped[at] for at in index]
         self._time.drop(dropped)
         if len(starts):
-            self._time.note_late(starts, dumped.nbytes // len(starts))
+            self._time.note_late(starts, dumped)
         self._time.advance(int(observed[-1]))  # before the batch's own writes, which would have to be put in order
-        self._map.put_many(to_bytes_list(rows), to_bytes_list(dumped))  # type: ignore[arg-type]
+        self._map.put_many(rows, dumped)
         return dropped
 
     # Bytes
+
+    def _dump_rows(self, values: Column, timestamps: NDArray[np.int64] | None) -> list[bytes | None]:
+        """Return values as they are stored."""
+        if not self.spec.timestamped:
+            return encode_rows(self._values, values)
+        if timestamps is None:
+            raise self._no_timestamp()
+        rows = encode_stamped(self._values, values, timestamps)
+        return [None if row is None else NO_HEADERS + row for row in rows] if self.spec.keeps_headers else rows
 
     def _split(self, keys: Column, starts: NDArray[np.int64] | None) -> tuple[Column, NDArray[np.int64]]:
         if isinstance(keys, WindowedColumn):
@@ -313,13 +316,15 @@ class WindowView(ShownInNotebooks):
             )
         return keys, starts
 
-    def _rows(self, keys: Column, starts: NDArray[np.int64]) -> pa.Array:
+    def _rows(self, keys: Column, starts: NDArray[np.int64]) -> list[bytes]:
+        if len(starts) <= FEW and not self.spec.retain_duplicates:
+            return list(map(self._row, keys_bytes(self.spec, keys), starts.tolist()))
         encoded = encode_keys(self.spec, keys)
         suffix = big_endian(starts)
         if self.spec.retain_duplicates:
             numbers = self._take_sequence(len(starts)).astype(">i4").view(np.uint8).reshape(-1, 4)
             suffix = np.concatenate([suffix, numbers], axis=1)
-        return frame(encoded, big_endian(self._time.bucket(starts)), suffix)
+        return to_bytes_list(frame(encoded, big_endian(self._time.bucket(starts)), suffix))  # type: ignore[return-value]
 
     def _row(self, data: bytes, start: int) -> bytes:
         return NUMBER.pack(self._time.bucket(start)) + data + NUMBER.pack(start)

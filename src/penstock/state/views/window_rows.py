@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.serde.buffers import bytes_column
 from penstock.state.base import ByteMap, Entries
-from penstock.state.views.frames import from_bytes_list, unframe
+from penstock.state.views.frames import unframe
 from penstock.state.views.retention import NUMBER
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class WindowRows:
 
     def decode(self, index: NDArray[np.int64]) -> Column:
         """Return the values of the rows at these positions."""
-        data = from_bytes_list([self.values[i] for i in index.tolist()])
+        data = bytes_column([self.values[i] for i in index.tolist()])
         if self.timestamped:
             data = unframe(data, before=8)[0]
         return self.serde.decode(data)
@@ -62,8 +63,8 @@ def read_buckets(
         rows_and_values = _sought(entries, buckets, keys, 8 + sequence_bytes)
     rows, values = rows_and_values
     if not rows:
-        return from_bytes_list([]), np.empty(0, np.int64), []
-    names, _, tails = unframe(from_bytes_list(rows), before=8, after=8 + sequence_bytes)
+        return bytes_column([]), np.empty(0, np.int64), []
+    names, _, tails = unframe(bytes_column(rows), before=8, after=8 + sequence_bytes)
     starts = np.ascontiguousarray(tails[:, :8]).view(">i8").reshape(-1).astype(np.int64)
     return names, starts, values
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.connect.connectors.file_positions import noted_offset
 from penstock.connect.file_source import FilePositions
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
@@ -150,11 +151,9 @@ class ConnectLines:
 
     def _take_over(self, log: TopicLog) -> None:
         """Go on where a demo without Connect has stopped."""
-        position = FilePositions(log, f"file:{self._file}", self._file).stored()
-        if position is not None:
-            self._server.worker.herder.stores.offsets.put(
-                NAME, [({"filename": str(self._file)}, {"position": position.offset_bytes})]
-            )
+        place = FilePositions(log, f"file:{self._file}", self._file).stored()
+        if place is not None:
+            self._server.worker.herder.stores.offsets.put(NAME, [({"filename": str(self._file)}, noted_offset(place))])
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

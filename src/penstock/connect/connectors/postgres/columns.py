@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import struct as packing
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from penstock.base.java_text.numbers import double_text
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell
 from penstock.connect.connectors.postgres.texts import (
     DAY_US,
     civil_of_days,
+    days_of_civil,
     parse_array,
     parse_date,
     parse_time,
@@ -47,7 +51,15 @@ from penstock.connect.data import (
     map_of,
     struct,
 )
-from penstock.serde.data.logical import decimal_to_bytes, scaled_decimal, unscaled
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    decimal_to_bytes,
+    scaled_decimal,
+    unscaled,
+)
 
 __all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form"]
 
@@ -66,9 +78,12 @@ POINT = replace(
 )
 INFINITE_US = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 INFINITE_NS = {"infinity": (1 << 63) - 1, "-infinity": -(1 << 63)}
-INFINITE_DAYS = {"infinity": (1 << 31) - 1, "-infinity": -((1 << 31) - 1)}
+INFINITE_DAYS = {"infinity": -2_147_472_692, "-infinity": -2_147_472_691}  # 2000-01-01 and the most of 32 bits
+INFINITE_DATES = {"infinity": (292_278_994, 8, 16), "-infinity": (292_269_055, 12, 2)}  # of Java's java.sql.Date
+GREGORIAN_BEGIN = (1582, 10, 5), (1582, 10, 15)
 SPECIAL_DECIMALS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 LONGEST = (1 << 63) - 1
+MOST_SCALE = 1000
 MONTH_US = 2_629_800_000_000  # a twelfth of 365.25 days
 MICROS_DIGITS = 6
 _INTERVAL = re.compile(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")
@@ -87,6 +102,8 @@ class Handling:
         binary: ``binary.handling.mode``.
         unknown: ``include.unknown.datatypes``.
         unavailable: ``unavailable.value.placeholder``.
+        snapshot: For rows that are read by a query, in which Debezium has some dates in another calendar.
+        in_array: For elements of arrays: Debezium has dates as in a snapshot, and cuts times.
     """
 
     decimals: str = "precise"
@@ -96,6 +113,8 @@ class Handling:
     binary: str = "bytes"
     unknown: bool = False
     unavailable: str = UNAVAILABLE
+    snapshot: bool = False
+    in_array: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,7 @@ class ColumnForm:
         read: Makes the value.
         unavailable: What stands for a large value that the server does not send.
         null: What stands for null; None: null itself.
+        zero: What stands for null where null cannot be.
         shows: Whether messages may show the text.
     """
 
@@ -114,10 +134,11 @@ class ColumnForm:
     read: Callable[[str], Any]
     unavailable: Any = None
     null: Any = None
+    zero: Any = None
     shows: bool = True
 
     def value(self, cell: Cell) -> Any:
-        """The value of a cell.
+        """The value of a cell; None if it is null, or its type has no such value.
 
         Raises:
             DataError: The text is none of the column's type.
@@ -126,18 +147,15 @@ class ColumnForm:
             return self.null
         if cell is UNCHANGED:
             return self.unavailable
-        shown = repr(str(cell)[:100]) if self.shows else "a text"
         try:
-            parsed = self.read(str(cell))
+            return self.read(str(cell))
         except (ValueError, InvalidOperation, OverflowError) as error:
             reason = f": {error}" if self.shows else ""
-            raise DataError(f"{shown} is not a value of the type {self.schema}{reason}") from None
-        if parsed is None and not self.schema.optional:
-            raise DataError(
-                f"{shown} has no value in the type {self.schema}, which is never null",
-                hint="decimal.handling.mode=string or double takes decimals that are infinite or no number.",
-            )
-        return parsed
+            raise DataError(f"{self.shown(cell)} is not a value of the type {self.schema}{reason}") from None
+
+    def shown(self, cell: Cell) -> str:
+        """A cell in a message."""
+        return repr(str(cell)[:100]) if self.shows else "a text"
 
 
 def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullable: bool) -> ColumnForm | None:
@@ -151,7 +169,34 @@ def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullab
     if form is None:
         return None
     nullable_form = _optional(form, nullable=nullable)
-    return replace(nullable_form, unavailable=_unavailable(nullable_form.schema, handling))
+    return replace(
+        nullable_form,
+        unavailable=_unavailable(nullable_form.schema, pg_type, handling),
+        zero=None if nullable else _zero(nullable_form),
+    )
+
+
+ZERO_TIMES = {
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+    "io.debezium.time.ZonedTime": "00:00:00Z",
+    "io.debezium.time.IsoDate": "1970-01-01Z",
+    "io.debezium.time.IsoTime": "00:00:00Z",
+    "io.debezium.time.IsoTimestamp": "1970-01-01T00:00:00Z",
+}
+
+
+def _zero(form: ColumnForm) -> Any:
+    """A value in place of one that the server does not send, for a column that cannot be null."""
+    schema = form.schema
+    if schema.type is Type.STRUCT or schema.name == DECIMAL_NAME:
+        return form.value("(0,0)" if (schema.name or "").endswith("Point") else "0")
+    if schema.name in ZERO_TIMES:
+        return ZERO_TIMES[schema.name]
+    if schema.name in (DATE_NAME, TIME_NAME, TIMESTAMP_NAME):
+        return Moment(0)
+    zeros: dict[Type, Any] = {Type.STRING: "", Type.BYTES: b"", Type.BOOLEAN: False, Type.ARRAY: [], Type.MAP: {}}
+    zeros |= {Type.FLOAT32: 0.0, Type.FLOAT64: 0.0}
+    return zeros.get(schema.type, 0)
 
 
 def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
@@ -178,13 +223,27 @@ def _form(kind: PgType, handling: Handling) -> ColumnForm | None:
         return make(kind, handling)
     if kind.name in PLAIN:
         return PLAIN[kind.name]
+    if kind.name in GEOMETRIES and handling.unknown:
+        return _binary(handling, lambda text: _java_numbers(text).encode())
     if kind.name.isdigit():
         return ColumnForm(STRING, str)  # nothing is known of it
     return _binary(handling, str.encode) if handling.unknown else None
 
 
+GEOMETRIES = ("line", "lseg", "box", "path", "polygon", "circle")
+
+
+def _java_numbers(text: str) -> str:
+    """A geometry whose numbers are written as Java writes them.
+
+    >>> _java_numbers("<(1,2.5),1e+30>")
+    '<(1.0,2.5),1.0E30>'
+    """
+    return re.sub(r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|Infinity|NaN)", lambda match: double_text(float(match[0])), text)
+
+
 def _array_form(kind: PgType, element: PgType, handling: Handling) -> ColumnForm | None:
-    plain = _form(element, handling)
+    plain = _form(element, replace(handling, in_array=True))
     if plain is None or element.name in ("money", "interval", "xml", "point") or element.domain is not None:
         return None
     is_enum = element.kind == "e"
@@ -200,21 +259,25 @@ def _array_form(kind: PgType, element: PgType, handling: Handling) -> ColumnForm
     return ColumnForm(array(inner.schema), items)
 
 
-def _unavailable(schema: Schema, handling: Handling) -> Any:
+def _unavailable(schema: Schema, kind: PgType, handling: Handling) -> Any:
     """Debezium's mark of a value that the server does not send, where the type can have it."""
     mark = handling.unavailable
+    if kind.name == "bytea" and handling.binary.startswith("base64"):
+        return None
     if schema.type is Type.STRING:
         return mark
     if schema.type is Type.BYTES and schema.name is None:
         return mark.encode()
     if schema.type is Type.MAP:
         return {mark: mark}
-    items = schema.values
-    if schema.type is Type.ARRAY and items is not None:
-        if items.type is Type.STRING and items.name != "io.debezium.data.Enum":
-            return [mark]
-        if items.type in (Type.INT16, Type.INT32, Type.INT64) and not (items.name or "").endswith("Time"):
-            return list(mark.encode())
+    element = None if kind.element is None else kind.element.name
+    if element in ("text", "varchar", "json", "jsonb"):
+        return [mark]
+    is_number = schema.values is not None and schema.values.type in (Type.INT32, Type.INT64)
+    if element in ("int4", "int8", "date") and is_number and (element != "date" or handling.times != "connect"):
+        return list(mark.encode())
+    if element == "uuid":
+        return [str(uuid.UUID(bytes=hashlib.md5(mark.encode(), usedforsecurity=False).digest(), version=3))]
     return None
 
 
@@ -222,15 +285,16 @@ def _unavailable(schema: Schema, handling: Handling) -> Any:
 
 
 def _numeric(kind: PgType, handling: Handling) -> ColumnForm:
+    modifier = kind.modifier
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF  # -2 is 2046, as in Debezium
     if handling.decimals == "string":
-        return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text, text))
+        if modifier < 0 or scale <= MOST_SCALE:
+            return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text, text))
+        return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text) or f"{_scaled(Decimal(text), scale):f}")
     if handling.decimals == "double":
         return ColumnForm(FLOAT64, float)
-    modifier = kind.modifier
     if modifier < 0:
         return ColumnForm(VARIABLE, _variable)
-    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
-    scale = scale - 0x800 if scale > 0x3FF else scale
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     return ColumnForm(
         replace(decimal_schema(scale), parameters=parameters),
@@ -350,9 +414,20 @@ def _timestamp(kind: PgType, handling: Handling) -> ColumnForm:
     return ColumnForm(_time_named(INT64, "MicroTimestamp"), lambda text: _micros(text, 1))
 
 
-def _micros(text: str, unit: int) -> int | None:
+def _saturated(micros: int) -> int:
+    """Microseconds as Debezium has them beyond 64 bits: seconds end at the most, and the rest is added all the same.
+
+    >>> _saturated(9_224_318_015_999_999_999)
+    -9223372036853775810
+    """
+    seconds, rest = divmod(micros, 1_000_000)
+    total = min(max(seconds * 1_000_000, -LONGEST - 1), LONGEST) + rest
+    return (total + LONGEST + 1) % (1 << 64) - LONGEST - 1
+
+
+def _micros(text: str, unit: int) -> int:
     micros = INFINITE_US[text] if text in INFINITE_US else parse_timestamp(text)
-    return None if abs(micros) > LONGEST else micros // unit
+    return _saturated(micros) if unit == 1 else micros // unit
 
 
 def _nanos(text: str) -> int | None:
@@ -392,16 +467,21 @@ def _java_date(days: int) -> str:
 
 def _time(kind: PgType, handling: Handling) -> ColumnForm:
     digits = kind.modifier if 0 <= kind.modifier < MICROS_DIGITS else MICROS_DIGITS
+
+    def micros(text: str) -> int:
+        clock = parse_time(text)[0]
+        return clock // 1000 * 1000 if handling.in_array else clock
+
     match handling.times:
         case "connect":
-            return ColumnForm(TIME, lambda text: Moment(parse_time(text)[0] // 1000))
+            return ColumnForm(TIME, lambda text: Moment(micros(text) // 1000))
         case "isostring":
-            return ColumnForm(_time_named(STRING, "IsoTime"), lambda text: f"{_clock(parse_time(text)[0])}Z")
+            return ColumnForm(_time_named(STRING, "IsoTime"), lambda text: f"{_clock(micros(text))}Z")
         case "nanoseconds":
-            return ColumnForm(_time_named(INT64, "NanoTime"), lambda text: parse_time(text)[0] * 1000)
+            return ColumnForm(_time_named(INT64, "NanoTime"), lambda text: micros(text) * 1000)
         case "adaptive" if digits <= 3:
-            return ColumnForm(_time_named(INT32, "Time"), lambda text: parse_time(text)[0] // 1000)
-    return ColumnForm(_time_named(INT64, "MicroTime"), lambda text: parse_time(text)[0])
+            return ColumnForm(_time_named(INT32, "Time"), lambda text: micros(text) // 1000)
+    return ColumnForm(_time_named(INT64, "MicroTime"), micros)
 
 
 def _clock(micros: int) -> str:
@@ -410,20 +490,47 @@ def _clock(micros: int) -> str:
     return f"{seconds}{'.' if fraction else ''}{fraction}"
 
 
-def _zoned_time(text: str) -> str:
-    micros, offset = parse_time(text)
-    return f"{_clock(micros - offset)}Z"
+def _zoned_time(_kind: PgType, handling: Handling) -> ColumnForm:
+    def read(text: str) -> str:
+        micros, offset = parse_time(text)
+        clock = _clock(micros - offset)
+        return f"{clock.partition('.')[0] if handling.in_array else clock}Z"
+
+    return ColumnForm(_time_named(STRING, "ZonedTime"), read)
 
 
 def _date(_kind: PgType, handling: Handling) -> ColumnForm:
+    by_query = handling.snapshot or handling.in_array
+
+    def days(text: str) -> int:
+        return _wrapped(days_of_civil(*_query_date(text))) if by_query else _days(text)
+
     if handling.times == "connect":
-        return ColumnForm(DATE, lambda text: Moment(_days(text) * (DAY_US // 1000)))
+        return ColumnForm(DATE, lambda text: Moment(days(text) * (DAY_US // 1000)))
     if handling.times == "isostring":
-        return ColumnForm(
-            _time_named(STRING, "IsoDate"),
-            lambda text: text if text in INFINITE_DAYS else f"{_java_date(parse_date(text))}Z",
-        )
-    return ColumnForm(_time_named(INT32, "Date"), _days)
+
+        def iso(text: str) -> str:
+            return f"{_java_date(days_of_civil(*_query_date(text)) if by_query else _days(text))}Z"
+
+        return ColumnForm(_time_named(STRING, "IsoDate"), iso)
+    return ColumnForm(_time_named(INT32, "Date"), days)
+
+
+def _query_date(text: str) -> tuple[int, int, int]:
+    """The date of a row that Debezium reads by a query: without the era, and the days that 1582 lacks ten days later.
+
+    >>> _query_date("0044-03-15 BC"), _query_date("1582-10-05")
+    ((44, 3, 15), (1582, 10, 15))
+    """
+    if text in INFINITE_DATES:
+        return INFINITE_DATES[text]
+    year, month, day = civil_of_days(parse_date(text))
+    date = (1 - year if year < 1 else year), month, day
+    return (year, month, day + 10) if GREGORIAN_BEGIN[0] <= date < GREGORIAN_BEGIN[1] else date
+
+
+def _wrapped(days: int) -> int:
+    return (days + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def _days(text: str) -> int:
@@ -469,12 +576,13 @@ MAKERS: dict[str, Callable[[PgType, Handling], ColumnForm]] = {
     "timestamp": _timestamp,
     "timestamptz": _zoned,
     "time": _time,
+    "timetz": _zoned_time,
     "date": _date,
     "interval": _interval,
 }
 _TEXTS = (
     "text", "varchar", "bpchar", "char", "name", "citext", "inet", "cidr", "macaddr", "macaddr8", "int4range",
-    "int8range", "numrange", "tsrange", "tstzrange", "daterange",
+    "int8range", "numrange", "tsrange", "tstzrange", "daterange", "isbn",
 )  # fmt: skip
 PLAIN: dict[str, ColumnForm] = {
     **dict.fromkeys(_TEXTS, ColumnForm(STRING, str)),
@@ -491,7 +599,6 @@ PLAIN: dict[str, ColumnForm] = {
     "uuid": ColumnForm(_named(STRING, "io.debezium.data.Uuid"), str),
     "ltree": ColumnForm(_named(STRING, "io.debezium.data.Ltree"), str),
     "tsvector": ColumnForm(_named(STRING, "io.debezium.data.Tsvector"), str),
-    "timetz": ColumnForm(_time_named(STRING, "ZonedTime"), _zoned_time),
     "point": ColumnForm(POINT, _point),
 }
 BUILT_IN = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 26: "oid", 114: "json"}

@@ -16,7 +16,9 @@ __all__ = [
     "CommitMessage",
     "Delete",
     "Insert",
+    "LogicalMessage",
     "Message",
+    "OriginMessage",
     "RelationMessage",
     "Truncate",
     "Update",
@@ -63,6 +65,36 @@ class CommitMessage:
 
     lsn: int
     end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class OriginMessage:
+    """Where a transaction that was replicated to the server comes from.
+
+    Attributes:
+        lsn: The position of its commit there.
+        name: The name of the replication origin.
+    """
+
+    lsn: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMessage:
+    """A message of an application (``pg_logical_emit_message``).
+
+    Attributes:
+        is_transactional: It is part of a transaction, and comes with its commit.
+        lsn: Its position.
+        prefix: Its prefix.
+        content: Its content.
+    """
+
+    is_transactional: bool
+    lsn: int
+    prefix: str
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +155,11 @@ class Truncate:
     relations: tuple[int, ...]
 
 
-Message = Begin | CommitMessage | RelationMessage | Insert | Update | Delete | Truncate
+Message = Begin | CommitMessage | OriginMessage | LogicalMessage | RelationMessage | Insert | Update | Delete | Truncate
 
 
 def parse_message(data: bytes) -> Message | None:
-    """Parse a message; None for those that carry no change (types, origins, messages of applications).
+    """Parse a message; None for the names of types, which come from the catalog.
 
     Raises:
         DataError: The bytes are not a message of this protocol.
@@ -170,7 +202,14 @@ class _PgoutputReader:
             case "T":
                 count, _ = self.numbers(">IB")
                 return Truncate(self.numbers(f">{min(count, len(self._data))}I"))
-            case "Y" | "O" | "M":
+            case "O":
+                (lsn,) = self.numbers(">Q")
+                return OriginMessage(lsn, self.text())
+            case "M":
+                flags, lsn = self.numbers(">BQ")
+                prefix = self.text()
+                return LogicalMessage(bool(flags & 1), lsn, prefix, self.bytes())
+            case "Y":
                 return None
             case other:
                 raise ValueError(f"there is no message {other!r}")
@@ -208,13 +247,16 @@ class _PgoutputReader:
             case "u":
                 return UNCHANGED
             case "t":
-                (length,) = self.numbers(">I")
-                if self._at + length > len(self._data):
-                    raise ValueError("a value is cut short")
-                self._at += length
-                return bytes(self._data[self._at - length : self._at]).decode()
+                return self.bytes().decode()
             case other:
                 raise ValueError(f"a value has the form {other!r}, not text")
+
+    def bytes(self) -> bytes:
+        (length,) = self.numbers(">I")
+        if self._at + length > len(self._data):
+            raise ValueError("a value is cut short")
+        self._at += length
+        return bytes(self._data[self._at - length : self._at])
 
     def letter(self) -> str:
         self._at += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.connect.config import (
@@ -11,37 +13,105 @@ from penstock.connect.config import (
     Importance,
     Kind,
     Model,
-    OneOf,
     Password,
     Range,
     Refused,
     Setting,
 )
 from penstock.connect.connectors.postgres.masks import Patterns
+from penstock.connect.connectors.postgres.transactions import java_map_order
 from penstock.connect.data import SettingError
 
-__all__ = ["CONFIG", "POSTGRES_MODEL"]
+__all__ = ["CONFIG", "POSTGRES_MODEL", "parse_settings"]
 
+SNAPSHOT_MODES = ("always", "initial", "initial_only", "configuration_based", "no_data", "when_needed", "custom")
+ADJUSTMENTS = ("none", "avro", "avro_unicode")
+NAMINGS = ("io.debezium.schema.SchemaTopicNamingStrategy", "io.debezium.schema.DefaultTopicNamingStrategy")
 TIMES = ("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds")
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of these texts, in letters of any case, with Debezium's message."""
+
+    texts: tuple[str, ...]
+
+    def __call__(self, name: str, value: Any) -> None:
+        if str(value).strip().lower() not in self.texts:
+            raise SettingError.invalid(name, value, f"Value must be one of {', '.join(java_map_order(self.texts))}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.texts)}]"
+
+
+def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The values of all settings, choices in small letters.
+
+    Raises:
+        SettingError: One is wrong or missing.
+    """
+    parsed = CONFIG.parse(settings)
+    for name, setting in CONFIG.settings.items():
+        if isinstance(setting.rule, Choice):
+            parsed[name] = parsed[name].strip().lower()
+    return parsed
+
+
 def _check_operations(name: str, value: Any) -> None:
-    for each in value or ():
-        if each.strip() not in ("c", "u", "d", "t", "none"):
-            raise SettingError.invalid(name, each, "Value must be one of c, u, d, t, none")
-    if value and len(value) > 1 and "none" in [each.strip() for each in value]:
-        raise SettingError.invalid(name, value, "'none' stands alone")
+    operations = [each.strip() for each in value or ()]
+    for each in operations:
+        if each == "none" and len(operations) > 1:
+            raise SettingError.invalid(name, each, "The value 'none' stands alone")
+        if each not in ("c", "u", "d", "t", "m", "none"):
+            raise SettingError.invalid(name, each, "Invalid operation")
 
 
 def _check_keys(name: str, value: Any) -> None:
+    pattern = r"\s*([^:]+):([^:,]+(,[^:,]+)*)\s*"
     for each in str(value or "").split(";"):
-        if each.strip() and not re.fullmatch(r"\s*[^:\s]+\s*:\s*[^:\s][^:]*", each):
-            raise SettingError.invalid(name, value, "Write it as schema.table:column,column;schema.table:column")
+        if each.strip() and not re.fullmatch(pattern, each):
+            raise SettingError.invalid(name, value, f"{each} has an invalid format (expecting '^{pattern}$')")
+
+
+def _check_prefix(name: str, value: Any) -> None:
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]+", str(value or "")):
+        raise SettingError.invalid(
+            name,
+            value,
+            f"{value} has invalid format (only the underscore, hyphen, dot and alphanumeric characters are allowed)",
+        )
+
+
+def _check_slot(name: str, value: Any) -> None:
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", str(value or "")):
+        raise SettingError.invalid(
+            name,
+            value,
+            "Valid replication slot name must contain only digits, lowercase characters and underscores with "
+            "length <= 63",
+        )
 
 
 def _check_patterns(name: str, value: Any) -> None:
     Patterns.of(value or (), name)
+
+
+def _check_channels(name: str, value: Any) -> None:
+    for each in value or ():
+        if each.strip() != "source":
+            raise SettingError.invalid(name, each, "signals come from the table of signals alone: source")
+
+
+def _check_notifications(name: str, value: Any) -> None:
+    for each in value or ():
+        if each.strip() not in ("sink", "log"):
+            raise SettingError.invalid(name, each, "there are the channels sink and log")
+
+
+def _check_naming(name: str, value: Any) -> None:
+    if value not in NAMINGS:
+        raise SettingError.invalid(name, value, f"one of {', '.join(NAMINGS)}; change topics by RegexRouter")
 
 
 _PATTERNS = Check(_check_patterns, "list of regular expressions")
@@ -54,7 +124,11 @@ def _patterns(name: str, doc: str) -> Setting:
 CONFIG = ConfigDef(
     [
         Setting(
-            name="topic.prefix", kind=Kind.STRING, importance=Importance.HIGH, doc="The first part of topics' names."
+            name="topic.prefix",
+            kind=Kind.STRING,
+            rule=Check(_check_prefix, "letters, digits, underscores, hyphens and dots"),
+            importance=Importance.HIGH,
+            doc="The first part of topics' names.",
         ),
         Setting(
             name="database.hostname", kind=Kind.STRING, importance=Importance.HIGH, doc="The server, or its socket."
@@ -65,12 +139,18 @@ CONFIG = ConfigDef(
         ),
         Setting(name="database.password", kind=Kind.PASSWORD, default=Password(""), doc="The user's password."),
         Setting(name="database.dbname", kind=Kind.STRING, importance=Importance.HIGH, doc="The database."),
-        Setting(name="slot.name", kind=Kind.STRING, default="debezium", doc="The replication slot; one a connector."),
+        Setting(
+            name="slot.name",
+            kind=Kind.STRING,
+            default="debezium",
+            rule=Check(_check_slot, "digits, small letters and underscores"),
+            doc="The replication slot; one a connector.",
+        ),
         Setting(
             name="plugin.name",
             kind=Kind.STRING,
             default="pgoutput",
-            rule=OneOf(("pgoutput",)),
+            rule=Choice(("pgoutput",)),
             doc="The slot's plugin.",
         ),
         Setting(name="publication.name", kind=Kind.STRING, default="dbz_publication", doc="The publication."),
@@ -78,7 +158,7 @@ CONFIG = ConfigDef(
             name="publication.autocreate.mode",
             kind=Kind.STRING,
             default="all_tables",
-            rule=OneOf(("all_tables", "filtered", "no_tables", "disabled")),
+            rule=Choice(("all_tables", "filtered", "no_tables", "disabled")),
             doc="How a publication that is not there is made: of all tables, of those included, of none, or not.",
         ),
         Setting(
@@ -107,7 +187,7 @@ CONFIG = ConfigDef(
             name="database.sslmode",
             kind=Kind.STRING,
             default="prefer",
-            rule=OneOf(SSL_MODES),
+            rule=Choice(SSL_MODES),
             doc="Whether the connection is encrypted, and the server's certificate checked.",
         ),
         Setting(name="database.sslcert", kind=Kind.STRING, default="", doc="A file with the client's certificate."),
@@ -144,7 +224,7 @@ CONFIG = ConfigDef(
             name="snapshot.mode",
             kind=Kind.STRING,
             default="initial",
-            rule=OneOf(("initial", "always", "initial_only", "no_data", "when_needed")),
+            rule=Choice(SNAPSHOT_MODES),
             importance=Importance.HIGH,
             doc="initial: the rows first, then changes; always: so at each start; initial_only: the rows; no_data: "
             "changes from now on; when_needed: the rows where there are no offsets, or the slot was deleted.",
@@ -162,35 +242,35 @@ CONFIG = ConfigDef(
             name="decimal.handling.mode",
             kind=Kind.STRING,
             default="precise",
-            rule=OneOf(("precise", "string", "double")),
+            rule=Choice(("precise", "double", "string")),
             doc="Decimals as Connect's Decimal, as text, or as float.",
         ),
         Setting(
             name="time.precision.mode",
             kind=Kind.STRING,
             default="adaptive",
-            rule=OneOf(TIMES),
+            rule=Choice(TIMES),
             doc="Times as Debezium's types of the column's precision, or all as one kind of type.",
         ),
         Setting(
             name="interval.handling.mode",
             kind=Kind.STRING,
             default="numeric",
-            rule=OneOf(("numeric", "string")),
+            rule=Choice(("numeric", "string")),
             doc="Intervals as microseconds, or as texts such as P1Y2M3DT4H5M6S.",
         ),
         Setting(
             name="hstore.handling.mode",
             kind=Kind.STRING,
             default="json",
-            rule=OneOf(("json", "map")),
+            rule=Choice(("json", "map")),
             doc="Values of hstore as JSON texts, or as maps.",
         ),
         Setting(
             name="binary.handling.mode",
             kind=Kind.STRING,
             default="bytes",
-            rule=OneOf(("bytes", "base64", "base64-url-safe", "hex")),
+            rule=Choice(("bytes", "base64", "base64-url-safe", "hex")),
             doc="Bytes as bytes or as texts.",
         ),
         Setting(
@@ -204,6 +284,158 @@ CONFIG = ConfigDef(
             kind=Kind.STRING,
             default="__debezium_unavailable_value",
             doc="Stands for large values that an update did not touch.",
+        ),
+        Setting(
+            name="provide.transaction.metadata",
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="Write the beginnings and ends of transactions to a topic, and the place of each change in its own.",
+        ),
+        Setting(
+            name="topic.transaction",
+            kind=Kind.STRING,
+            default="transaction",
+            doc="The end of the name of the topic of transactions.",
+        ),
+        _patterns(
+            "message.prefix.include.list",
+            "Regular expressions of the prefixes of messages (pg_logical_emit_message) that come out; none: all.",
+        ),
+        _patterns("message.prefix.exclude.list", "Regular expressions of the prefixes of messages to leave out."),
+        Setting(
+            name="heartbeat.interval.ms",
+            kind=Kind.INT,
+            default=0,
+            rule=Range(0),
+            doc="How often a heartbeat is written, with the position of the connector; 0: never.",
+        ),
+        Setting(
+            name="heartbeat.action.query",
+            kind=Kind.STRING,
+            default="",
+            doc="A statement that is run with each heartbeat.",
+        ),
+        Setting(
+            name="topic.heartbeat.prefix",
+            kind=Kind.STRING,
+            default="__debezium-heartbeat",
+            doc="The beginning of the name of the topic of heartbeats; topic.prefix is its end.",
+        ),
+        Setting(
+            name="signal.data.collection",
+            kind=Kind.LIST,
+            default="",
+            doc="The tables (schema.table) whose rows are signals: id, type, data.",
+        ),
+        Setting(
+            name="signal.enabled.channels",
+            kind=Kind.LIST,
+            default="source",
+            rule=Check(_check_channels, "list of source"),
+            doc="Where signals come from: source is the table of signals.",
+        ),
+        Setting(
+            name="incremental.snapshot.chunk.size",
+            kind=Kind.INT,
+            default=1024,
+            rule=Range(1),
+            doc="The number of rows that an incremental snapshot reads at once.",
+        ),
+        Setting(
+            name="notification.enabled.channels",
+            kind=Kind.LIST,
+            default="",
+            rule=Check(_check_notifications, "list of sink, log"),
+            doc="Where notifications of snapshots go: sink is a topic, log the log.",
+        ),
+        Setting(name="notification.sink.topic.name", kind=Kind.STRING, default="", doc="The topic of notifications."),
+        Setting(
+            name="schema.name.adjustment.mode",
+            kind=Kind.STRING,
+            default="none",
+            rule=Choice(ADJUSTMENTS),
+            doc="Names of schemas as they are, or so that Avro can have them.",
+        ),
+        Setting(
+            name="field.name.adjustment.mode",
+            kind=Kind.STRING,
+            default="none",
+            rule=Choice(ADJUSTMENTS),
+            doc="Names of fields as they are, or so that Avro can have them.",
+        ),
+        Setting(
+            name="schema.refresh.mode",
+            kind=Kind.STRING,
+            default="columns_diff",
+            rule=Choice(("columns_diff", "columns_diff_exclude_unchanged_toast")),
+            doc="When schemas are read anew: with each change of a table's columns, either way.",
+        ),
+        Setting(
+            name="include.schema.comments",
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="Schemas have the comments of columns.",
+        ),
+        _patterns(
+            "column.propagate.source.type",
+            "Regular expressions of columns whose schemas say what their types are in the database.",
+        ),
+        _patterns(
+            "datatype.propagate.source.type",
+            "Regular expressions of types (schema.table.type) whose columns' schemas say so.",
+        ),
+        Setting(
+            name="skip.messages.without.change",
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="Leave updates out that change no column that comes out (with REPLICA IDENTITY FULL).",
+        ),
+        Setting(
+            name="extended.headers.enabled",
+            kind=Kind.BOOLEAN,
+            default=True,
+            doc="Records have headers that name the connector, its task and its run.",
+        ),
+        Setting(
+            name="guardrail.collections.max",
+            kind=Kind.INT,
+            default=0,
+            rule=Range(0),
+            doc="The largest number of tables that are captured; 0: any.",
+        ),
+        Setting(
+            name="guardrail.collections.limit.action",
+            kind=Kind.STRING,
+            default="warn",
+            rule=Choice(("warn", "fail")),
+            doc="What happens if there are more tables.",
+        ),
+        Setting(
+            name="xmin.fetch.interval.ms",
+            kind=Kind.LONG,
+            default=0,
+            rule=Range(0),
+            doc="How often source.xmin is read from the slot; 0: never.",
+        ),
+        Setting(
+            name="flush.lsn.source",
+            kind=Kind.BOOLEAN,
+            default=True,
+            doc="The server may forget what is written. False: you advance the slot.",
+        ),
+        Setting(
+            name="lsn.flush.mode",
+            kind=Kind.STRING,
+            default="connector",
+            rule=Choice(("connector", "manual", "connector_and_driver")),
+            doc="manual: as flush.lsn.source=false.",
+        ),
+        Setting(
+            name="topic.naming.strategy",
+            kind=Kind.STRING,
+            default="io.debezium.schema.SchemaTopicNamingStrategy",
+            rule=Check(_check_naming, "a class of Debezium"),
+            doc="Topics are prefix.schema.table; DefaultTopicNamingStrategy: the same.",
         ),
         Setting(
             name="topic.delimiter", kind=Kind.STRING, default=".", doc="Stands between the parts of a topic's name."
@@ -234,15 +466,8 @@ CONFIG = ConfigDef(
     ]
 )
 
-_SNAPSHOTS = "There are no snapshots by signals: reset the connector's offsets for a new snapshot."
 _ONE_READER = "one cursor reads one table after another."
 _BY_SQL = "the slot is read by SQL, without a replication connection."
-_TRANSACTIONS = Refused("Topics of transactions are not written.", unless=("false",))
-_HEARTBEAT = Refused(
-    "The slot advances with each read, even if no table changes: no heartbeat is needed.", unless=("0",)
-)
-_NAMES = Refused("Names of schemas and fields are those of the database.", unless=("none",))
-_SCHEMA_DOCS = "Schemas do not say what the columns' types are in the database."
 _RETRIES = "a failure that may pass is tried again without a limit."
 _LINEAGE = "nothing is reported to OpenLineage."
 _METRICS = "the worker has its own metrics."
@@ -254,15 +479,13 @@ POSTGRES_MODEL = Model(
         "slot.failover": Refused("Make the slot yourself, with failover.", unless=("false",)),
         "slot.stream.params": "The slot is read without parameters of the plugin.",
         "database.sslfactory": "Classes of Java are not loaded; set database.sslmode and its files.",
-        "xmin.fetch.interval.ms": Refused("The field xmin stays empty.", unless=("0",)),
-        "lsn.flush.mode": Refused("The server may forget what is written and committed.", unless=("connector",)),
-        "flush.lsn.source": Refused("The server may forget what is written and committed.", unless=("true",)),
         "event.processing.failure.handling.mode": Refused(
             "A change that cannot be read fails the task.", unless=("fail",)
         ),
-        "provide.transaction.metadata": _TRANSACTIONS,
-        "transaction.metadata.factory": "Topics of transactions are not written.",
-        "topic.transaction": "Topics of transactions are not written.",
+        "transaction.metadata.factory": Refused(
+            "Classes of Java are not loaded.",
+            unless=("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory",),
+        ),
         "snapshot.mode.custom.name": "Classes of Java are not loaded; choose another snapshot.mode.",
         "snapshot.mode.configuration.based.": Refused("Choose another snapshot.mode.", unless=("false",)),
         "snapshot.query.mode": Refused("Set snapshot.select.statement.overrides.", unless=("select_all",)),
@@ -273,37 +496,24 @@ POSTGRES_MODEL = Model(
             "The rows are those of one moment, in a transaction of repeatable reads.",
             unless=("repeatable_read", "serializable"),
         ),
-        "snapshot.tables.order.by.row.count": Refused(
-            "Tables are read in the order of their names.", unless=("disabled",)
-        ),
-        "guardrail.": Refused("Name the tables in table.include.list.", unless=("0", "warn")),
-        "schema.name.adjustment.mode": _NAMES,
-        "field.name.adjustment.mode": _NAMES,
-        "schema.refresh.mode": Refused("Schemas follow the columns that the stream has.", unless=("columns_diff",)),
-        "message.prefix.": "Messages of applications (pg_logical_emit_message) are not read.",
         "converters": "Classes of Java are not loaded; use the transformations of the connector.",
         "post.processors": "Classes of Java are not loaded; use the transformations of the connector.",
-        "heartbeat.": _HEARTBEAT,
-        "topic.heartbeat.prefix": _HEARTBEAT,
-        "signal.": _SNAPSHOTS,
-        "incremental.snapshot.": _SNAPSHOTS,
-        "read.only": Refused(_SNAPSHOTS, unless=("false",)),
-        "notification.": "No notifications are sent; the state of the connector is that of its tasks.",
-        "topic.naming.strategy": Refused(
-            "Topics are prefix.schema.table; change them by RegexRouter.",
-            unless=("io.debezium.schema.SchemaTopicNamingStrategy",),
+        "read.only": Refused("An incremental snapshot writes to the table of signals.", unless=("false",)),
+        "incremental.snapshot.watermarking.strategy": Refused(
+            "Windows are opened and closed by inserts.", unless=("insert_insert",)
         ),
-        "topic.cache.size": "Names of topics are not kept.",
-        "include.schema.comments": Refused(_SCHEMA_DOCS, unless=("false",)),
-        "column.propagate.source.type": _SCHEMA_DOCS,
-        "datatype.propagate.source.type": _SCHEMA_DOCS,
+        "incremental.snapshot.allow.schema.changes": Refused("Schemas are read with each window.", unless=("true",)),
+        "signal.kafka.": "Signals come from the table of signals.",
+        "signal.file": "Signals come from the table of signals.",
         "sourceinfo.struct.maker": "Classes of Java are not loaded.",
-        "table.ignore.builtin": Refused("Tables of the system are never read.", unless=("true",)),
-        "skip.messages.without.change": Refused("Set skipped.operations, or use a Filter.", unless=("false",)),
-        "extended.headers.enabled": Refused("Headers of the connector's context are not written.", unless=("false",)),
-        "errors.max.retries": Refused(f"It never gives up: {_RETRIES}", unless=("-1",)),
     },
     idle={
+        "errors.max.retries": _RETRIES,
+        "heartbeat.topics.prefix": "it has none in Debezium either: set topic.heartbeat.prefix.",
+        "signal.poll.interval.ms": "signals come with the stream.",
+        "snapshot.tables.order.by.row.count": "it has none in Debezium for PostgreSQL either.",
+        "topic.cache.size": "names of topics are not kept.",
+        "table.ignore.builtin": "tables of the system are never read.",
         "slot.max.retries": _RETRIES,
         "slot.retry.delay.ms": _RETRIES,
         "retriable.restart.connector.wait.ms": _RETRIES,

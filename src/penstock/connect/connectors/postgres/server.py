@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.connectors.postgres.envelope import TableFacts
 from penstock.connect.connectors.postgres.pgoutput import RelationColumn, RelationMessage
+from penstock.connect.connectors.postgres.tables import ColumnFacts, TableFacts
 from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.data import RetriableError
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
-__all__ = ["Server", "Snapshot", "lsn_number", "lsn_text"]
+__all__ = ["Server", "SlotSnapshot", "lsn_number", "lsn_text"]
 
+UNKNOWN = ColumnFacts(PgType(0, ""))  # of a column that the catalog does not have any more
+MESSAGES_SINCE = 140_000  # the version of the server whose plugin sends messages of applications
+CHANGES = """SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes(
+  %s, NULL, %s, 'proto_version', '1', 'publication_names', %s, 'messages', 'true')"""
 TABLES = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p') AND c.relpersistence IN ('p', 'u')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 2, 3"""
+COLUMN_FACTS = """SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull OR (t.typtype = 'd' AND t.typnotnull),
+  CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END, a.attgenerated <> '',
+  col_description(a.attrelid, a.attnum), a.attidentity <> ''
+  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 ROOT = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.oid = pg_partition_root(%s::regclass) AND c.oid <> %s"""
-COLUMNS = """SELECT attname, atttypid::int8, atttypmod, attnotnull OR (t.typtype = 'd' AND t.typnotnull)
-  FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-  WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
 KEY = """SELECT a.attname FROM (SELECT i.indrelid, i.indkey, i.indisprimary, i.indnkeyatts
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
     WHERE i.indrelid = %s AND i.indisunique ORDER BY i.indisprimary DESC, c.relname LIMIT 1) x,
@@ -34,31 +43,11 @@ KEY = """SELECT a.attname FROM (SELECT i.indrelid, i.indkey, i.indisprimary, i.i
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The transactions that a snapshot sees: all before ``upper`` but those that were open.
+class SlotSnapshot:
+    """What a slot that was just made begins with: a position, and the name of the snapshot of what is before it."""
 
-    >>> snapshot = Snapshot.parse("100:103:101")
-    >>> [snapshot.sees(xid) for xid in (99, 101, 102, 103)]
-    [True, False, True, False]
-    """
-
-    upper: int
-    open: frozenset[int]
-
-    @classmethod
-    def parse(cls, text: str) -> Snapshot:
-        """Parse PostgreSQL's text of a snapshot, ``xmin:xmax:open``."""
-        _, upper, rest = text.split(":")
-        return cls(int(upper), frozenset(int(each) for each in rest.split(",") if each))
-
-    def sees(self, xid: int) -> bool:
-        """Whether a transaction's changes are in the snapshot; ``xid`` has 32 bits, as the stream has it."""
-        full = (self.upper & ~0xFFFFFFFF) | xid
-        if full - self.upper > 1 << 31:
-            full -= 1 << 32
-        elif self.upper - full > 1 << 31:
-            full += 1 << 32
-        return full < self.upper and full not in self.open
+    lsn: int
+    name: str
 
 
 class Server:
@@ -80,6 +69,8 @@ class Server:
         self._conninfo, self._slot, self._publication = conninfo, slot, publication
         self._statements = statements
         self._connection: psycopg.Connection[Any] | None = None
+        self._version = 0
+        self._types = Types(self._type_row)  # read once: a new value of an enum is noticed after a restart
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,53 +79,69 @@ class Server:
             self._connection = None
 
     def prepare(self, tables: Sequence[tuple[str, str]], *, creates_publication: str, by_root: bool = False) -> bool:
-        """Check the server, and make the publication and the slot if they are not there.
+        """Check the server, and make the publication if it is not there.
 
         Args:
-            tables: The tables to publish, each a schema and a name; none: all.
+            tables: The tables that are captured, each a schema and a name.
             creates_publication: ``all_tables``, ``filtered``, ``no_tables`` or ``disabled``.
             by_root: Changes of partitions are published as those of the table that they are partitions of.
 
         Returns:
-            Whether the slot is new.
+            Whether the slot is there.
 
         Raises:
             ConnectError: The server does not write what logical decoding needs, or the user may not read it.
         """
-        with self.guarded() as connection:
-            level = self._one("SHOW wal_level")
-            if level != "logical":
-                raise ConnectError(
-                    f"the server writes its log with wal_level={level}",
-                    hint="Set wal_level=logical in postgresql.conf, and start the server again.",
-                )
-            if self._one("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication) == 0:
-                self._publish(tables, creates_publication, by_root=by_root)
-            elif creates_publication == "filtered" and tables:
-                self._publish_also(tables)
-            plugin = self._one("SELECT plugin FROM pg_replication_slots WHERE slot_name = %s", self._slot)
-            if plugin is None:
-                connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._slot])
-                return True
-            if plugin != "pgoutput":
-                raise ConnectError(f"the slot {self._slot} is of the plugin {plugin}", hint="Choose another slot.name.")
+        level = self._one("SHOW wal_level")
+        if level != "logical":
+            raise ConnectError(
+                f"the server writes its log with wal_level={level}",
+                hint="Set wal_level=logical in postgresql.conf, and start the server again.",
+            )
+        if self._one("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication) == 0:
+            self._publish(tables, creates_publication, by_root=by_root)
+        elif creates_publication == "filtered" and tables:
+            self._publish_also(tables)
+        row = self.fetched("SELECT plugin, database FROM pg_replication_slots WHERE slot_name = %s", [self._slot])
+        if not row:
             return False
+        plugin, database = row[0]
+        if plugin != "pgoutput":
+            raise ConnectError(f"the slot {self._slot} is of the plugin {plugin}", hint="Choose another slot.name.")
+        if database != self._conninfo.get("dbname"):
+            raise ConnectError(
+                f"the slot {self._slot} is one of the database {database}", hint="Choose another slot.name."
+            )
+        return True
+
+    def make_slot(self) -> int:
+        """Make the slot, at the end of the server's log; its position."""
+        ((lsn,),) = self.fetched(
+            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [self._slot]
+        )
+        return lsn_number(lsn)
 
     def _publish(self, tables: Sequence[tuple[str, str]], mode: str, *, by_root: bool) -> None:
         from psycopg import sql
 
         if mode == "disabled":
             raise ConnectError(
-                f"there is no publication {self._publication}",
+                "Publication autocreation is disabled, please create one and restart the connector. "
+                f"There is no publication {self._publication}",
                 hint=f"Run: CREATE PUBLICATION {self._publication} FOR ALL TABLES",
             )
         name = sql.Identifier(self._publication)
         rest = sql.SQL(" WITH (publish_via_partition_root = true)") if by_root else sql.SQL("")
         if mode == "no_tables":
             self._execute(sql.SQL("CREATE PUBLICATION {}{}").format(name, rest))
-        elif mode == "all_tables" or not tables:
+        elif mode == "all_tables":
             self._execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES{}").format(name, rest))
         else:
+            if not tables:
+                raise ConnectError(
+                    f"No table filters found for filtered publication {self._publication}",
+                    hint="Name tables that there are in table.include.list.",
+                )
             parts = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
             self._execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, parts, rest))
 
@@ -166,60 +173,134 @@ class Server:
         with self.guarded() as connection:
             return {(schema, name): oid for oid, schema, name in connection.execute(TABLES).fetchall()}
 
-    def relation(self, number: int, schema: str, name: str) -> tuple[RelationMessage, TableFacts]:
-        """A table as the catalog has it now."""
+    def relation(self, schema: str, name: str) -> tuple[RelationMessage, TableFacts] | None:
+        """A table as the catalog has it now; None: there is no such table."""
         with self.guarded() as connection:
-            rows = connection.execute(COLUMNS, [number]).fetchall()
+            number = self._one(
+                "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE n.nspname = %s AND c.relname = %s",
+                schema,
+                name,
+            )
+            if number is None:
+                return None
+            rows = connection.execute(COLUMN_FACTS, [number]).fetchall()
             key = tuple(row[0] for row in connection.execute(KEY, [number]).fetchall())
-        columns = tuple(RelationColumn(column, kind, modifier, column in key) for column, kind, modifier, _ in rows)
-        catalog_types = Types(self._type_row)
-        types = {column: catalog_types.find(kind, modifier) for column, kind, modifier, _ in rows}
-        required = frozenset(row[0] for row in rows if row[3])
-        return RelationMessage(number, schema, name, columns), TableFacts(key, required, types)
+        columns = {
+            column: ColumnFacts(self._types.find(kind, modifier), required, default, is_generated, comment, is_identity)
+            for column, kind, modifier, required, default, is_generated, comment, is_identity in rows
+        }
+        relation_columns = tuple(RelationColumn(row[0], row[1], row[2], row[0] in key) for row in rows)
+        return RelationMessage(number, schema, name, relation_columns), TableFacts(key, columns)
 
-    def typed(self, columns: Iterable[RelationColumn]) -> dict[str, PgType]:
-        """The types of columns as the stream has them, which may be others than those of the catalog by now."""
-        catalog_types = Types(self._type_row)
-        return {column.name: catalog_types.find(column.kind, column.modifier) for column in columns}
+    def typed(self, columns: Iterable[RelationColumn], facts: TableFacts) -> TableFacts:
+        """The facts with the types of columns as the stream has them, which may be others than those of the catalog."""
+        typed = {
+            column.name: replace(
+                facts.columns.get(column.name, UNKNOWN), type=self._types.find(column.kind, column.modifier)
+            )
+            for column in columns
+        }
+        return TableFacts(facts.key, typed)
 
     def _type_row(self, query: str) -> Sequence[Any] | None:
         with self.guarded() as connection:
             row: Sequence[Any] | None = connection.execute(query).fetchone()
             return row
 
-    def root(self, number: int) -> tuple[int, str, str] | None:
+    def root(self, number: int) -> tuple[str, str] | None:
         """The partitioned table that a table is a partition of; None: it is none."""
         with self.guarded() as connection:
             row = connection.execute(ROOT, [number, number]).fetchone()
-            return None if row is None else (row[0], row[1], row[2])
+            return None if row is None else (row[1], row[2])
 
     @contextmanager
-    def snapshot(self) -> Iterator[str]:
-        """A transaction that sees one moment, in which `rows` reads; the text of its snapshot."""
+    def exported(self, *, is_new: bool) -> Iterator[SlotSnapshot]:
+        """A snapshot of all that is before a position of the stream: that of the slot, or of a temporary one.
+
+        Args:
+            is_new: Make the slot; False: it is there, and a temporary one shows where the stream and the rows meet.
+        """
+        errors = self._psycopg
+        slot = self._slot if is_new else f"{self._slot[:40]}_snapshot_{secrets.token_hex(4)}"
+        temporary = "" if is_new else "TEMPORARY "
+        with self._failures():
+            replication = errors.connect(**self._conninfo, replication="database", autocommit=True)
+        try:
+            with self._failures():
+                row = replication.execute(
+                    f'CREATE_REPLICATION_SLOT "{slot}" {temporary}LOGICAL pgoutput EXPORT_SNAPSHOT'
+                ).fetchone()
+                if row is None:
+                    raise ConnectError(f"the slot {slot} was not made", hint="Look at the server's log.")
+            yield SlotSnapshot(lsn_number(row[1]), row[2])
+        finally:
+            replication.close()
+
+    @contextmanager
+    def snapshot(self, name: str) -> Iterator[int]:
+        """A transaction in which `rows` reads what a snapshot sees; the transaction's number."""
         with self.guarded() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield str(self._one("SELECT pg_current_snapshot()::text"))
+                connection.execute(f"SET TRANSACTION SNAPSHOT '{name}'")
+                yield int(self._one("SELECT txid_current()")) & 0xFFFFFFFF
             finally:
                 if not connection.closed:
                     connection.execute("ROLLBACK")
 
     def rows(self, relation: RelationMessage, statement: str = "") -> Iterator[tuple[str | None, ...]]:
-        """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`."""
+        """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`.
+
+        Raises:
+            ConnectError: The statement lacks a column.
+        """
         from psycopg import sql
 
-        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in relation.columns)
-        selected = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(relation.namespace, relation.name))
+        wanted = [column.name for column in relation.columns]
+        selected: sql.Composable
         if statement:
-            selected = sql.SQL("SELECT {} FROM ({}\n) penstock_rows").format(columns, sql.SQL(statement.rstrip("; \n")))
-        query = sql.SQL("COPY ({}) TO STDOUT").format(selected)  # the texts of the stream, byte for byte
-        with self.guarded() as connection, connection.cursor() as cursor, cursor.copy(query) as copy:
+            source = sql.SQL(statement.rstrip("; \n"))
+            with self.guarded() as connection:
+                shape = connection.execute(sql.SQL("SELECT * FROM ({}\n) penstock_rows LIMIT 0").format(source))
+                there = [column.name for column in shape.description or ()]
+            if missing := [name for name in wanted if name not in there]:
+                raise ConnectError(
+                    "Data row is smaller than a column index, internal schema representation is probably out of sync "
+                    f"with real database schema: the statement for {relation.namespace}.{relation.name} lacks "
+                    f"{', '.join(missing)}",
+                    hint="Select all columns of the table in snapshot.select.statement.overrides.",
+                )
+            columns = sql.SQL(", ").join(sql.Identifier(name) for name in wanted)
+            selected = sql.SQL("SELECT {} FROM ({}\n) penstock_rows").format(columns, source)
+        else:
+            columns = sql.SQL(", ").join(sql.Identifier(name) for name in wanted)
+            selected = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(relation.namespace, relation.name))
+        yield from self.copied(selected)
+
+    def copied(self, query: sql.Composable) -> Iterator[tuple[str | None, ...]]:
+        """The rows of a query, as the texts that the stream has."""
+        from psycopg import sql
+
+        copied = sql.SQL("COPY ({}) TO STDOUT").format(query)
+        with self.guarded() as connection, connection.cursor() as cursor, cursor.copy(copied) as copy:
             for row in copy.rows():
                 yield tuple(None if each is None else str(each) for each in row)
 
-    def inserted(self) -> int:
-        """The end of the server's log: what can be seen now was written before."""
-        return lsn_number(str(self._one("SELECT pg_current_wal_insert_lsn()::text")))
+    def fetched(self, query: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query, as Python has them."""
+        with self.guarded() as connection:
+            return connection.execute(query, values or None).fetchall()
+
+    def execute(self, query: Any, values: Sequence[Any] = ()) -> None:
+        """Run a statement in a transaction of its own."""
+        with self.guarded() as connection:
+            connection.execute(query, values or None)
+
+    def slot_xmin(self) -> int | None:
+        """The oldest transaction whose catalog the slot still needs."""
+        value = self._one("SELECT catalog_xmin::text FROM pg_replication_slots WHERE slot_name = %s", self._slot)
+        return None if value is None else int(value)
 
     def flushed(self) -> int:
         """The end of what is safe on the server's disk: `changes` that are asked for later have all of it."""
@@ -227,11 +308,8 @@ class Server:
 
     def changes(self, most: int) -> Iterator[tuple[int, bytes]]:
         """The messages behind the slot's confirmed position, about so many of them; transactions come whole."""
-        query = (
-            "SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1', "
-            "'publication_names', %s)"
-        )
         with self.guarded() as connection:
+            query = CHANGES if self._version >= MESSAGES_SINCE else CHANGES.replace(", 'messages', 'true'", "")
             cursor = connection.execute(query, [self._slot, most, self._publication], binary=True)
             rows = cursor.fetchall()
         for lsn, data in rows:
@@ -249,17 +327,23 @@ class Server:
     @contextmanager
     def guarded(self) -> Iterator[psycopg.Connection[Any]]:
         """The connection; its failures are Connect's errors, and it is opened again after one."""
-        errors = self._psycopg
-        try:
+        with self._failures():
             if self._connection is None or self._connection.closed:
-                self._connection = errors.connect(**self._conninfo, autocommit=True)
+                self._connection = self._psycopg.connect(**self._conninfo, autocommit=True)
                 for each in self._statements:
                     self._connection.execute(each)
                 self._connection.execute(
                     "SET datestyle TO 'ISO'; SET timezone TO 'UTC'; SET intervalstyle TO 'iso_8601'; "
-                    "SET bytea_output TO 'hex'; SET extra_float_digits TO 3; SET client_encoding TO 'UTF8'"
+                    "SET bytea_output TO 'hex'; SET client_encoding TO 'UTF8'"
                 )
+                self._version = self._connection.info.server_version
             yield self._connection
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        errors = self._psycopg
+        try:
+            yield
         except errors.OperationalError as error:
             self.close()
             text = str(error).strip().splitlines()[0]

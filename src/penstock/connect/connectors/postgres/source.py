@@ -1,89 +1,61 @@
-"""The source of changes: a snapshot of the tables, then each committed change once, in the order of commits."""
+"""The source of changes: the task of a database, and its connector."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
-from penstock.connect.connectors.postgres.columns import Handling
-from penstock.connect.connectors.postgres.envelope import CaptureSettings, Origin, TableFacts, TableForm
-from penstock.connect.connectors.postgres.masks import Patterns, column_rules
+from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.envelope import (
+    HEARTBEAT_KEY,
+    HEARTBEAT_VALUE,
+    MESSAGE_KEY,
+    Origin,
+    message_value,
+    now_fields,
+    source_struct,
+)
+from penstock.connect.connectors.postgres.incremental import ROW_OFFSET, IncrementalSnapshots
+from penstock.connect.connectors.postgres.masks import column_rules
+from penstock.connect.connectors.postgres.notifications import Notifications
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
     CommitMessage,
     Delete,
     Insert,
+    LogicalMessage,
+    OriginMessage,
     RelationMessage,
     Truncate,
     Update,
     parse_message,
 )
-from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL
-from penstock.connect.connectors.postgres.server import Server, Snapshot
-from penstock.connect.data import SettingError, SourceRecord
+from penstock.connect.connectors.postgres.position import Position, Resume
+from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
+from penstock.connect.connectors.postgres.server import Server, SlotSnapshot
+from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
+from penstock.connect.connectors.postgres.transactions import TransactionMetadata
+from penstock.connect.data import SettingError, SourceRecord, Struct
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery
 
 __all__ = ["PostgresChangesConnector", "PostgresChangesTask"]
 
-Place = tuple[int, int]
-START: Place = (0, 0)
-LISTS = (
-    "schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list",
-    "snapshot.include.collection.list",
-)  # fmt: skip
+_LOG = own_logger(__name__)
+Change = Insert | Update | Delete | Truncate
+KINDS: Mapping[type, str] = {Insert: "INSERT", Update: "UPDATE", Delete: "DELETE", Truncate: "TRUNCATE"}
 OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncate: "t"}
-
-
-def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """The connection, as psycopg's keywords."""
-    keywords = {
-        "host": parsed["database.hostname"],
-        "port": parsed["database.port"],
-        "user": parsed["database.user"],
-        "password": parsed["database.password"].secret,
-        "dbname": parsed["database.dbname"],
-        "connect_timeout": 10,
-        "application_name": "penstock-connect",
-        "options": f"-c statement_timeout={parsed['database.query.timeout.ms']}",
-        "keepalives": int(parsed["database.tcpKeepAlive"]),
-        "sslmode": parsed["database.sslmode"],
-        "sslcert": parsed["database.sslcert"],
-        "sslkey": parsed["database.sslkey"],
-        "sslpassword": parsed["database.sslpassword"].secret,
-        "sslrootcert": parsed["database.sslrootcert"],
-    }
-    return {name: value for name, value in keywords.items() if value != ""}
-
-
-def _key_columns(text: str) -> list[tuple[Patterns, tuple[str, ...]]]:
-    """The columns of keys by tables, of ``schema.table:column,column;...``."""
-    key_columns = []
-    for part in text.split(";"):
-        table, _, columns = part.rpartition(":")
-        if table.strip():
-            names = tuple(each.strip() for each in columns.split(",") if each.strip())
-            key_columns.append((Patterns.of([table], "message.key.columns"), names))
-    return key_columns
-
-
-def _without(records: list[SourceRecord], skipped: Collection[str]) -> list[SourceRecord]:
-    """The records of a change without the parts of it that are skipped: a new key is a deletion and an insert."""
-    kept: list[SourceRecord] = []
-    takes = True
-    for record in records:
-        if record.value is not None:
-            takes = record.value["op"] not in skipped
-        if takes:
-            kept.append(record)
-    return kept
+Offset = Mapping[str, Any]
 
 
 class PostgresChangesTask(SourceTask):
@@ -92,111 +64,148 @@ class PostgresChangesTask(SourceTask):
     java_class: ClassVar[str] = "io.debezium.connector.postgresql.PostgresConnectorTask"
 
     def start(self, settings: Mapping[str, str]) -> None:
-        self._parsed = parsed = CONFIG.parse(settings)
+        self._parsed = parsed = parse_settings(settings)
         self._stopped = threading.Event()
-        statements = [
-            each.replace("\0", ";").strip()
-            for each in parsed["database.initial.statements"].replace(";;", "\0").split(";")
-        ]
+        self._capture = Capture.of(parsed, settings)
+        if parsed["extended.headers.enabled"]:
+            self._capture = replace(self._capture, tables=self._capture.tables.with_run(str(uuid.uuid4())))
+        self._tables = self._capture.tables
         self._server = Server(
-            _conninfo(parsed), parsed["slot.name"], parsed["publication.name"], [each for each in statements if each]
+            dict(self._capture.conninfo), parsed["slot.name"], parsed["publication.name"], self._capture.statements
         )
-        handling = Handling(
-            decimals=parsed["decimal.handling.mode"],
-            times=parsed["time.precision.mode"],
-            intervals=parsed["interval.handling.mode"],
-            hstore=parsed["hstore.handling.mode"],
-            binary=parsed["binary.handling.mode"],
-            unknown=parsed["include.unknown.datatypes"],
-            unavailable=parsed["unavailable.value.placeholder"],
-        )
-        prefix, database = parsed["topic.prefix"], parsed["database.dbname"]
-        self._capture = CaptureSettings(
-            prefix,
-            database,
-            handling,
-            tombstones=parsed["tombstones.on.delete"],
-            columns=column_rules(settings, parsed["column.include.list"], parsed["column.exclude.list"]),
-            delimiter=parsed["topic.delimiter"],
-        )
+        prefix = parsed["topic.prefix"]
         self._partition = {"server": prefix}
-        self._lists = {name: Patterns.of(parsed[name], name) for name in LISTS}
-        self._keys = _key_columns(parsed["message.key.columns"])
-        self._overrides = {
-            name.strip().lower(): settings.get(f"snapshot.select.statement.overrides.{name.strip()}", "")
-            for name in parsed["snapshot.select.statement.overrides"]
-        }
-        self._skipped = {each.strip() for each in parsed["skipped.operations"]}
-        self._forms: dict[int, TableForm] = {}
+        self._position = Position()
+        self._resume = Resume()
+        self._forms: dict[int, TableForm | None] = {}
+        self._shapes: dict[int, tuple[Any, ...]] = {}
+        transaction_topic = self._capture.service_topic(prefix, parsed["topic.transaction"])
+        self._metadata = TransactionMetadata(transaction_topic) if parsed["provide.transaction.metadata"] else None
+        self._notifications = Notifications.of(parsed)
+        self._incremental = IncrementalSnapshots(self._capture, self._server)
+        self._last_heartbeat = time.monotonic()
+        self._xmin: int | None = None
+        self._xmin_read = 0.0
+        self._reach = int(parsed["max.queue.size"])  # the number of changes that are asked for at once
+        self._ends: deque[tuple[Offset, int]] = deque()  # offsets with the position that is safe once they are written
+        self._polled: Offset | None = None  # the offset of the last record that was polled, and that was written
+        self._written: Offset | None = None
+        self._safe = self._confirmed = 0
+        self._taken: tuple[Position, Offset] = (self._position, {})
+        self._snapshot = ExitStack()  # of the connection that holds the snapshot which is not read yet
+        self._exported: SlotSnapshot | None = None
         try:
             self._prepare()
         except BaseException:
+            self._snapshot.close()
             self._server.close()
             raise
-        self._done: Place = START  # the commit of which changes were made to records, and how many; 0: all of them
-        self._end = 0  # the position behind that commit
-        self._polled: Place = START
-        self._confirmed = 0
-        self._sent: Mapping[str, Any] | None = None  # the offsets of the last record that was polled, and written
-        self._written: Mapping[str, Any] | None = None
-        self._seen: Snapshot | None = None
-        self._seen_as: tuple[str, int] | None = None
-        self._last_commit = 0
         self._work = self._begin()
 
     def _prepare(self) -> None:
         """Check the server, make what is missing there, and read the stored offset."""
-        parsed = self._parsed
+        parsed, capture = self._parsed, self._capture
         stored = self.context.offset_reader.offset(self._partition)
-        is_listed = bool(self._lists["table.include.list"] or self._lists["schema.include.list"])
-        tables = [name for name in self._server.tables() if self._takes(*name)] if is_listed else []
-        if is_listed and not tables:
-            name = "table" if self._lists["table.include.list"] else "schema"
-            raise ConnectError(
-                f"no table is one of {name}.include.list={','.join(parsed[f'{name}.include.list'])}",
-                hint="The patterns are regular expressions of schema.table, such as public\\.orders.",
+        tables = [name for name in self._server.tables() if capture.takes(*name)]
+        if not tables:
+            _LOG.warning(
+                "no table is captured: the patterns of table.include.list and others are regular expressions of "
+                "schema.table, such as public\\.orders"
             )
-        is_new = self._server.prepare(
+        limit = parsed["guardrail.collections.max"]
+        if 0 < limit < len(tables):
+            sentence = (
+                f"Guardrail limit exceeded: {len(tables)} tables/collections configured for capture, "
+                f"but maximum allowed is {limit}."
+            )
+            if parsed["guardrail.collections.limit.action"] == "fail":
+                raise ConnectError(sentence, hint="Name fewer tables in table.include.list, or raise the limit.")
+            _LOG.warning("%s", sentence)
+        self._has_slot = self._server.prepare(
             tables,
             creates_publication=parsed["publication.autocreate.mode"],
             by_root=parsed["publish.via.partition.root"],
         )
-        if is_new and stored is not None and parsed["snapshot.mode"] == "when_needed":
-            stored = None
-        if is_new and stored is not None and not stored.get("snapshot"):
-            self._server.drop_slot()
+        if stored is not None and ("events" in stored or int(stored.get("seen_until", 0)) > int(stored.get("lsn", 0))):
             raise ConnectError(
-                f"the slot {parsed['slot.name']} was deleted: changes since {stored} may be lost",
+                "the stored offset is one of an earlier version, in the middle of a transaction or behind a snapshot",
                 hint="Reset the connector's offsets: it then takes a new snapshot.",
             )
+        is_streaming = stored is not None and _is_streaming(stored)
+        if not self._has_slot and stored is not None and is_streaming:
+            if parsed["snapshot.mode"] != "when_needed":
+                raise ConnectError(
+                    f"The connector is trying to read change stream starting at {stored}, but this is no longer "
+                    f"available on the server: the slot {parsed['slot.name']} was deleted. Reconfigure the connector "
+                    "to use a snapshot mode when needed.",
+                    hint="Set snapshot.mode=when_needed, or reset the connector's offsets: it takes a new snapshot.",
+                )
+            stored = None
         self._stored = stored
+        self._resumes_slot = self._has_slot
+        if self._needs_snapshot():
+            self._export()
+        elif not self._has_slot:
+            self._position = Position(self._server.make_slot(), time.time_ns() // 1000)
+            self._has_slot = True
+
+    def _needs_snapshot(self) -> bool:
+        mode = self._parsed["snapshot.mode"]
+        is_stored = self._stored is not None and _is_streaming(self._stored)
+        return mode == "always" or (not is_stored and mode != "no_data")
+
+    def _export(self) -> SlotSnapshot:
+        """Make the slot, or one for the time, and hold its snapshot until the rows are read."""
+        self._snapshot.close()
+        exported = self._snapshot.enter_context(self._server.exported(is_new=not self._has_slot))
+        self._has_slot = True
+        self._exported = exported
+        return exported
+
+    # The order of work
 
     def _begin(self) -> Iterator[list[SourceRecord]]:
         """The batches of records from the stored offset on; an empty one where there is nothing at present."""
         stored, mode = self._stored, self._parsed["snapshot.mode"]
-        if stored is not None and not stored.get("snapshot") and mode != "always":
-            self._done = (int(stored["lsn"]), int(stored.get("events", 0)))
-            if "seen" in stored:
-                self._see(str(stored["seen"]), int(stored["seen_until"]))
-        elif mode != "no_data":
+        if stored is not None and _is_streaming(stored):
+            self._continue(stored)
+        if self._needs_snapshot():
             self._stopped.wait(self._parsed["snapshot.delay.ms"] / 1000)
             yield from self._take_snapshot()
-            self._stored = {"lsn": 0}  # a failure from here on does not take another one
-            self._stopped.wait(self._parsed["streaming.delay.ms"] / 1000)
-        while mode == "initial_only":
-            yield []
+            if mode != "initial_only":
+                self._stopped.wait(self._parsed["streaming.delay.ms"] / 1000)
+        if mode == "initial_only":
+            while True:
+                yield []
+        yield from self._go_on()
+
+    def _continue(self, stored: Offset) -> None:
+        self._position, self._resume = Position.of(stored), Resume.of(stored)
+        if self._metadata is not None and stored.get("messageType") != "COMMIT":
+            self._metadata.restore(stored)
+        self._incremental.restore(stored)
+        self._taken = self._position, self._incremental.stored()
+
+    def _go_on(self) -> Iterator[list[SourceRecord]]:
         while True:
             yield from self._stream()
 
     def _again(self) -> Iterator[list[SourceRecord]]:
         """Go on behind the last batch after a failure."""
-        if self._stored is None or self._stored.get("snapshot"):
-            yield from self._begin()
-        self._done = self._polled
-        while self._parsed["snapshot.mode"] == "initial_only":
-            yield []
-        while True:
-            yield from self._stream()
+        self._forms.clear()
+        self._shapes.clear()
+        if self._in_snapshot:
+            self._resumes_slot, self._exported = True, None
+            return self._begin()
+        self._position, incremental = self._taken
+        self._resume = Resume.of(self._position.offset())
+        if self._metadata is not None:
+            self._metadata.restore(self._position.transaction)
+        self._incremental = IncrementalSnapshots(self._capture, self._server)
+        self._incremental.restore(incremental)
+        return self._go_on()
+
+    _in_snapshot = False
 
     def poll(self) -> Sequence[SourceRecord] | None:
         try:
@@ -204,185 +213,368 @@ class PostgresChangesTask(SourceTask):
         except Exception:
             self._work = self._again()
             raise
-        self._polled = self._done
+        self._taken = self._position, self._incremental.stored()
         if not records:
             self._stopped.wait(self._parsed["poll.interval.ms"] / 1000)
             return None
-        self._sent = records[-1].source_offset
+        self._polled = records[-1].source_offset
         return records
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:  # noqa: ARG002 - it is written
         self._written = record.source_offset
+        while self._ends and self._ends[0][0] is self._written:
+            self._safe = self._ends.popleft()[1]
 
     def commit(self) -> None:
         """Let the server forget the transactions that are written as a whole."""
-        offset = self._written
-        if offset is not None and not offset.get("snapshot") and not offset.get("events"):
-            self._confirm(int(offset.get("end", 0)))
+        self._confirm(self._safe)
 
     def _confirm(self, lsn: int) -> None:
-        if lsn > self._confirmed and not self._stopped.is_set():
+        if lsn > self._confirmed and not self._stopped.is_set() and self._capture.confirms:
             self._server.confirm(lsn)
-            self._confirmed = lsn
+            self._reach = int(self._parsed["max.queue.size"])
+        self._confirmed = max(lsn, self._confirmed)
 
     def stop(self) -> None:
         self._stopped.set()
+        self._snapshot.close()
         if self._parsed["slot.drop.on.stop"]:
             with suppress(ConnectError):
                 self._server.drop_slot()
         self._server.close()
 
-    def _takes(self, schema: str, table: str) -> bool:
-        name, lists = f"{schema}.{table}", self._lists
-        if lists["table.include.list"] and not lists["table.include.list"].match(name):
-            return False
-        if lists["schema.include.list"] and not lists["schema.include.list"].match(schema):
-            return False
-        return not (lists["table.exclude.list"].match(name) or lists["schema.exclude.list"].match(schema))
+    # Records
 
-    def _key_of(self, schema: str, table: str, facts: TableFacts) -> TableFacts:
-        """The facts with the key that the settings give to a table."""
-        for pattern, columns in self._keys:
-            key = tuple(each for each in columns if each in facts.types)
-            if pattern.match(f"{schema}.{table}") and key:
-                return replace(facts, key=key)
-        return facts
+    def _placed(self, records: Iterable[SourceRecord], offset: Offset) -> list[SourceRecord]:
+        return [record.with_(source_partition=self._partition, source_offset=offset) for record in records]
 
-    def _see(self, text: str, until: int) -> None:
-        """Note the snapshot whose rows were read; transactions that it sees are not read again, up to a position."""
-        self._seen_as, self._seen = (text, until), Snapshot.parse(text)
+    def _offset(self) -> Offset:
+        transaction = {} if self._metadata is None else self._metadata.stored()
+        self._position = replace(self._position, transaction=transaction)
+        return {**self._position.offset(), **self._incremental.stored()}
 
-    def _was_seen(self, begun: Begin) -> bool:
-        if self._seen is None or self._seen_as is None:
-            return False
-        if begun.lsn > self._seen_as[1]:
-            self._seen = self._seen_as = None  # committed behind the snapshot, as all that follow
-            return False
-        return self._seen.sees(begun.xid)
+    def _source(self, *, snapshot: str = "false", replicated: tuple[str | None, int | None] = (None, None)) -> Origin:
+        at = self._position
+        return Origin(at.lsn, at.xid, at.time_us, snapshot, at.commit, self._current_xmin(), replicated)
 
-    def _offset(self, *, snapshot: bool = False) -> dict[str, Any]:
-        lsn, events = self._done
-        offset: dict[str, Any] = {"lsn": lsn}
-        offset |= {"events": events} if events else {"end": self._end}
-        if self._seen_as is not None:
-            offset |= {"seen": self._seen_as[0], "seen_until": self._seen_as[1]}
-        return {**offset, "snapshot": True} if snapshot else offset
+    def _current_xmin(self) -> int | None:
+        interval = self._parsed["xmin.fetch.interval.ms"]
+        if interval and time.monotonic() - self._xmin_read >= interval / 1000:
+            self._xmin_read = time.monotonic()
+            self._xmin = self._server.slot_xmin()
+        return self._xmin
+
+    def _heartbeat(self) -> list[SourceRecord]:
+        """A heartbeat, if its time has come."""
+        interval = self._parsed["heartbeat.interval.ms"]
+        if not interval or time.monotonic() - self._last_heartbeat < interval / 1000:
+            return []
+        self._last_heartbeat = time.monotonic()
+        if query := self._parsed["heartbeat.action.query"]:
+            try:
+                self._server.execute(query)
+            except ConnectError as error:
+                _LOG.error("heartbeat.action.query has failed: %s", error)
+        prefix = self._parsed["topic.prefix"]
+        record = SourceRecord(
+            topic=self._capture.service_topic(self._parsed["topic.heartbeat.prefix"], prefix),
+            partition=0,
+            key=Struct.of_checked(HEARTBEAT_KEY, [prefix]),
+            key_schema=HEARTBEAT_KEY,
+            value=Struct.of_checked(HEARTBEAT_VALUE, [time.time_ns() // 1_000_000]),
+            value_schema=HEARTBEAT_VALUE,
+        )
+        return self._placed([record], self._offset())
 
     # The snapshot
 
     def _take_snapshot(self) -> Iterator[list[SourceRecord]]:
-        """All rows of the tables, as of one moment behind the slot's begin."""
-        first = self._lists["snapshot.include.collection.list"]
-        tables = {
-            name: oid
-            for name, oid in self._server.tables().items()
-            if self._takes(*name) and (not first or first.match(".".join(name)))
-        }
-        waiting: list[SourceRecord] = []
-        with self._server.snapshot() as text:
-            position = self._server.inserted()
-            self._done = START  # which transactions are in the snapshot, only the snapshot knows
-            self._see(text, position)
-            now_us = time.time_ns() // 1000
-            for name, oid in tables.items():
-                relation, facts = self._server.relation(oid, *name)
-                form = TableForm(self._capture, relation, self._key_of(*name, facts))
-                for row in self._server.rows(relation, self._overrides.get(".".join(name).lower(), "")):
-                    if len(waiting) > self._parsed["max.batch.size"]:
-                        yield self._marked(waiting[:-1], snapshot=True)
-                        waiting = waiting[-1:]
-                    waiting += form.change("r", (None, form.row(row)), Origin(position, None, now_us, "true"))
-        if waiting:  # the offset of the last row says that the snapshot is whole
-            yield [*self._marked(waiting[:-1], snapshot=True), *self._marked(waiting[-1:])]
+        """All rows of the tables, as of one moment: the slot's begin, or a position that the stream goes on from."""
+        self._in_snapshot = True
+        yield from self._placed_alone(self._notifications.started(), {})
+        exported = self._exported or self._export()
+        yield from self._rows(exported)
+        self._exported = None
+        self._snapshot.close()
+        self._resume = Resume.before(exported.lsn)
+        self._position = Position(exported.lsn, self._position.time_us, self._position.xid)
+        yield from self._placed_alone(self._notifications.completed(), self._offset())
+        self._in_snapshot = False
+        if self._resumes_slot:
+            while self._polled is not self._written:  # the slot has changes that the rows have: first they are written
+                yield []
+            self._confirm(exported.lsn)
 
-    def _marked(self, records: Sequence[SourceRecord], *, snapshot: bool = False) -> list[SourceRecord]:
-        offset = self._offset(snapshot=snapshot)
-        return [record.with_(source_partition=self._partition, source_offset=offset) for record in records]
+    def _placed_alone(self, records: list[SourceRecord], offset: Offset) -> Iterator[list[SourceRecord]]:
+        if records:
+            yield self._placed(records, offset)
+
+    def _rows(self, exported: SlotSnapshot) -> Iterator[list[SourceRecord]]:
+        tables = self._capture.snapshot_order(self._server.tables())
+        waiting: list[SourceRecord] = []
+        last: tuple[TableForm, Row, str] | None = None
+        most = self._parsed["max.batch.size"]
+        with self._server.snapshot(exported.name) as xid:
+            now_us = time.time_ns() // 1000
+            self._position = Position(exported.lsn, now_us, xid)
+            offset = self._position.snapshot_offset(is_last=False)
+            forms = [form for name in tables if (form := self._snapshot_form(name)) is not None]
+            names = [".".join(form.name) for form in forms]
+            for number, form in enumerate(forms):
+                waiting += self._placed(self._notifications.in_progress(names, number), offset)
+                count = 0
+                for row, is_end in _with_ends(self._server.rows(form.relation, self._capture.override(form.name))):
+                    if last is not None:
+                        waiting += self._placed(self._read(*last), offset)
+                    if len(waiting) >= most:
+                        yield waiting
+                        waiting = []
+                    place = _place(is_first_table=number == 0, is_first=count == 0, is_end=is_end)
+                    last = form, form.row(row), place
+                    count += 1
+                done = self._notifications.scanned(names, number, count)
+                waiting += self._placed(done, offset)
+        if last is not None:
+            final = self._placed(self._read(last[0], last[1], "last"), self._position.snapshot_offset(is_last=True))
+            self._mark(final, exported.lsn)
+            waiting += final
+        if waiting:
+            yield waiting
+
+    def _snapshot_form(self, name: tuple[str, str]) -> TableForm | None:
+        table = self._server.relation(*name)
+        if table is None:
+            return None
+        relation, facts = table
+        return TableForm(self._tables, relation, self._capture.keyed(*name, facts), is_snapshot=True)
+
+    def _read(self, form: TableForm, row: Row, place: str) -> list[SourceRecord]:
+        (event,) = form.changed("r", None, row)
+        return form.records(event, self._source(snapshot=place))
+
+    def _mark(self, records: Sequence[SourceRecord], lsn: int) -> None:
+        """Note what is safe once these records are written."""
+        offset = records[-1].source_offset
+        if offset is not None:
+            self._ends.append((offset, lsn))
 
     # The stream
 
     def _stream(self) -> Iterator[list[SourceRecord]]:
         """One look at the changes behind the confirmed position."""
-        end = self._server.flushed()
+        flushed = self._server.flushed()
+        waiting: list[SourceRecord] = self._heartbeat()
+        self._incremental.go_on()
         begun: Begin | None = None
-        counted, is_old, any_came = 0, False, False
-        waiting: list[SourceRecord] = []
-        for lsn, data in self._server.changes(self._parsed["max.queue.size"]):
-            any_came = True
+        replicated: tuple[str | None, int | None] = (None, None)
+        is_old, count, any_new, end = False, 0, False, 0
+        most, previous = self._parsed["max.batch.size"], 0
+        for lsn, data in self._server.changes(self._reach):
+            count += 1
             message = parse_message(data)
+            if len(waiting) >= most and lsn != previous:  # a stored position stands for all messages that have it
+                yield waiting
+                waiting = []
+            previous = lsn
             match message:
                 case Begin():
-                    begun, counted, is_old = message, 0, self._is_old(message)
+                    begun, replicated = message, (None, None)
+                    is_old = self._resume.has_all_of(message)
+                    if not is_old:
+                        any_new = True
+                        waiting += self._began(message)
+                case OriginMessage(origin_lsn, name):
+                    replicated = name, origin_lsn
                 case RelationMessage():
                     self._learn(message)
                 case CommitMessage():
                     if not is_old:
-                        self._done, self._end = (message.lsn, 0), message.end_lsn
-                        waiting[-1:] = self._marked(waiting[-1:])
+                        waiting += self._committed(message, begun)
+                    end = message.end_lsn
                     begun = None
+                case LogicalMessage(is_transactional, message_lsn) if not is_transactional:
+                    if message_lsn - 1 > self._resume.commit:  # the position is that of its end
+                        any_new = True
+                        waiting += self._alone(message)
+                    end = message_lsn
+                case LogicalMessage() if begun is not None and not is_old and not self._resume.has(begun.xid, lsn):
+                    waiting += self._message(message, lsn, replicated)
                 case Insert() | Update() | Delete() | Truncate() if begun is not None and not is_old:
-                    counted += 1
-                    if begun.lsn == self._done[0] and counted <= self._done[1]:
-                        continue  # written before a restart in the middle of the transaction
-                    if len(waiting) >= self._parsed["max.batch.size"]:
-                        yield waiting
-                        waiting = []
-                    records = self._change(message, Origin(lsn, begun.xid, begun.time_us, sequence=self._sequence(lsn)))
-                    if records:
-                        self._last_commit = self._done[0] if self._done[1] == 0 else self._last_commit
-                        self._done = (begun.lsn, counted)
-                        waiting += self._marked(records)
+                    if not self._resume.has(begun.xid, lsn):
+                        waiting += self._change(message, lsn, replicated)
+            if begun is None and end and waiting and waiting[-1].source_offset is not None:
+                self._settle(waiting, end)
+        if count >= self._reach and not any_new:
+            self._reach *= 2  # all of it is written, and may not be forgotten: look farther
         if waiting:
             yield waiting
             return
-        if self._sent is self._written and self._done[1] == 0:  # nothing waits to be written
-            self._confirm(self._end if any_came else end)
+        if self._polled is self._written:  # nothing waits to be written
+            self._confirm(end if count else flushed)
         yield []
 
-    def _is_old(self, begun: Begin) -> bool:
-        lsn, events = self._done
-        return begun.lsn < lsn or (begun.lsn == lsn and events == 0) or self._was_seen(begun)
+    def _settle(self, waiting: Sequence[SourceRecord], end: int) -> None:
+        """The last record ends what is before a position."""
+        offset = waiting[-1].source_offset
+        if self._ends and self._ends[-1][0] is offset:
+            self._ends.pop()
+        if offset is not None:
+            self._ends.append((offset, end))
+
+    def _began(self, begun: Begin) -> list[SourceRecord]:
+        lsn = begun.lsn
+        if self._resume.inside is not None and self._resume.inside[0] == begun.xid:
+            return []
+        self._position = replace(
+            self._position, lsn=lsn, time_us=begun.time_us, xid=begun.xid, kind="BEGIN", processed=lsn
+        )
+        if self._metadata is None:
+            return []
+        return self._placed([self._metadata.begin(begun.xid, lsn, begun.time_us)], self._offset())
+
+    def _committed(self, message: CommitMessage, begun: Begin | None) -> list[SourceRecord]:
+        self._position = replace(self._position.at(message.lsn, "COMMIT"), commit=message.lsn)
+        self._resume = Resume(message.lsn)
+        records: list[SourceRecord] = []
+        if self._metadata is not None and begun is not None:
+            end = self._metadata.end(begun.time_us)
+            records = self._placed([end], self._offset())
+            self._metadata.close()
+        return records
 
     def _learn(self, relation: RelationMessage) -> None:
-        """Take a table's columns as the stream has them, with the key and the nulls of the catalog."""
-        self._forms.pop(relation.number, None)
-        number, schema, table = relation.number, relation.namespace, relation.name
-        if not self._takes(schema, table):  # a partition of a table that is taken comes as that table
-            root = self._server.root(number)
-            if root is None or not self._takes(root[1], root[2]):
+        """Take a table's columns as the stream has them, with the key, the nulls and the defaults of the catalog."""
+        schema, table = relation.namespace, relation.name
+        if not self._capture.takes(schema, table):  # a partition of a table that is taken comes as that table
+            root = self._server.root(relation.number)
+            if root is None or not self._capture.takes(*root):
+                self._forms[relation.number] = None
                 return
-            number, schema, table = root
-        _, facts = self._server.relation(number, schema, table)
-        facts = self._key_of(schema, table, replace(facts, types=self._server.typed(relation.columns)))
-        self._forms[relation.number] = TableForm(self._capture, replace(relation, namespace=schema, name=table), facts)
+            schema, table = root
+        known = self._server.relation(schema, table)
+        facts = TableFacts() if known is None else known[1]
+        shape = relation, facts.shape
+        if self._shapes.get(relation.number) == shape:
+            return
+        self._shapes[relation.number] = shape
+        facts = self._capture.keyed(schema, table, self._server.typed(relation.columns, facts))
+        self._forms[relation.number] = TableForm(self._tables, replace(relation, namespace=schema, name=table), facts)
 
-    def _change(self, message: Insert | Update | Delete | Truncate, origin: Origin) -> list[SourceRecord]:
-        if OPERATIONS[type(message)] in self._skipped:
-            return []
+    def _change(self, message: Change, lsn: int, replicated: tuple[str | None, int | None]) -> list[SourceRecord]:
+        self._position = self._position.at(lsn, KINDS[type(message)])
+        records: list[SourceRecord] = []
         if isinstance(message, Truncate):
-            forms = [self._forms[number] for number in message.relations if number in self._forms]
-            return [record for form in forms for record in form.change("t", (None, None), origin)]
-        form = self._forms.get(message.relation)
-        if form is None:
-            return []
-        records = self._changed(form, message, origin)
-        return records if not self._skipped else _without(records, self._skipped)
+            forms = [form for number in message.relations if (form := self._forms.get(number)) is not None]
+            events = [(form, Event("t")) for form in forms]
+        else:
+            form = self._forms.get(message.relation)
+            if form is None:
+                return []
+            if isinstance(message, Insert) and self._incremental.is_signal_table(form.name):
+                records += self._signalled(form, form.row(message.new))
+            if OPERATIONS[type(message)] in self._capture.skipped:
+                return records
+            events = [(form, event) for event in self._events(form, message)]
+        for form, event in events:
+            if event.op in self._capture.skipped:
+                continue
+            self._incremental.seen(form.name, event)
+            block = None if self._metadata is None else self._metadata.count(".".join(form.name))
+            made = form.records(event, self._source(replicated=replicated), block)
+            records += self._placed(made, self._offset())
+        return records
 
-    def _changed(self, form: TableForm, message: Insert | Update | Delete, origin: Origin) -> list[SourceRecord]:
+    def _events(self, form: TableForm, message: Insert | Update | Delete) -> list[Event]:
         match message:
             case Insert(_, new):
-                return form.change("c", (None, form.row(new)), origin)
+                return form.changed("c", None, form.row(new))
             case Delete(_, old, is_whole):
-                return form.change("d", (form.row(old, partial=not is_whole), None), origin)
+                return form.changed("d", form.row(old, partial=not is_whole), None)
             case Update(_, old_cells, is_whole, new):
                 before = None if old_cells is None else form.row(old_cells, partial=not is_whole)
                 if old_cells is not None and is_whole:
                     new = tuple(was if now is UNCHANGED else now for was, now in zip(old_cells, new, strict=True))
-                return form.change("u", (before, form.row(new)), origin)
+                after = form.row(new)
+                if self._parsed["skip.messages.without.change"] and before is not None and before == after:
+                    return []
+                return form.changed("u", before, after)
 
-    def _sequence(self, lsn: int) -> str:
-        last = "null" if self._last_commit == 0 else f'"{self._last_commit}"'
-        return f'[{last},"{lsn}"]'
+    # Messages of applications
+
+    def _alone(self, message: LogicalMessage) -> list[SourceRecord]:
+        """A message that is part of no transaction: it is its own commit."""
+        now_us = time.time_ns() // 1000
+        at = replace(self._position, lsn=message.lsn, time_us=now_us, xid=None, kind="MESSAGE", processed=message.lsn)
+        self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn - 1)
+        records = self._logical(message, (None, None))
+        self._position = replace(self._position, commit=message.lsn - 1)
+        self._resume = Resume.before(message.lsn)
+        return records
+
+    def _message(
+        self, message: LogicalMessage, lsn: int, replicated: tuple[str | None, int | None]
+    ) -> list[SourceRecord]:
+        self._position = self._position.at(lsn, "MESSAGE")
+        return self._logical(message, replicated)
+
+    def _logical(self, message: LogicalMessage, replicated: tuple[str | None, int | None]) -> list[SourceRecord]:
+        capture = self._capture
+        if not capture.takes_message(message.prefix) or "m" in capture.skipped:
+            return []
+        content = capture.message_content
+        schema = message_value(content.schema)
+        source = source_struct(
+            self._parsed["topic.prefix"], self._parsed["database.dbname"], self._source(replicated=replicated)
+        )
+        inner = Struct.of_checked(
+            schema.fields[4].schema, [message.prefix, content.read("\\x" + message.content.hex())]
+        )
+        value = Struct.of_checked(schema, ["m", now_fields()["ts_ms"], source, None, inner])
+        record = SourceRecord(
+            topic=f"{self._parsed['topic.prefix']}.message",
+            key=Struct.of_checked(MESSAGE_KEY, [message.prefix]),
+            key_schema=MESSAGE_KEY,
+            value=value,
+            value_schema=schema,
+        )
+        return self._placed([record], self._offset())
+
+    # Snapshots while the stream goes on
+
+    def _signalled(self, form: TableForm, row: Row) -> list[SourceRecord]:
+        """Obey a signal; the rows of an incremental snapshot that it brings out."""
+        records: list[SourceRecord] = []
+        for table, event in self._incremental.signalled(form, row):
+            made = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
+            records += self._placed(made, {**self._offset(), **ROW_OFFSET})
+        return records
+
+
+def _is_streaming(stored: Offset) -> bool:
+    """Whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
+    if not stored.get("lsn"):
+        return False
+    return stored.get("snapshot") in (None, "INCREMENTAL") or bool(stored.get("snapshot_completed"))
+
+
+def _with_ends(rows: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
+    """Rows, each with whether it is the last one."""
+    iterator = iter(rows)
+    for first in iterator:
+        row = first
+        for following in iterator:
+            yield row, False
+            row = following
+        yield row, True
+
+
+def _place(*, is_first_table: bool, is_first: bool, is_end: bool) -> str:
+    """What a row of a snapshot is in Debezium's words; the very last one is ``last``."""
+    if is_first_table and is_first:
+        return "first"
+    if is_end:
+        return "last_in_data_collection"
+    return "first_in_data_collection" if is_first else "true"
 
 
 class PostgresChangesConnector(SourceConnector):
@@ -391,12 +583,11 @@ class PostgresChangesConnector(SourceConnector):
     First the rows (``op`` is ``r``), then each committed insert, update and delete (``c``, ``u``, ``d``), in the order
     of commits, to a topic for each table: ``prefix.schema.table``. Each change is written once, whatever crashes; a
     snapshot that is interrupted begins again. The changes come by a replication slot with the plugin pgoutput, which is
-    read by SQL, so no replication connection is needed. The server keeps its log until changes are written: drop the
-    slot (``SELECT pg_drop_replication_slot('debezium')``) when the connector is not needed any more.
+    read by SQL; a replication connection is needed for the snapshot. The server keeps its log until changes are
+    written: drop the slot (``SELECT pg_drop_replication_slot('debezium')``) when the connector is not needed any more.
     """
 
     java_class: ClassVar[str] = "io.debezium.connector.postgresql.PostgresConnector"
-    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = CONFIG
     model: ClassVar[Model] = POSTGRES_MODEL
     task_class: ClassVar[type[SourceTask]] = PostgresChangesTask
@@ -415,7 +606,14 @@ class PostgresChangesConnector(SourceConnector):
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         for what in ("schema", "table", "column"):
             if parsed[f"{what}.include.list"] and parsed[f"{what}.exclude.list"]:
-                yield f"{what}.exclude.list", f"it cannot be used together with {what}.include.list"
+                yield f"{what}.exclude.list", f'"{what}.include.list" is already specified'
+        if parsed["snapshot.mode"].strip().lower() in ("configuration_based", "custom"):
+            yield "snapshot.mode", "this connector has no such snapshots; set one of the other modes"
+        if "sink" in parsed["notification.enabled.channels"] and not parsed["notification.sink.topic.name"]:
+            yield (
+                "notification.sink.topic.name",
+                "Notification topic name must be provided when kafka notification channel is enabled",
+            )
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - a slot has one reader
         return [self._settings]

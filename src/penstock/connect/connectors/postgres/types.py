@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TYPE_QUERY", "PgType", "Types"]
+__all__ = ["TYPE_QUERY", "PgType", "Types", "source_type"]
 
 TYPE_QUERY = """SELECT t.typname::text, t.typtype::text, t.typbasetype::int8, t.typtypmod, t.typelem::int8,
   t.typcategory::text, t.typdelim::text, t.typnotnull, (SELECT array_to_string(array_agg(e.enumlabel ORDER BY
@@ -38,6 +38,56 @@ class PgType:
     delimiter: str = ","
     labels: str | None = None
     domain: str | None = None
+
+
+_LENGTHS = {
+    "bool": "1", "int2": "5", "int4": "10", "int8": "19", "oid": "10", "float4": "8", "float8": "17", "date": "13",
+    "char": "1", "name": "63", "interval": "49",
+}  # fmt: skip
+_MOST = str((1 << 31) - 1)
+_CLOCKS = {"time": 8, "timetz": 14, "timestamp": 22, "timestamptz": 28}
+_SERIALS = {"int2": "SMALLSERIAL", "int4": "SERIAL", "int8": "BIGSERIAL"}
+_MICROS_DIGITS = 6
+_VARIABLE_LENGTH = 131_089
+
+
+def source_type(kind: PgType, snapshot: str | None = None) -> dict[str, str]:
+    """The name, the length and the scale of a column's type, as Debezium's parameters have them.
+
+    Args:
+        kind: The type.
+        snapshot: How a query sees the column: ``serial`` or ``plain``; None: it is the stream's.
+
+    >>> source_type(PgType(1700, "numeric", modifier=(6 << 16 | 2) + 4))
+    {'type': 'NUMERIC', 'length': '6', 'scale': '2'}
+    """
+    element = kind.element or kind
+    name, modifier = element.name, element.modifier
+    shown = (kind.domain or kind.name).upper()
+    if snapshot == "serial" and name in _SERIALS:
+        shown = _SERIALS[name]
+    length, scale = _LENGTHS.get(name, _MOST), "0"
+    if name == "numeric" and modifier < 0:
+        return {"type": shown, "length": "0"} if snapshot else _sized(shown, str(_VARIABLE_LENGTH), "0")
+    if name == "numeric":
+        length, scale = str((modifier - 4) >> 16 & 0xFFFF), str((modifier - 4) & 0xFFFF)
+    elif name in ("varchar", "bpchar") and modifier > 0:
+        length = str(modifier - 4)
+    elif name in ("bit", "varbit") and modifier > 0:
+        length = str(modifier)
+    elif name in _CLOCKS:
+        digits = modifier if 0 <= modifier <= _MICROS_DIGITS else _MICROS_DIGITS
+        length = str(_CLOCKS[name] + (digits + 1 if digits > 1 else 3 * digits))
+        scale = str(digits)
+    elif name == "interval":
+        scale = str(_MICROS_DIGITS if modifier < 0 else min(modifier & 0xFFFF, _MICROS_DIGITS))
+    elif name in ("float4", "float8"):
+        scale = length
+    return _sized(shown, length, scale)
+
+
+def _sized(name: str, length: str, scale: str) -> dict[str, str]:
+    return {"type": name, "length": length, "scale": scale}
 
 
 class Types:

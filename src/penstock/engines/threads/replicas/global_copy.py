@@ -26,6 +26,7 @@ from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
+from penstock.serde.buffers import to_bytes_list
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
@@ -34,7 +35,6 @@ from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.segments.segment import NO_BATCH
-from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

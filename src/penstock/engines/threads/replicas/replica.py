@@ -17,13 +17,13 @@ from penstock.engines.threads.replicas.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
+from penstock.serde.buffers import to_bytes_list
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.free_memory import release_memory
 from penstock.state.overlay import BatchState
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
-from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

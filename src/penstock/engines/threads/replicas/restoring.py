@@ -29,9 +29,9 @@ from penstock.engines.threads.replicas.changelog_sources import (
 from penstock.engines.threads.replicas.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.topic_settings import setting
+from penstock.serde.buffers import to_bytes_list
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.restores.progress import RestoreProgress
-from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,353 @@
+"""Signals, and the incremental snapshots that they ask for: rows that are read while the stream goes on.
+
+A chunk of rows is read between two rows that are written to the table of signals, ``snapshot-window-open`` and
+``snapshot-window-close``. Rows whose changes come between the two are left out: the change is newer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.base.log_lines import own_logger
+from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.java_keys import key_of_hex, key_to_hex
+from penstock.connect.connectors.postgres.server import Server
+from penstock.connect.connectors.postgres.tables import Event, Row, TableForm
+from penstock.connect.data import Struct
+from penstock.errors import ConnectError
+
+__all__ = ["IncrementalSnapshots"]
+
+_LOG = own_logger(__name__)
+_PREFIX = "incremental_snapshot"
+ROW_OFFSET: Mapping[str, Any] = {
+    "snapshot": "INCREMENTAL",
+    "snapshot_completed": False,
+    "last_snapshot_record": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """A table that is to be read.
+
+    Attributes:
+        name: Its schema and name.
+        condition: Which of its rows.
+        surrogate: The column by which chunks are cut, in place of the key.
+    """
+
+    name: tuple[str, str]
+    condition: str | None = None
+    surrogate: str | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """The form in offsets."""
+        return {
+            f"{_PREFIX}_collections_id": ".".join(self.name),
+            f"{_PREFIX}_collections_additional_condition": self.condition,
+            f"{_PREFIX}_collections_surrogate_key": self.surrogate,
+        }
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> _Collection:
+        """The table of a stored form."""
+        schema, _, table = str(stored[f"{_PREFIX}_collections_id"]).rpartition(".")
+        return cls(
+            (schema, table),
+            stored.get(f"{_PREFIX}_collections_additional_condition"),
+            stored.get(f"{_PREFIX}_collections_surrogate_key"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The table that is being read: its form, the columns of its chunks, and their types."""
+
+    form: TableForm
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    maximum: tuple[str, ...] | None
+
+
+class IncrementalSnapshots:
+    """The signals of a connector, and its incremental snapshots.
+
+    Args:
+        capture: What is captured.
+        server: The server.
+    """
+
+    def __init__(self, capture: Capture, server: Server) -> None:
+        self._capture, self._server = capture, server
+        self._collections: list[_Collection] = []
+        self._correlation: str | None = None
+        self._reading: _Reading | None = None
+        self._last: tuple[str, ...] | None = None
+        self._chunk = ""
+        self._rows: dict[str, tuple[tuple[str, ...], Row]] = {}
+        self._is_open = self._is_paused = False
+        self._needs_chunk = False
+        self._signals: tuple[str, str] | None = None
+        self._restored: dict[str, Any] = {}  # what is stored until the next chunk is read
+
+    # What is stored
+
+    def stored(self) -> dict[str, Any]:
+        """What offsets have of a snapshot that goes on."""
+        if not self._collections:
+            return {}
+        reading = self._reading
+        if self._restored and reading is None:
+            return self._restored
+        types: tuple[str, ...] = () if reading is None else reading.types
+        collections = [each.stored() for each in self._collections]
+        return {
+            f"{_PREFIX}_collections": json.dumps(collections, separators=(",", ":"), ensure_ascii=False),
+            f"{_PREFIX}_correlation_id": self._correlation,
+            f"{_PREFIX}_maximum_key": key_to_hex(types, None if reading is None else reading.maximum),
+            f"{_PREFIX}_primary_key": key_to_hex(types, self._last),
+        }
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Go on with the snapshot of a stored offset."""
+        text = stored.get(f"{_PREFIX}_collections")
+        if not text:
+            return
+        self._collections = [_Collection.of(each) for each in json.loads(text)]
+        self._correlation = stored.get(f"{_PREFIX}_correlation_id")
+        last = key_of_hex(str(stored.get(f"{_PREFIX}_primary_key") or key_to_hex((), None)))
+        self._last = None if last is None else tuple(last)
+        self._needs_chunk = True
+        self._restored = {name: value for name, value in stored.items() if name.startswith(_PREFIX)}
+
+    # Signals
+
+    def is_signal_table(self, name: tuple[str, str]) -> bool:
+        """Whether a table is one of signals."""
+        return self._capture.is_signal_table(name)
+
+    def signalled(self, form: TableForm, row: Row) -> Iterator[tuple[TableForm, Event]]:
+        """Take a row of the table of signals; the rows of a snapshot that come out before it."""
+        values = [None if each is None else str(each) for each in row.values.all_raw()[:3]]
+        if len(values) < 3 or values[0] is None or values[1] is None:
+            _LOG.warning("a signal in %s has not the columns id, type and data", ".".join(form.name))
+            return
+        self._signals = form.name
+        identity, kind, text = values[0], values[1], values[2] or ""
+        if kind == "snapshot-window-open":
+            if self._chunk and identity == f"{self._chunk}-open":
+                self._is_open = True
+        elif kind == "snapshot-window-close":
+            if self._chunk and identity == f"{self._chunk}-close":
+                yield from self._closed()
+        else:
+            self._obey(identity, kind, text)
+
+    def _obey(self, identity: str, kind: str, text: str) -> None:
+        try:
+            data = json.loads(text) if text.strip() else {}
+        except ValueError:
+            _LOG.warning("the signal %s has no JSON in its data: %s", identity, text[:200])
+            return
+        match kind:
+            case "log":
+                message = str(data.get("message", ""))
+                _LOG.warning("%s", message.replace("{}", json.dumps(self.stored(), ensure_ascii=False)))
+            case "execute-snapshot":
+                self._execute(identity, data)
+            case "stop-snapshot":
+                self._stop(data)
+            case "pause-snapshot":
+                self._is_paused = bool(self._collections)
+            case "resume-snapshot":
+                was_paused, self._is_paused = self._is_paused, False
+                if was_paused and self._collections:
+                    self._next_chunk()
+            case _:
+                _LOG.warning("there is no signal %s (signal %s)", kind, identity)
+
+    def _execute(self, identity: str, data: Mapping[str, Any]) -> None:
+        if str(data.get("type", "incremental")).lower() != "incremental":
+            _LOG.warning(
+                "the signal %s asks for a snapshot of the type %s: only incremental ones", identity, data["type"]
+            )
+            return
+        conditions = {
+            str(each.get("data-collection", "")): str(each.get("filter", ""))
+            for each in data.get("additional-conditions") or ()
+        }
+        surrogate = data.get("surrogate-key")
+        names = sorted(name for name in self._server.tables() if self._capture.takes(*name))
+        was_running = bool(self._collections)
+        for pattern in data.get("data-collections") or ():
+            for name in names:
+                full = ".".join(name)
+                if re.fullmatch(str(pattern), full, re.IGNORECASE) and not self._is_waiting(name):
+                    condition = next((filt for table, filt in conditions.items() if _is_table(table, full)), None)
+                    shown = f"({condition})" if condition else None
+                    self._collections.append(_Collection(name, shown, surrogate))
+        if not was_running and self._collections:
+            self._correlation = identity
+            self._next_chunk()
+
+    def _is_waiting(self, name: tuple[str, str]) -> bool:
+        return any(each.name == name for each in self._collections)
+
+    def _stop(self, data: Mapping[str, Any]) -> None:
+        patterns = [str(each) for each in data.get("data-collections") or ()]
+        current = self._collections[0] if self._collections else None
+        self._collections = [
+            each
+            for each in self._collections
+            if patterns and not any(re.fullmatch(one, ".".join(each.name), re.IGNORECASE) for one in patterns)
+        ]
+        if current is not None and current not in self._collections:
+            self._reading, self._last, self._chunk, self._is_open = None, None, "", False
+            self._rows.clear()
+            if self._collections:
+                self._next_chunk()
+
+    # Chunks
+
+    def go_on(self) -> None:
+        """Read the next chunk after a restart in the middle of a snapshot."""
+        if self._needs_chunk:
+            self._next_chunk()
+            self._needs_chunk, self._restored = False, {}
+
+    def seen(self, name: tuple[str, str], event: Event) -> None:
+        """Leave out a row of the open window that a change of the stream has made old."""
+        if self._is_open and self._reading is not None and self._reading.form.name == name and event.key is not None:
+            self._rows.pop(_identity(event.key), None)
+
+    def _closed(self) -> Iterator[tuple[TableForm, Event]]:
+        reading = self._reading
+        self._is_open = False
+        if reading is not None:
+            for key, row in list(self._rows.values()):
+                self._last = key
+                (event,) = reading.form.changed("r", None, row)
+                yield reading.form, event
+        if self._pending is not None:
+            self._last = self._pending
+        self._rows.clear()
+        if self._collections and not self._is_paused:
+            self._next_chunk()
+        else:
+            self._chunk = ""
+
+    _pending: tuple[str, ...] | None = None
+
+    def _next_chunk(self) -> None:
+        """Read the next rows between the two rows of a window; of the next table, where one ends."""
+        self._chunk = str(uuid.uuid4())
+        opened = _now()
+        self._write("open", {"openWindowTimestamp": opened})
+        self._rows, self._pending = {}, None
+        while self._collections and not self._read():
+            self._collections.pop(0)
+            self._reading, self._last = None, None
+        if not self._collections:
+            self._correlation = None
+        self._write("close", {"openWindowTimestamp": opened, "closeWindowTimestamp": _now()})
+
+    def _read(self) -> bool:
+        """Whether the first table has more rows, which are read."""
+        collection = self._collections[0]
+        if self._reading is None:
+            self._reading = self._opened(collection)
+        reading = self._reading
+        if reading is None or reading.maximum is None:
+            return False
+        from psycopg import sql
+
+        conditions: list[sql.Composable] = [_compared(reading, "<=", reading.maximum)]
+        if self._last is not None:
+            conditions.insert(0, _compared(reading, ">", self._last))
+        if collection.condition:
+            conditions.append(sql.SQL(collection.condition))
+        relation = reading.form.relation
+        names = [column.name for column in relation.columns]
+        query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, names)),
+            sql.Identifier(*reading.form.name),
+            sql.SQL(" AND ").join(conditions),
+            sql.SQL(", ").join(map(sql.Identifier, reading.columns)),
+            sql.Literal(self._capture.chunk_size),
+        )
+        places = [names.index(column) for column in reading.columns]
+        for cells in self._server.copied(query):
+            key = tuple(str(cells[place]) for place in places)
+            row = reading.form.row(cells)
+            self._rows[_identity(row.key) if row.key is not None else repr(key)] = key, row
+            self._pending = key
+        return self._pending is not None
+
+    def _opened(self, collection: _Collection) -> _Reading | None:
+        table = self._server.relation(*collection.name)
+        if table is None:
+            return None
+        relation, facts = table
+        form = TableForm(self._capture.tables, relation, self._capture.keyed(*collection.name, facts), is_snapshot=True)
+        columns = (collection.surrogate,) if collection.surrogate else tuple(facts.key)
+        if not columns or any(column not in facts.columns for column in columns):
+            _LOG.warning(
+                "the table %s has no key to cut chunks by: an incremental snapshot leaves it out; give surrogate-key",
+                ".".join(collection.name),
+            )
+            return None
+        types = tuple(facts.columns[column].type.name for column in columns)
+        return _Reading(form, columns, types, self._maximum(collection, columns))
+
+    def _maximum(self, collection: _Collection, columns: Sequence[str]) -> tuple[str, ...] | None:
+        from psycopg import sql
+
+        names = sql.SQL(", ").join(map(sql.Identifier, columns))
+        order = sql.SQL(", ").join(sql.SQL("{} DESC").format(sql.Identifier(each)) for each in columns)
+        condition = sql.SQL(f" WHERE {collection.condition}") if collection.condition else sql.SQL("")
+        query = sql.SQL("SELECT {} FROM {}{} ORDER BY {} LIMIT 1").format(
+            names, sql.Identifier(*collection.name), condition, order
+        )
+        for cells in self._server.copied(query):
+            return tuple(str(each) for each in cells)
+        return None
+
+    def _write(self, what: str, data: Mapping[str, str]) -> None:
+        """Write a row to the table of signals."""
+        from psycopg import sql
+
+        table = self._signals or self._capture.first_signal_table()
+        if table is None:
+            raise ConnectError("an incremental snapshot needs a table of signals", hint="Set signal.data.collection.")
+        query = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(sql.Identifier(*table))
+        self._server.execute(query, [f"{self._chunk}-{what}", f"snapshot-window-{what}", json.dumps(dict(data))])
+
+
+def _is_table(pattern: str, name: str) -> bool:
+    return bool(re.fullmatch(pattern, name, re.IGNORECASE)) or pattern == name
+
+
+def _identity(key: Struct) -> str:
+    return repr(key.all_raw())
+
+
+def _compared(reading: _Reading, operator: str, key: Sequence[str]) -> Any:
+    from psycopg import sql
+
+    left = sql.SQL(", ").join(map(sql.Identifier, reading.columns))
+    right = sql.SQL(", ").join(
+        sql.SQL("{}::{}").format(sql.Literal(value), sql.Identifier(kind))
+        for value, kind in zip(key, reading.types, strict=True)
+    )
+    return sql.SQL(f"({{}}) {operator} ({{}})").format(left, right)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,327 @@
+"""Tables: their schemas, by the columns of the catalog or of the stream, and the structs of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.base.log_lines import own_logger
+from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
+from penstock.connect.connectors.postgres.defaults import default_value
+from penstock.connect.connectors.postgres.envelope import (
+    BLOCK,
+    SOURCE,
+    TIME_FIELDS,
+    Origin,
+    context_headers,
+    now_fields,
+    source_struct,
+)
+from penstock.connect.connectors.postgres.masks import ColumnMasks, Patterns
+from penstock.connect.connectors.postgres.names import adjusted_field, adjusted_schema, topic_name
+from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, RelationMessage
+from penstock.connect.connectors.postgres.types import PgType, source_type
+from penstock.connect.data import (
+    STRING,
+    DataError,
+    Header,
+    Headers,
+    Schema,
+    SourceRecord,
+    Struct,
+    struct,
+)
+from penstock.errors import ConnectError
+
+__all__ = ["CaptureSettings", "ColumnFacts", "Event", "Row", "TableFacts", "TableForm"]
+
+_LOG = own_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What the catalog knows of a column.
+
+    Attributes:
+        type: Its type.
+        required: It is never null.
+        default: The expression of its default.
+        is_generated: Its values are computed, and the stream does not have them.
+        comment: Its comment.
+        is_identity: It numbers the rows.
+    """
+
+    type: PgType
+    required: bool = False
+    default: str | None = None
+    is_generated: bool = False
+    comment: str | None = None
+    is_identity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What the catalog knows of a table: the columns of its key, and its columns by name."""
+
+    key: Sequence[str] = ()
+    columns: Mapping[str, ColumnFacts] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What is compared to notice an altered table; a new value of an enum does not alter it."""
+        return tuple(self.key), tuple(
+            (name, each.type.number, each.required, each.default, each.comment) for name, each in self.columns.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """What is the same for all tables.
+
+    Attributes:
+        prefix: ``topic.prefix``.
+        database: The database.
+        handling: How numbers and times are written.
+        tombstones: A deletion is followed by a record without value.
+        columns: Which columns come out, and how.
+        delimiter: What stands between the parts of a topic's name.
+        has_schema: The name of a topic has the table's schema.
+        schema_names: ``schema.name.adjustment.mode``.
+        field_names: ``field.name.adjustment.mode``.
+        comments: ``include.schema.comments``.
+        propagated: ``column.propagate.source.type``.
+        propagated_types: ``datatype.propagate.source.type``.
+        headers: The headers of each record.
+    """
+
+    prefix: str
+    database: str
+    handling: Handling
+    tombstones: bool = True
+    columns: ColumnMasks = field(default_factory=ColumnMasks)
+    delimiter: str = "."
+    has_schema: bool = True
+    schema_names: str = "none"
+    field_names: str = "none"
+    comments: bool = False
+    propagated: Patterns = field(default_factory=Patterns)
+    propagated_types: Patterns = field(default_factory=Patterns)
+    headers: Headers = field(default_factory=Headers)
+
+    def with_run(self, run_id: str) -> CaptureSettings:
+        """The settings with the headers that name the run."""
+        return replace(self, headers=context_headers(self.prefix, run_id))
+
+    def topic(self, schema: str, table: str) -> str:
+        """The topic of a table."""
+        parts = (self.prefix, schema, table) if self.has_schema else (self.prefix, table)
+        return topic_name(self.delimiter.join(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row, and its key; None: the table has none."""
+
+    values: Struct
+    key: Struct | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change as it is written: an update of a key is two.
+
+    Attributes:
+        op: ``c``, ``u``, ``d``, ``r`` or ``t``.
+        key: The key of its record.
+        before: The row before it.
+        after: The row after it.
+        header: A further header of its records.
+    """
+
+    op: str
+    key: Struct | None = None
+    before: Struct | None = None
+    after: Struct | None = None
+    header: Header | None = None
+
+
+class TableForm:
+    """A table's schemas, and the records of its changes.
+
+    Args:
+        capture: The connector's settings.
+        relation: The table's columns.
+        facts: What the catalog knows of them.
+        is_snapshot: For rows that are read by a query, some of which Debezium writes in another way.
+
+    Raises:
+        ConnectError: The table's columns cannot be told apart.
+    """
+
+    def __init__(
+        self, capture: CaptureSettings, relation: RelationMessage, facts: TableFacts, *, is_snapshot: bool = False
+    ) -> None:
+        self.relation = relation
+        self.name = relation.namespace, relation.name
+        self._capture = capture
+        self._is_snapshot = is_snapshot
+        _check_names(relation)
+        self.topic = capture.topic(*self.name)
+        base = self.topic
+        self._forms: list[tuple[str, int, ColumnForm]] = []
+        keyed: dict[str, tuple[int, ColumnForm]] = {}
+        for at, column in enumerate(relation.columns):
+            known = facts.columns.get(column.name)
+            facts_of = known or ColumnFacts(PgType(column.kind, str(column.kind)))
+            plain = self._column(column.name, facts_of)
+            if plain is None:
+                continue
+            form = self._masked(column.name, facts_of, plain)
+            keyed[column.name] = at, replace(form, schema=replace(form.schema, parameters=plain.schema.parameters))
+            if capture.columns.takes(f"{relation.namespace}.{relation.name}.{column.name}"):
+                self._forms.append((column.name, at, form))
+        fields = [(adjusted_field(name, capture.field_names), form.schema) for name, _, form in self._forms]
+        row_name = adjusted_schema(f"{base}.Value", capture.schema_names)
+        self._row = struct(fields, name=row_name, optional=True)
+        self._key_forms = [(name, *keyed[name]) for name in facts.key if name in keyed]
+        self._key: Schema | None = None
+        if self._key_forms:
+            key_fields = [(adjusted_field(name, capture.field_names), form.schema) for name, _, form in self._key_forms]
+            self._key = struct(key_fields, name=adjusted_schema(f"{base}.Key", capture.schema_names))
+        envelope = [("before", self._row), ("after", self._row), ("source", SOURCE), ("transaction", BLOCK)]
+        envelope += [("op", STRING), *TIME_FIELDS]
+        self._envelope = struct(envelope, name=adjusted_schema(f"{base}.Envelope", capture.schema_names), version=2)
+
+    def _column(self, name: str, facts: ColumnFacts) -> ColumnForm | None:
+        capture, relation = self._capture, self.relation
+        path = f"{relation.namespace}.{relation.name}.{name}"
+        handling = replace(capture.handling, snapshot=self._is_snapshot)
+        form = column_form(facts.type, facts.type.modifier, handling, nullable=not facts.required)
+        if form is None:
+            _LOG.warning("the column %s is left out: its type has no form", path)
+            return None
+        if facts.default is not None:
+            default = default_value(facts.default, facts.type, form, handling)
+            form = replace(form, schema=replace(form.schema, default=default))
+        return form
+
+    def _masked(self, name: str, facts: ColumnFacts, form: ColumnForm) -> ColumnForm:
+        """The form of a column outside of keys: masked, with its comment and its type in the database."""
+        capture, relation = self._capture, self.relation
+        path = f"{relation.namespace}.{relation.name}.{name}"
+        if capture.comments and facts.comment:
+            form = replace(form, schema=replace(form.schema, doc=facts.comment))
+        form = capture.columns.form(path, facts.type, form)
+        shown, full = source_type(facts.type, self._serial(facts)), f"{capture.database}.{path}"
+        type_name = f"{capture.database}.{relation.namespace}.{relation.name}.{shown['type']}"
+        short_type = f"{relation.namespace}.{relation.name}.{shown['type']}"
+        is_propagated = (
+            capture.propagated.match(path)
+            or capture.propagated.match(full)
+            or capture.propagated_types.match(type_name)
+            or capture.propagated_types.match(short_type)
+            or capture.propagated_types.match(f"{capture.database}.{shown['type']}")
+        )
+        if is_propagated:
+            parameters = {f"__debezium.source.column.{part}": text for part, text in shown.items()}
+            parameters["__debezium.source.column.name"] = name
+            form = replace(
+                form, schema=replace(form.schema, parameters={**(form.schema.parameters or {}), **parameters})
+            )
+        return form
+
+    def _serial(self, facts: ColumnFacts) -> str | None:
+        """What a snapshot sees of the column's type that the stream does not."""
+        if not self._is_snapshot:
+            return None
+        return "serial" if (facts.default or "").startswith("nextval(") else "plain"
+
+    def row(self, cells: Sequence[Cell], *, partial: bool = False) -> Row:
+        """The row of cells, with its key; of a partial one only the key's columns count, and others are null or zero.
+
+        Raises:
+            DataError: A value does not fit its column.
+        """
+        values = [self._value(name, form, cells[at], partial=partial) for name, at, form in self._forms]
+        key = None
+        if self._key is not None:
+            parts = [self._value(name, form, cells[at], partial=partial) for name, at, form in self._key_forms]
+            key = Struct.of_checked(self._key, parts)
+        return Row(Struct.of_checked(self._row, values), key)
+
+    def _value(self, name: str, form: ColumnForm, cell: Cell, *, partial: bool) -> Any:
+        try:
+            value = form.value(cell)
+        except DataError as error:
+            raise DataError(f"the column {name} of {'.'.join(self.name)}: {error.message}", hint=error.hint) from None
+        if value is not None or form.schema.optional:
+            return value
+        if partial or cell is UNCHANGED or cell is None:
+            return form.schema.default if form.schema.default is not None else form.zero
+        raise DataError(
+            f'Invalid value: null used for required field: "{name}", schema type: {form.schema.type}: '
+            f"{form.shown(cell)} in the column {name} of {'.'.join(self.name)} has no value in its type",
+            hint="decimal.handling.mode=string or double takes decimals that are infinite or no number.",
+        )
+
+    def changed(self, op: str, before: Row | None, after: Row | None) -> list[Event]:
+        """The events of a change: an update of a key is a deletion and an insert."""
+        if op == "u" and before is not None and after is not None and before.key is not None:
+            old, new = before.key, after.key
+            if new is not None and old != new:
+                newly = Header("__debezium.newkey", new, new.schema)
+                formerly = Header("__debezium.oldkey", old, old.schema)
+                return [
+                    Event("d", old, before.values, None, newly),
+                    Event("c", new, None, after.values, formerly),
+                ]
+        shown = after if after is not None else before
+        return [
+            Event(
+                op,
+                None if shown is None else shown.key,
+                None if before is None else before.values,
+                None if after is None else after.values,
+            )
+        ]
+
+    def records(self, event: Event, origin: Origin, block: Struct | None = None) -> list[SourceRecord]:
+        """The records of an event, without offsets: its envelope, and after a deletion a tombstone."""
+        source = source_struct(self._capture.prefix, self._capture.database, origin, self.name)
+        values = [event.before, event.after, source, block, event.op, *now_fields().values()]
+        headers = self._capture.headers
+        if event.header is not None:
+            headers = Headers([event.header, *headers])
+        records = [self._record(event.key, Struct.of_checked(self._envelope, values), headers)]
+        if event.op == "d" and self._capture.tombstones:
+            records.append(self._record(event.key, None, headers))
+        return records
+
+    def _record(self, key: Struct | None, value: Struct | None, headers: Headers) -> SourceRecord:
+        return SourceRecord(
+            topic=self.topic,
+            key=key,
+            key_schema=None if key is None else self._key,
+            value=value,
+            value_schema=None if value is None else self._envelope,
+            headers=headers,
+        )
+
+
+def _check_names(relation: RelationMessage) -> None:
+    """Refuse columns that differ only in case, as Debezium does.
+
+    Raises:
+        ConnectError: There are such columns.
+    """
+    seen: set[str] = set()
+    for column in relation.columns:
+        if column.name.lower() in seen:
+            raise ConnectError(
+                f"Table '{relation.namespace}.{relation.name}' has columns that differ only by case. "
+                f"Column name: '{column.name}'. Debezium does not support case-sensitive duplicate column names as "
+                "this causes data corruption. Please rename one of the duplicate columns before running Debezium.",
+                hint="Rename the column, or leave the table out with table.exclude.list.",
+            )
+        seen.add(column.name.lower())

@@ -1,0 +1,292 @@
+"""Rotation at random: whatever happens to the files, and whenever the source stops, each line comes once and in order.
+
+What no reader can know is left out: lines that are written and deleted, or cut off, between two looks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from examples import examples
+from penstock.connect.connectors import line_reader
+from penstock.connect.connectors.file_stream import FileStreamSourceConnector
+from penstock.connect.testing import ConnectTestDriver, Step
+
+ENDS = re.compile(rb"\r\n|\n|\r")
+FILLERS = (b"", b"x" * 90, "ü😀".encode() * 3, b"\xc3\xff\xf0\x9f", b"y" * 300)
+CRASHES = (Step.POLLED, Step.CONVERTED, Step.WRITTEN, Step.COMMITTED)
+
+
+class Written:
+    """One file of the log as it was written, under whatever name it is now."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.turn: int | None = 0  # 0: under the log's own name; None: deleted
+        self.is_packed = self.is_copy = False
+        self.looked_at: int | None = None  # its size at the last look
+        self.may_be_lost = False
+
+    def lines(self) -> list[str]:
+        found = [end for end in ENDS.finditer(self.data) if end[0] != b"\r" or end.end() < len(self.data)]
+        starts = [0, *(end.end() for end in found)]
+        return [shown(self.data[start : end.start()]) for start, end in zip(starts, found, strict=False)]
+
+    def rest(self) -> str:
+        found = [end.end() for end in ENDS.finditer(self.data) if end[0] != b"\r" or end.end() < len(self.data)]
+        return shown(self.data[found[-1] if found else 0 :].removesuffix(b"\r"))
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether nobody writes to it any more, so its last line may come without an end."""
+        return self.turn is None or self.turn > 1 or self.is_packed or self.is_copy
+
+
+def shown(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+class Rotation(RuleBasedStateMachine):
+    """A log, what is done to it, and the source that follows it.
+
+    Attributes:
+        pattern: What the source follows; empty: the path of the log.
+        chunk: The bytes of a read.
+    """
+
+    pattern = ""
+    chunk = 1 << 20
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rotation-"))
+        self.path = self.folder / "app.log"
+        self.numbers = itertools.count(1000)
+        self.clock = 1_700_000_000
+        self.files: list[Written] = []
+        self.current: Written | None = None
+        file = self.folder / self.pattern if self.pattern else self.path
+        self.driver = ConnectTestDriver(
+            FileStreamSourceConnector, {"file": str(file), "topic": "lines", "batch.size": "2"}
+        )
+        self.driver.log.create_topic("lines", 1)
+        self.create()
+
+    def teardown(self) -> None:
+        if hasattr(self, "driver"):
+            try:
+                if self.current is None:
+                    self.create()
+                self.drain()
+            finally:
+                self.driver.stop()
+                shutil.rmtree(self.folder)
+
+    # Files
+
+    def name(self, file: Written) -> Path:
+        end = f".{file.turn}" if file.turn else ""
+        return self.folder / f"app.log{end}{'.gz' if file.is_packed else ''}"
+
+    def touch(self, path: Path) -> None:
+        self.clock += 1
+        os.utime(path, (self.clock, self.clock))
+
+    def write(self, file: Written, data: bytes) -> None:
+        with self.name(file).open("ab") as out:
+            out.write(data)
+        file.data += data
+        self.touch(self.name(file))
+
+    def line(self, filler: bytes, end: bytes) -> bytes:
+        number = b"%d" % next(self.numbers)
+        return filler + number + filler + number + end
+
+    def shift(self) -> None:
+        for file in sorted((each for each in self.files if each.turn), key=lambda each: -(each.turn or 0)):
+            before = self.name(file)
+            file.turn = (file.turn or 0) + 1
+            before.rename(self.name(file))
+
+    def lose(self, file: Written) -> None:
+        file.may_be_lost = True
+
+    def leave(self, file: Written) -> None:
+        """A file stops to be the log: the source must know of it, or of one before it, to find it again."""
+        if not self.pattern and not self.delivered() and file.looked_at is None:
+            self.lose(file)
+
+    def of_turn(self, turn: int) -> Written | None:
+        return next((each for each in self.files if each.turn == turn), None)
+
+    @precondition(lambda self: self.current is None)
+    @rule()
+    def create(self) -> None:
+        self.current = Written()
+        self.files.append(self.current)
+        self.path.touch()
+        self.touch(self.path)
+
+    @precondition(lambda self: self.current is not None)
+    @rule(
+        fillers=st.lists(st.sampled_from(FILLERS), min_size=1, max_size=5),
+        end=st.sampled_from([b"\n", b"\n", b"\r\n", b"\n\n", b"\r"]),
+        part=st.sampled_from([None, None, b"", "ü😀".encode(), "😀".encode()[:2]]),
+    )
+    def append(self, fillers: list[bytes], end: bytes, part: bytes | None) -> None:
+        lines = [self.line(filler, end) for filler in fillers]
+        if part is not None:
+            lines.append(self.line(b"", part))
+        self.write(self.current, b"".join(lines))
+
+    @precondition(lambda self: any(each.turn == 1 and not (each.is_packed or each.is_copy) for each in self.files))
+    @rule(end=st.sampled_from([b"\n", b""]))
+    def append_late(self, end: bytes) -> None:
+        self.write(self.of_turn(1), self.line(b"late", end))
+
+    @precondition(lambda self: self.current is not None and len(self.files) < 30)
+    @rule(data=st.booleans(), at_once=st.booleans())
+    def rename(self, data: bool, at_once: bool) -> None:
+        self.leave(self.current)
+        self.shift()
+        self.path.rename(self.folder / "app.log.1")
+        self.current.turn, self.current = 1, None
+        if at_once:
+            self.create()
+            if data:
+                self.write(self.current, self.line(b"", b"\n"))
+
+    @precondition(lambda self: self.current is not None and self.current.data and len(self.files) < 30)
+    @rule(look=st.booleans(), data=st.booleans())
+    def copy_and_truncate(self, look: bool, data: bool) -> None:
+        copied = self.current
+        self.leave(copied)
+        if copied.looked_at == 0 and not self.pattern:
+            self.lose(copied)  # it was empty, and nothing shows that it was not when it was cut
+        self.shift()
+        shutil.copy2(self.path, self.folder / "app.log.1")
+        if look:
+            self.look(3)
+        os.truncate(self.path, 0)
+        copied.turn, copied.is_copy, self.current = 1, True, Written()
+        self.files.append(self.current)
+        self.touch(self.path)
+        if data:
+            self.write(self.current, self.line(b"x" * 200, b"\n"))
+
+    @precondition(lambda self: any(each.turn and not each.is_packed for each in self.files))
+    @rule()
+    def pack(self) -> None:
+        file = next(each for each in self.files if each.turn and not each.is_packed)
+        before = self.name(file)
+        facts = before.stat()
+        file.is_packed = True
+        self.name(file).write_bytes(gzip.compress(before.read_bytes()))
+        os.utime(self.name(file), ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        before.unlink()
+
+    @precondition(lambda self: any(each.turn for each in self.files))
+    @rule()
+    def delete_oldest(self) -> None:
+        file = max((each for each in self.files if each.turn), key=lambda each: each.turn)
+        self.name(file).unlink()
+        file.turn = None
+        self.lose(file)
+
+    @precondition(lambda self: self.current is not None)
+    @rule(at_once=st.booleans())
+    def delete(self, at_once: bool) -> None:
+        self.lose(self.current)
+        self.path.unlink()
+        self.current.turn, self.current = None, None
+        if at_once:
+            self.create()
+
+    @precondition(lambda self: self.current is not None and self.current.data)
+    @rule()
+    def cut(self) -> None:
+        self.lose(self.current)
+        os.truncate(self.path, 0)
+        self.current.turn, self.current = None, Written()
+        self.files.append(self.current)
+        self.touch(self.path)
+
+    # The source
+
+    @rule(polls=st.integers(1, 4))
+    def look(self, polls: int) -> None:
+        for _ in range(polls):
+            self.driver.poll()
+        if self.current is not None:
+            self.current.looked_at = len(self.current.data)
+
+    def started(self) -> None:
+        if not self.pattern and not self.delivered():
+            for file in self.files:
+                if file is not self.current:
+                    self.lose(file)
+                file.looked_at = None
+
+    @rule()
+    def restart(self) -> None:
+        self.driver.restart()
+        self.started()
+
+    @rule(step=st.sampled_from(CRASHES))
+    def crash(self, step: Step) -> None:
+        killed = self.driver.sources[0].task
+        self.driver.poll(crash=step)
+        if self.driver.sources[0].task is not killed:
+            killed.stop()  # a process of its own would be gone
+        self.started()
+
+    @rule()
+    def drain(self) -> None:
+        for _ in range(4):
+            while self.driver.poll():
+                pass
+        if self.current is not None:
+            self.current.looked_at = len(self.current.data)
+        self.check()
+
+    def delivered(self) -> list[str]:
+        return [record.value for record in self.driver.read("lines")]
+
+    def check(self) -> None:
+        delivered = [text for text in self.delivered() if text]
+        assert len(set(delivered)) == len(delivered), "a line came twice"
+        places = {
+            text: (number, row)
+            for number, file in enumerate(self.files)
+            for row, text in enumerate(file.lines())
+            if text
+        }
+        rests = {file.rest(): number for number, file in enumerate(self.files) if file.ends_here and file.rest()}
+        assert [text for text in delivered if text not in places and text not in rests] == [], "lines that are none"
+        for number, file in enumerate(self.files):
+            texts = [text for text in file.lines() if text]
+            own = [text for text in delivered if places.get(text, (-1,))[0] == number]
+            assert own == [text for text in texts if text in set(own)], "lines are out of order"
+            waits = self.current is None and not self.pattern  # the next file may be on its way
+            assert waits or file.may_be_lost or own == texts, "lines are lost"
+
+
+@pytest.mark.parametrize(("pattern", "chunk"), [("", 5), ("", 1 << 20), (".", 5), ("app.log*", 1 << 20)])
+def test_each_line_comes_once_whatever_happens_to_the_files(monkeypatch, pattern, chunk):
+    monkeypatch.setattr(line_reader, "_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(line_reader, "_EDGE_BYTES", 64)
+    machine = type("RotationOf", (Rotation,), {"pattern": pattern})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples(75), stateful_step_count=25, deadline=None, derandomize=True)
+    )
