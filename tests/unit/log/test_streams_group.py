@@ -91,6 +91,28 @@ def test_a_member_that_is_silent_for_its_session_loses_its_tasks() -> None:
     assert actives(silent, other) == [2, 2]
 
 
+def test_heartbeats_that_change_nothing_are_written_only_as_often_as_a_session_needs() -> None:
+    group = Group(GroupSettings(session_timeout_ms=45_000, heartbeat_interval_ms=200))
+    members = [group.member(), group.member()]
+    group.run()
+    before, epochs = group.log.version(), [each.epoch for each in members]
+    group.run(seconds=90)
+    assert 0 < group.log.version() - before <= 2 * 2 * 10
+    assert (actives(*members), [each.epoch for each in members]) == ([2, 2], epochs)
+    before = group.log.version()
+    assert group.state() == "Stable"
+    assert group.log.version() == before
+
+
+def test_topics_that_grow_are_noticed_by_a_heartbeat_that_says_nothing() -> None:
+    group = Group(GroupSettings(heartbeat_interval_ms=200), partitions=2)
+    member = group.member(STATELESS)
+    group.run()
+    group.log.create_partitions("in", 4)
+    group.run(seconds=1)
+    assert actives(member) == [4]
+
+
 def test_a_member_that_does_not_give_up_its_tasks_in_time_is_removed() -> None:
     group = Group()
     clings, other = group.member(rebalance_timeout_ms=30_000), group.member()

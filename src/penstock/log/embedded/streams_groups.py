@@ -1,6 +1,7 @@
 """The embedded log as the coordinator of streams groups.
 
-There is no process of its own: whoever sends a heartbeat does the group's due work, in one write transaction.
+There is no process of its own: whoever sends a heartbeat does the group's due work, in one write transaction. Most
+heartbeats change nothing, and are only read: each write waits for the disk, and wakes all who wait for records.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
 
+_HEARD_IN_SESSION = 10  # the times that a member which changes nothing is noted as heard in a session
+
 
 class _GroupLog(Protocol):
     """The operations of an embedded log that a coordinator needs."""
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
     def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
@@ -64,6 +69,9 @@ class EmbeddedStreamsCoordinator:
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Take a member's heartbeat, and return its answer."""
         now_ms = self._clock()
+        unchanged = self._unchanged(heartbeat, now_ms)
+        if unchanged is not None:
+            return unchanged
         with self._log.writing() as connection:
             if heartbeat.epoch == JOIN_EPOCH and (others := _other_members(connection, heartbeat.group)):
                 return HeartbeatAnswer(error=HeartbeatError.GROUP_ID_NOT_FOUND, message=others)
@@ -75,9 +83,31 @@ class EmbeddedStreamsCoordinator:
             stored.write(group, heartbeat.member)
         return answer
 
+    def _unchanged(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatAnswer | None:
+        """Return the answer to a heartbeat that changes nothing; None: there is something to write."""
+        with self._log.reading() as connection:
+            stored = _StoredGroup.read(connection, heartbeat.group)
+            member = stored.members.get(heartbeat.member)
+            if heartbeat.epoch <= JOIN_EPOCH or member is None or stored.dead():
+                return None
+            missing: list[InternalTopicSpec] = []
+            group = stored.group(self._settings, now_ms, missing.append)
+            if (now_ms - member.heard_ms) * _HEARD_IN_SESSION >= group.settings.session_timeout_ms:
+                return None
+            answer = group.heartbeat(heartbeat, now_ms)
+            return None if missing or group.changed or stored.has_changed() else answer
+
     def describe(self, group: str) -> GroupDescription | None:
         """Return a group; None if there is none of that name."""
         now_ms = self._clock()
+        with self._log.reading() as connection:
+            stored = _StoredGroup.read(connection, group)
+            if not stored.record.epoch:  # it has had no member yet
+                return None
+            found = stored.group(self._settings, now_ms)
+            found.expire(now_ms)
+            if not found.changed and not stored.dead():
+                return found.describe()
         with self._log.writing() as connection:
             stored = _StoredGroup.read(connection, group)
             if not stored.record.epoch:  # it has had no member yet
@@ -181,17 +211,26 @@ class _StoredGroup:
             name for name, place in self.places.items() if self.members[name].instance is None and not may_run(*place)
         ]
 
-    def group(self, settings: GroupSettings, now_ms: int) -> StreamsGroup:
+    def group(
+        self, settings: GroupSettings, now_ms: int, create: Callable[[InternalTopicSpec], None] | None = None
+    ) -> StreamsGroup:
+        """Return the group, which creates internal topics by ``create``; None: in the log."""
+
         def counts() -> Mapping[str, int]:
             rows = self.connection.execute(
                 "SELECT t.name, count(*) FROM topics t JOIN partitions p ON p.topic_id = t.id GROUP BY t.id"
             )
             return dict(rows.fetchall())
 
-        def create(topic: InternalTopicSpec) -> None:
+        def create_here(topic: InternalTopicSpec) -> None:
             catalog.create(self.connection, topic.name, topic.partitions, dict(topic.config), now_ms)
 
-        return StreamsGroup(self.record, self.members, with_named(settings, self.record.settings), counts, create)
+        named = with_named(settings, self.record.settings)
+        return StreamsGroup(self.record, self.members, named, counts, create or create_here)
+
+    def has_changed(self) -> bool:
+        """Return whether the group, apart from its members, is not as it is stored."""
+        return group_text(self.record) != self.before
 
     def write_group(self) -> None:
         """Store the group alone, if it has changed."""

@@ -139,6 +139,7 @@ class StreamsGroup:
         create: Creates an internal topic.
 
     Attributes:
+        settings: The settings.
         changed: The members that were changed, or are gone, beside the time of their last heartbeats.
     """
 
@@ -150,7 +151,7 @@ class StreamsGroup:
         counts: Callable[[], Mapping[str, int]],
         create: Callable[[InternalTopicSpec], None],
     ) -> None:
-        self.record, self.members, self._settings = record, members, settings
+        self.record, self.members, self.settings = record, members, settings
         self._read_counts, self._create = counts, create
         self._counts: Mapping[str, int] = {}
         self.changed: set[str] = set()
@@ -287,7 +288,7 @@ class StreamsGroup:
 
     def _caught_up(self, member: MemberRecord) -> frozenset[GroupTask]:
         lags = _lags(member)
-        most = self._settings.rules.acceptable_recovery_lag
+        most = self.settings.rules.acceptable_recovery_lag
         return frozenset(each for each in member.target.warmup if each in lags and lags[each] <= most)
 
     # The end of a membership
@@ -295,7 +296,7 @@ class StreamsGroup:
     def expire(self, now_ms: int) -> None:
         """Remove members whose session has ended, or that do not give up tasks in time."""
         for member in list(self.members.values()):
-            silent = now_ms - member.heard_ms > self._settings.session_timeout_ms
+            silent = now_ms - member.heard_ms > self.settings.session_timeout_ms
             clings = member.phase == "unrevoked" and now_ms - member.revoking_ms > member.rebalance_timeout_ms
             if silent or clings:
                 self._remove(member)
@@ -341,7 +342,7 @@ class StreamsGroup:
     def _plan(self, topology: ConfiguredTopology, now_ms: int) -> None:
         """Plan the members' targets again if the group has changed."""
         sizes = Counter(task.subtopology for task in topology.tasks)
-        facts = repr((sorted(sizes.items()), sorted(topology.topology.stateful), self._settings.rules))
+        facts = repr((sorted(sizes.items()), sorted(topology.topology.stateful), self.settings.rules))
         if facts != self.record.facts:
             self.record.facts = facts
             self.record.epoch += 1
@@ -352,7 +353,7 @@ class StreamsGroup:
             name: AssignedMember(each.process, dict(each.tags), each.target, _lags(each))
             for name, each in self.members.items()
         }
-        targets = assign(topology.tasks, stateful, known, self._settings.rules)
+        targets = assign(topology.tasks, stateful, known, self.settings.rules)
         for name, target in targets.items():
             if self.members[name].target != target:
                 self.members[name].target = target
@@ -361,7 +362,7 @@ class StreamsGroup:
 
     def _is_delayed(self, now_ms: int) -> bool:
         is_first = not any(each.target for each in self.members.values())
-        return is_first and now_ms - self.record.first_join_ms < self._settings.initial_rebalance_delay_ms
+        return is_first and now_ms - self.record.first_join_ms < self.settings.initial_rebalance_delay_ms
 
     def _reconcile(self, member: MemberRecord, owned: Assignment | None, now_ms: int) -> None:
         """Bring a member as near to its target as the others permit."""
@@ -409,7 +410,7 @@ class StreamsGroup:
     def _answer(
         self, member: MemberRecord, heartbeat: Heartbeat, topology: ConfiguredTopology, now_ms: int, *, is_told: bool
     ) -> HeartbeatAnswer:
-        settings = self._settings
+        settings = self.settings
         status = list(topology.status)
         if self.record.assignment_epoch != self.record.epoch and self._is_delayed(now_ms):
             status.append(_DELAYED)
