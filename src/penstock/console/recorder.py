@@ -7,11 +7,13 @@ them up, takes over how far the application is behind, judges the alerts, and wr
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +30,7 @@ from penstock.console.exposure import EVERYTHING, Exposure, facts_of, place_of
 from penstock.console.totals import Totals
 from penstock.engines.batch_records import batch_record
 from penstock.errors import PenstockError
+from penstock.log.processes import may_run
 from penstock.metrics import BatchHistory, BatchRecord
 from penstock.state.documents import local_directory
 
@@ -71,6 +74,7 @@ class Watched:
         long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
         restarts: Returns how often it has restarted after the loss of a process.
+        has_others: Whether other instances of it may run at the same time, with the same checkpoint location.
     """
 
     checkpoint: str
@@ -83,6 +87,7 @@ class Watched:
     long_steps: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     catch_up: Callable[[], object] = tuple
     restarts: Callable[[], int] = int
+    has_others: bool = False
 
 
 class Recorder:
@@ -338,13 +343,23 @@ class Recorder:
         now = read_facts(checkpoint, NOW) or {}
         self._past.recall(before.get("past", {}))
         self._groups.recall(now.get("errors", ()))
-        if now.get("state") in ("RUNNING", "REBALANCING"):
+        if now.get("state") in ("RUNNING", "REBALANCING") and not self._is_of_another(now.get("facts", {})):
             self._past.ended_without_a_word(unix_ms())
         try:
             self._minutes.extend(Minute(*row) for row in before.get("minutes", ()))
             self.batches.earlier = tuple(BatchLine.of_row(row).record() for row in now.get("lines", ()))
         except TypeError:  # another version's
             self._minutes.clear()
+
+    def _is_of_another(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether a document is of an instance that may run beside this one."""
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        if not self._watched.has_others:
+            return False
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # another version's, or somebody's hand
+            host, pid, start = str(facts["host"]), int(facts["pid"]), str(facts["process_start"])
+            return pid != os.getpid() and may_run(host, pid, start)
+        return False
 
     def _describe(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it

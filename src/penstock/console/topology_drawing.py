@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.console.recorder import Watched
 from penstock.errors import PenstockError
+from penstock.log.processes import process_start
 from penstock.runtime.task import sliced_reasons
 from penstock.topology.description.charts import chart_of
 from penstock.topology.nodes import ProcessorNode
@@ -40,8 +43,9 @@ def watched(run: Run) -> Watched:
     facts = {
         "mode": run.engine.mode,
         "version": __version__,
-        "host": "" if lease is None else lease.host,
-        "pid": 0 if lease is None else lease.pid,
+        "host": socket.gethostname() if lease is None else lease.host,
+        "pid": os.getpid() if lease is None else lease.pid,
+        "process_start": process_start(os.getpid()),
         "epoch": None if lease is None else lease.epoch,
         "guarantee": str(run.config["processing.guarantee"]),
         "interval_ms": run.config["commit.interval.ms"],
@@ -61,6 +65,7 @@ def watched(run: Run) -> Watched:
         run.engine.long_steps,
         metrics.catch_up,
         lambda: metrics.restarts,
+        has_others=run.engine.shares_tasks,
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ import pytest
 from penstock.console.alerts import alerts_of
 from penstock.console.app_history import Past
 from penstock.console.app_view import Picture
+from penstock.console.documents import NOW, write_facts
 from penstock.console.recorder import Recorder, Watched
 from penstock.engines.spark.progress import BatchProgress
+from penstock.log.processes import process_start
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -119,3 +124,17 @@ def test_a_process_that_ended_without_a_word_is_a_restart(tmp_path: Path, last: 
     second = begun()
     second.close()
     assert [alert["name"] for alert in second.document()["alerts"]] == expected
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(True, []), (False, ["restarts"])])
+def test_an_instance_that_runs_beside_this_one_has_not_ended(tmp_path: Path, runs: bool, expected: list[str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        start = process_start(other.pid)
+        if not runs:
+            other.communicate(b"\n")
+        facts = {"host": socket.gethostname(), "pid": other.pid, "process_start": start}
+        write_facts(str(tmp_path), NOW, {"state": "RUNNING", "facts": facts})
+        recorder = Recorder("shop", lambda: "RUNNING")
+        recorder.begin(Watched(str(tmp_path), tuple, dict, {}, dict, has_others=True))
+        recorder.close()
+    assert [alert["name"] for alert in recorder.document()["alerts"]] == expected
