@@ -5,19 +5,19 @@ import socket
 import threading
 import time
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import cast
 
 import pytest
+from epoch_support import EPOCH, plan_of_tasks
 
 from eventually import eventually
 from penstock.engines.threads.hosting.control_client import ControlAddress, ControlClient
 from penstock.engines.threads.hosting.control_lines import FIRST_LINE_BYTES, ControlLines, encode_line, mac_of
 from penstock.engines.threads.hosting.control_server import ControlServer, Member
+from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.thread_host import ThreadHost
-from penstock.errors import AppFailedError
-
-if TYPE_CHECKING:
-    from penstock.engines.threads.hosting.job import ContinuousJob
+from penstock.errors import AppFailedError, FencedError
 
 SECRET = b"s" * 32
 HELLO = {"thread": "thread-0", "epoch": 3, "host": "here", "pid": 1}
@@ -68,6 +68,14 @@ def test_no_report_of_a_running_thread_follows_its_last_one(driver: Driver) -> N
         eventually(lambda: len(driver.heard) > sent + 3)
     reports = [message["report"]["state"] for _, message in driver.heard[sent - 1 :] if "report" in message]
     assert set(reports) == {"ended"}
+
+
+def test_a_thread_without_a_lease_commits_only_in_the_name_of_the_member_that_has_its_tasks() -> None:
+    job = ContinuousJob(plan_of_tasks(1), b"", "", {}, "log", EPOCH, 1, "")
+    assert ThreadHost(job, "thread-0")._membership() is None
+    with pytest.raises(FencedError, match="goes on without the member") as raised:
+        ThreadHost(replace(job, instance="i"), "thread-0")._membership()
+    assert raised.value.facts["membership"] == "unknown"
 
 
 def test_a_wrong_secret_is_refused_and_nothing_is_heard(driver: Driver) -> None:

@@ -242,11 +242,10 @@ class ThreadHost:
         membership = None if self._control is None else self._control.newest("member")
         if membership == []:
             raise removed_from_group(self._job.plan.application_id)
-        if membership is None:
-            return None
         if self._job.lease_epoch is not None:
-            return GroupMembership(*membership)
-        if self._tasks is None or membership[0] != self._tasks.member:
+            return None if membership is None else GroupMembership(*membership)
+        # Without a membership a broker would not fence the commit.
+        if membership is None or self._tasks is None or membership[0] != self._tasks.member:
             raise _no_member_any_more(self._job.plan.application_id)
         return StreamsMembership(*membership)
 
