@@ -86,11 +86,16 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with open_log(f"memory://{uuid.uuid4().hex}") as log:
-        assert isinstance(log, EmbeddedLog)
-        log.create_topic("in", TASKS)
-        yield Stage(log)
+def log() -> Iterator[EmbeddedLog]:
+    with open_log(f"memory://{uuid.uuid4().hex}") as opened:
+        assert isinstance(opened, EmbeddedLog)
+        opened.create_topic("in", TASKS)
+        yield opened
+
+
+@pytest.fixture
+def stage(log: EmbeddedLog) -> Stage:
+    return Stage(log)
 
 
 def test_the_threads_of_an_instance_share_the_tasks_without_opening_any_that_they_close_again(stage: Stage) -> None:
@@ -250,3 +255,18 @@ def test_at_the_end_all_members_leave(stage: Stage) -> None:
     described = stage.coordinator.describe("app")
     assert described is not None
     assert described.members == ()
+
+
+def test_topics_that_are_gone_are_named_once(stage: Stage, log: EmbeddedLog, caplog: pytest.LogCaptureFixture) -> None:
+    stage.instance("thread-0", "thread-1")
+    stage.settle()
+    for _ in range(2):
+        log.delete_topic("in")
+        stage.settle()
+        assert stage.sizes() == [[0, 0]]
+        log.create_topic("in", TASKS)
+        stage.settle()
+        assert stage.sizes() == [[2, 2]]
+    assert [each.message for each in caplog.records] == 2 * [
+        "group app gives no tasks away until its topics are there: Source topics in are missing."
+    ]

@@ -123,6 +123,7 @@ class GroupMembers:
         self._endpoint: Endpoint | None = None
         self._unknown: set[GroupTask] = set()
         self._failures = 0
+        self._missing = ""
         self._thread: threading.Thread | None = None
 
     # The epoch's side
@@ -280,6 +281,7 @@ class GroupMembers:
             before = self.lists
             self._forget_left()
             self._advance()
+            self._warn_of_missing()
             names = {*self._newer_than(before), *self._shown_anew()}
             error = self._failure()
         if names:
@@ -323,6 +325,16 @@ class GroupMembers:
         for name, (member, until_ms) in [*self._leaving.items()]:
             if member.state in (MemberState.LEFT, MemberState.FAILED) or now_ms >= until_ms:
                 del self._leaving[name]
+
+    def _warn_of_missing(self) -> None:
+        """Say once why the group gives no tasks away, as long as its topics are missing."""
+        status = (each for member in self._present() for each in member.status)
+        missing = next((each.detail for each in status if each.code == StatusCode.MISSING_SOURCE_TOPICS), "")
+        if missing and missing != self._missing:
+            _log.warning(
+                "group %s gives no tasks away until its topics are there: %s", self._identities.facts.group, missing
+            )
+        self._missing = missing
 
     def _failure(self) -> PenstockError | None:
         """Return the error for which the group refuses a member, or has to stop."""
