@@ -18,7 +18,7 @@ from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology, GroupTopology
 from penstock.log.streams_groups.group import GroupSettings
-from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat, HeartbeatAnswer
 
 TASKS = 4
 
@@ -270,3 +270,17 @@ def test_topics_that_are_gone_are_named_once(stage: Stage, log: EmbeddedLog, cap
     assert [each.message for each in caplog.records] == 2 * [
         "group app gives no tasks away until its topics are there: Source topics in are missing."
     ]
+
+
+def test_a_thread_that_is_busy_does_not_keep_others_from_the_tasks_that_it_has_lost(stage: Stage) -> None:
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    busy, other = one.threads["thread-0"], one.threads["thread-1"]
+    lost = set(busy.owned)
+    stage.coordinator.heartbeat(Heartbeat("app", busy.newest("member")[0], LEAVE_EPOCH))
+    for _ in range(20):
+        stage.beat()
+        one.work("thread-1")
+    assert (busy.newest("assign")["active"], len(other.owned), lost <= other.owned) == ([], TASKS, True)
+    stage.settle()
+    assert stage.sizes() == [[2, 2]]

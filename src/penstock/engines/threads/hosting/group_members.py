@@ -395,9 +395,11 @@ class GroupMembers:
     def _is_up_to_date(self, member: StreamsMember) -> bool:
         """Return whether the group had heard of all threads here when it answered this one.
 
-        Else the first of them would open all tasks, and close most of them again.
+        Else the first of them would open all tasks, and close most of them again. One that has to drop its tasks first
+        is not waited for, as its thread may be busy for long.
         """
-        epochs = [each.epoch for each in self._present() if each.failure is None]
+        away = (MemberState.FAILED, MemberState.FENCED)
+        epochs = [each.epoch for each in self._present() if each.state not in away]
         return JOIN_EPOCH not in epochs and member.epoch >= max(epochs)
 
     def _known(self, tasks: Collection[GroupTask]) -> frozenset[TaskId]:
