@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from penstock.serde import buffers, partitioner, text, windowed_serde
 from penstock.serde import few as few_rows
 from penstock.serde.buffers import nulls_of, to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.json_struct import StructSerde
+from penstock.serde.own import OwnSerde
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
@@ -133,6 +136,34 @@ def test_bytes_of_texts(by_column: Any, rows: list[bytes | None]) -> None:
             return type(error), str(error)
 
     assert outcome(lambda function, *arguments: function(*arguments)) == outcome(by_column)
+
+
+class _Whole:
+    """A serde of a user's own that writes whole columns."""
+
+    name = "whole"
+
+    def serialize(self, value: Any) -> bytes | None:
+        raise AssertionError("the column is written at once")
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return data
+
+    def encode(self, column: Column) -> pa.Array:
+        return pa.array([b"%d" % item for item in column.items()], pa.large_binary())
+
+
+def test_serdes_that_write_columns_faster_do_so_for_few_rows_too() -> None:
+    assert few_rows.encode_rows(OwnSerde(_Whole()), Column.of_items([1, 2])) == [b"1", b"2"]
+    structs = Column.of_series(pl.Series("", [{"day": date(2020, 1, 1)}, None, {"day": None}]))
+    serde = StructSerde({"day": int})
+    for each, column in ((serde, structs), (TimeWindowedSerde(serde, 5), _windowed(structs))):
+        assert few_rows.encode_rows(each, column) == each.encode(column).to_pylist()
+
+
+def _windowed(keys: Column) -> WindowedColumn:
+    starts = np.arange(len(keys)) * 5
+    return WindowedColumn(keys, starts, starts + 5)
 
 
 WINDOWS = st.tuples(st.integers(0, 10**13), st.integers(0, 10**6)).map(lambda pair: Window(pair[0], sum(pair)))

@@ -70,7 +70,8 @@ class EncodedRows:
         """Return the rows one by one, as records that have no offset yet."""
         keys = self.keys if isinstance(self.keys, list) else self.keys.to_pylist()
         values = self.values if isinstance(self.values, list) else self.values.to_pylist()
-        columns = (self.timestamps.tolist(), keys, values, self.headers or repeat((), len(self)))
+        headers = repeat((), len(self)) if self.headers is None else map(_plain_headers, self.headers)
+        columns = (self.timestamps.tolist(), keys, values, headers)
         return [RawRecord(topic, -1, *row) for row in zip(*columns, strict=True)]
 
 
@@ -140,6 +141,14 @@ def columns_of(parts: list[EncodedRows]) -> pa.RecordBatch:
 
 def _bytes_array(column: BytesColumn) -> pa.Array:
     return bytes_column(column) if isinstance(column, list) else column
+
+
+def _plain_headers(headers: Headers) -> Headers:
+    """Return a record's headers as a log keeps them: processors may give texts, or bytes of other types."""
+    if all(type(one) is tuple and type(one[1]) in _BYTES for one in headers):
+        return headers
+    values = pa.array([value for _, value in headers], pa.large_binary()).to_pylist()
+    return tuple((name, value) for (name, _), value in zip(headers, values, strict=True))
 
 
 def _headers_array(headers: list[Headers] | None, length: int) -> pa.Array:

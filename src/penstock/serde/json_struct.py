@@ -74,6 +74,8 @@ class StructSerde(BaseSerde):
     numbers and booleans in a text field are text.
     """
 
+    few_by_row = False  # each value makes a series
+
     def __init__(self, schema: Any) -> None:
         self.dtype = struct_schema(schema)
         self._wire = _wire_type(self.dtype)

@@ -65,6 +65,7 @@ class OwnSerde(BaseSerde):
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self._name = getattr(inner, "name", None) or qualified_name(type(inner))
+        self.few_by_row = not hasattr(inner, "encode")
 
     @property
     def name(self) -> str:

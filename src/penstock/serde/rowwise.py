@@ -56,6 +56,8 @@ class BaseSerde(ABC):
     ``encode`` and ``decode`` where columns can be converted faster than row by row.
     """
 
+    few_by_row = True  # whether a few values take less time one by one than by `encode`
+
     @property
     def name(self) -> str:
         """The name that the stored plan knows the serde by; by default that of the class."""

@@ -34,6 +34,7 @@ class _WindowedSerde(BaseSerde):
 
     def __init__(self, inner: Serde[Any]) -> None:
         self.inner = inner
+        self.few_by_row = getattr(inner, "few_by_row", False)
 
     def encode_keys(self, column: Column) -> pa.Array:
         """Return the bytes of the plain keys: Kafka chooses the partition of a windowed key by these."""

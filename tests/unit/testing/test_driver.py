@@ -179,3 +179,21 @@ def test_records_of_a_global_table_do_not_move_the_stream_time():
         driver.input_topic("everywhere").pipe("x", key="k", timestamp=1000)
         driver.input_topic("in").pipe("x", key="k", timestamp=10)
         assert driver.metrics.value("record-lateness-max") == 0
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_headers_that_a_processor_gives_are_as_a_log_keeps_them(batch_size):
+    class Marks(Processor):
+        def process(self, record):
+            given = [("text", "é"), ["list", b"1"], ("array", bytearray(b"2")), ("none", None)]
+            self.context.forward(record.with_headers(given))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Marks).repartition(name="again").to("out")
+    serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+    with TopologyTestDriver(builder.build(), serdes, batch_size=batch_size) as driver:
+        driver.input_topic("in").pipe_many([("a", "1"), ("b", "2")])
+        records = driver.output_topic("out").read_records_to_list()
+    kept = (("text", "é".encode()), ("list", b"1"), ("array", b"2"), ("none", None))
+    assert [record.headers for record in records] == [kept, kept]
+    assert {type(value) for record in records for _, value in record.headers} == {bytes, type(None)}

@@ -56,6 +56,8 @@ class SchemaSerde(BaseSerde):
         missing.
     """
 
+    few_by_row = False  # `encode` hands on bytes that a value was read from
+
     def __init__(self, framing: str | None, registry: str | Mapping[str, Any] | None) -> None:
         if framing is not None and framing not in FRAMINGS:
             raise ConfigError(f"{framing!r} is not a framing", hint=f"One of {', '.join(FRAMINGS)}.")

@@ -83,7 +83,14 @@ def _taken(entry: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 def rows_without_headers(entries: Sequence[bytes | None]) -> list[bytes | None]:
     """Return a list of entries as the older format has them."""
-    return [None if entry is None else entry[unpack_headers(entry)[1] :] for entry in entries]
+    return [
+        None
+        if entry is None
+        else entry[1:]
+        if entry[:1] == NO_HEADERS  # without a call: most have none
+        else entry[unpack_headers(entry)[1] :]
+        for entry in entries
+    ]
 
 
 def split_headers(entries: pa.Array) -> tuple[pa.Array, list[Headers] | None]:
