@@ -47,6 +47,7 @@ __all__ = ["Run"]
 _log = own_logger(__name__)
 _LAG_EVERY_S = 1.0
 _LOOK_S = 0.1
+_PLAN_S = 1.0  # between two looks for topics that have grown, as the group says
 _JOIN_S = 10.0
 
 
@@ -263,7 +264,7 @@ class Run:
         """Return the plan to go on with if topics appeared or grew, or executors came; checked at intervals."""
         if self._have_cores_come():
             return self.plan
-        every_s = _LOOK_S if self.engine.wants_plan() else int(self.config["metadata.max.age.ms"]) / 1000
+        every_s = _PLAN_S if self.engine.wants_plan() else int(self.config["metadata.max.age.ms"]) / 1000
         if time.monotonic() - self._looked < every_s:
             return None
         self._looked = time.monotonic()

@@ -88,6 +88,16 @@ def test_the_setting_has_an_effect_on_stream_threads_alone(url: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("given", "interval_ms"), [({}, 200), ({"penstock.heartbeat.interval.ms": 50}, 50)])
+def test_members_ask_the_group_at_the_interval_that_is_set(
+    url: str, log: EmbeddedLog, given: dict[str, int], interval_ms: int
+) -> None:
+    topology, settings = counting(), config(url, **given)
+    plan = plan_for(topology, settings, log)
+    members = InstanceGroup(PlannedApp(topology, settings, plan, log)).members(plan, topology)
+    assert members._most_ms == interval_ms
+
+
 def test_a_task_of_the_plan_has_the_number_of_its_sub_topology_in_the_group(url: str, log: EmbeddedLog) -> None:
     topology, settings = counting(), config(url)
     plan = plan_for(topology, settings, log)

@@ -35,7 +35,7 @@ _log = own_logger(__name__)
 _NOTHING = Assignment()
 _IDLE_S = 1.0
 _END_S = 10.0
-_LEAVE_MS = 5_000  # a coordinator that has not answered by then finds out by itself
+_LEAVE_MS = 30_000  # a coordinator that has not answered by then finds out by itself
 _MANY_FAILURES = 5
 
 
