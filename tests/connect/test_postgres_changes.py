@@ -1,5 +1,6 @@
 """Change data capture over a real PostgreSQL: Debezium's envelopes, and each change once whatever crashes."""
 
+import gc
 import uuid
 from contextlib import suppress
 from decimal import Decimal
@@ -157,6 +158,41 @@ def test_what_is_committed_while_the_snapshot_is_taken_comes_once(postgres, tabl
         other.commit()
     drain(driver)
     assert sorted((key, op) for op, key, _, _ in changes(driver, name)) == [(1, "r"), (2, "c"), (3, "c")]
+
+
+def test_the_server_can_be_asked_while_the_rows_of_a_snapshot_are_read(postgres, table):
+    name, start = table
+    postgres.execute(f"INSERT INTO {name} SELECT g, 'x', 0 FROM generate_series(1, 20) g")
+    driver = start(xmin_fetch_interval_ms=1, max_batch_size=5)
+    drain(driver)
+    assert [key for _, key, _, _ in changes(driver, name)] == list(range(1, 21))
+    assert all(record.value["source"]["xmin"] for record in driver.read(f"shop.public.{name}"))
+
+
+def test_a_task_is_stopped_in_the_middle_of_a_snapshot(postgres, table):
+    name, start = table
+    postgres.execute(f"INSERT INTO {name} SELECT g, repeat('x', 20000), 0 FROM generate_series(1, 500) g")
+    driver = start(max_batch_size=100)
+    assert driver.poll(), driver.poll()
+    driver.restart()
+    gc.collect()
+    assert driver.poll(), driver.poll()
+    drain(driver)
+    gc.collect()
+    assert [key for _, key, _, _ in changes(driver, name)][-500:] == list(range(1, 501))
+
+
+def test_the_rows_of_a_snapshot_may_take_longer_than_the_timeout_of_a_query(postgres, table):
+    name, start = table
+    postgres.execute(f"INSERT INTO {name} VALUES (1, 'a', 0)")
+    override = f"snapshot.select.statement.overrides.public.{name}"
+    driver = start(
+        database_query_timeout_ms=60_000,
+        snapshot_select_statement_overrides=f"public.{name}",
+        **{override: f"SELECT id, current_setting('statement_timeout') AS name, n FROM {name}"},
+    )
+    drain(driver)
+    assert [after["name"] for _, _, _, after in changes(driver, name)] == ["0"]
 
 
 def test_the_server_may_forget_what_is_written_also_when_nothing_changes(postgres, table):

@@ -69,14 +69,16 @@ class Server:
         self._conninfo, self._slot, self._publication = conninfo, slot, publication
         self._statements = statements
         self._connection: psycopg.Connection[Any] | None = None
+        self._reader: psycopg.Connection[Any] | None = None  # of the snapshot that is read
         self._version = 0
         self._types = Types(self._type_row)  # read once: a new value of an enum is noticed after a restart
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the connections."""
+        for connection in (self._connection, self._reader):
+            if connection is not None:
+                connection.close()
+        self._connection = None
 
     def prepare(self, tables: Sequence[tuple[str, str]], *, creates_publication: str, by_root: bool = False) -> bool:
         """Check the server, and make the publication if it is not there.
@@ -239,15 +241,22 @@ class Server:
 
     @contextmanager
     def snapshot(self, name: str) -> Iterator[int]:
-        """A transaction in which `rows` reads what a snapshot sees; the transaction's number."""
-        with self.guarded() as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        """A transaction in which `rows` reads what a snapshot sees; the transaction's number.
+
+        It has a connection of its own, so that the server can be asked while rows are read, and no timeout: the time of
+        a table includes that of writing its rows.
+        """
+        with self._failures():
+            self._reader = connection = self._opened()
             try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 connection.execute(f"SET TRANSACTION SNAPSHOT '{name}'")
-                yield int(self._one("SELECT txid_current()")) & 0xFFFFFFFF
+                connection.execute("SET LOCAL statement_timeout = 0")
+                row = connection.execute("SELECT txid_current()").fetchone()
+                yield 0 if row is None else int(row[0]) & 0xFFFFFFFF
             finally:
-                if not connection.closed:
-                    connection.execute("ROLLBACK")
+                self._reader = None
+                connection.close()
 
     def rows(self, relation: RelationMessage, statement: str = "") -> Iterator[tuple[str | None, ...]]:
         """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`.
@@ -261,7 +270,7 @@ class Server:
         selected: sql.Composable
         if statement:
             source = sql.SQL(statement.rstrip("; \n"))
-            with self.guarded() as connection:
+            with self._reading() as connection:
                 shape = connection.execute(sql.SQL("SELECT * FROM ({}\n) penstock_rows LIMIT 0").format(source))
                 there = [column.name for column in shape.description or ()]
             if missing := [name for name in wanted if name not in there]:
@@ -283,7 +292,7 @@ class Server:
         from psycopg import sql
 
         copied = sql.SQL("COPY ({}) TO STDOUT").format(query)
-        with self.guarded() as connection, connection.cursor() as cursor, cursor.copy(copied) as copy:
+        with self._reading() as connection, connection.cursor() as cursor, cursor.copy(copied) as copy:
             for row in copy.rows():
                 yield tuple(None if each is None else str(each) for each in row)
 
@@ -308,7 +317,7 @@ class Server:
 
     def changes(self, most: int) -> Iterator[tuple[int, bytes]]:
         """The messages behind the slot's confirmed position, about so many of them; transactions come whole."""
-        with self.guarded() as connection:
+        with self._unlimited() as connection:
             query = CHANGES if self._version >= MESSAGES_SINCE else CHANGES.replace(", 'messages', 'true'", "")
             cursor = connection.execute(query, [self._slot, most, self._publication], binary=True)
             rows = cursor.fetchall()
@@ -317,11 +326,11 @@ class Server:
 
     def confirm(self, lsn: int) -> None:
         """Let the server forget what is before a position."""
-        with self.guarded() as connection:
-            confirmed = self._one(
-                "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self._slot
-            )
-            if confirmed is None or lsn_number(str(confirmed)) < lsn:
+        confirmed = self._one(
+            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self._slot
+        )
+        if confirmed is None or lsn_number(str(confirmed)) < lsn:
+            with self._unlimited() as connection:
                 connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self._slot, lsn_text(lsn)])
 
     @contextmanager
@@ -329,15 +338,44 @@ class Server:
         """The connection; its failures are Connect's errors, and it is opened again after one."""
         with self._failures():
             if self._connection is None or self._connection.closed:
-                self._connection = self._psycopg.connect(**self._conninfo, autocommit=True)
-                for each in self._statements:
-                    self._connection.execute(each)
-                self._connection.execute(
-                    "SET datestyle TO 'ISO'; SET timezone TO 'UTC'; SET intervalstyle TO 'iso_8601'; "
-                    "SET bytea_output TO 'hex'; SET client_encoding TO 'UTF8'"
-                )
+                self._connection = self._opened()
                 self._version = self._connection.info.server_version
             yield self._connection
+
+    @contextmanager
+    def _unlimited(self) -> Iterator[psycopg.Connection[Any]]:
+        """The connection, in a transaction whose statements have no timeout: their time is that of the server's log."""
+        with self.guarded() as connection:
+            connection.execute("BEGIN; SET LOCAL statement_timeout = 0")
+            try:
+                yield connection
+            finally:
+                if not connection.closed:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+        """The connection of the snapshot that is read; where there is none, the one for all else."""
+        if self._reader is None:
+            with self.guarded() as connection:
+                yield connection
+        else:
+            with self._failures():
+                yield self._reader
+
+    def _opened(self) -> psycopg.Connection[Any]:
+        connection = self._psycopg.connect(**self._conninfo, autocommit=True)
+        try:
+            for each in self._statements:
+                connection.execute(each)
+            connection.execute(
+                "SET datestyle TO 'ISO'; SET timezone TO 'UTC'; SET intervalstyle TO 'iso_8601'; "
+                "SET bytea_output TO 'hex'; SET client_encoding TO 'UTF8'"
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
