@@ -1,8 +1,9 @@
 """Change data capture over a real PostgreSQL: Debezium's envelopes, and each change once whatever crashes."""
 
 import gc
+import itertools
 import uuid
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 
 import psycopg
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.postgres.columns import Handling, column_form
 from penstock.connect.connectors.postgres.pgoutput import Begin, parse_message
-from penstock.connect.data import DataError
+from penstock.connect.data import DataError, RetriableError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 from postgres_server import postgres
@@ -36,7 +38,7 @@ def table(postgres):
     )
 
 
-def source(postgres, table, **more):
+def source(postgres, table, plugins=None, **more):
     config = {
         "topic.prefix": "shop",
         "database.hostname": "127.0.0.1",
@@ -52,7 +54,7 @@ def source(postgres, table, **more):
         "key.converter": "JsonConverter",
     }
     given = {name.replace("_", "."): value for name, value in more.items()}
-    return ConnectTestDriver(PostgresChangesConnector, {**config, **given})
+    return ConnectTestDriver(PostgresChangesConnector, {**config, **given}, plugins=plugins)
 
 
 def changes(driver, table):
@@ -195,6 +197,73 @@ def test_the_rows_of_a_snapshot_may_take_longer_than_the_timeout_of_a_query(post
     assert [after["name"] for _, _, _, after in changes(driver, name)] == ["0"]
 
 
+def test_changes_of_one_position_come_once_where_a_transformation_fails_between_them(postgres, table):
+    name, start = table
+    other = f"{name}b"
+    postgres.execute(
+        f"ALTER TABLE {name} ALTER COLUMN id TYPE text", f"CREATE TABLE {other} (id text PRIMARY KEY, name text)"
+    )
+    driver = start(
+        table_include_list=f"public.{name},public.{other}",
+        snapshot_mode="no_data",
+        skipped_operations="none",
+        provide_transaction_metadata="true",
+        plugins=known_plugins(),
+    )
+    plain = dict(driver.config)
+
+    def run(part="", spec="", topic=name):
+        """Restart with a cast that does not fit a record of a topic, or without one."""
+        driver.config.clear()
+        driver.config.update(plain)
+        if spec:
+            driver.config |= {
+                "transforms": "cast",
+                "transforms.cast.type": f"org.apache.kafka.connect.transforms.Cast${part}",
+                "transforms.cast.spec": spec,
+                "transforms.cast.predicate": "there",
+                "predicates": "there",
+                "predicates.there.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+                "predicates.there.pattern": f"shop.public.{topic}",
+            }
+        driver.restart()
+        with pytest.raises(ConnectError, match=r"range|Invalid|Cast") if spec else nullcontext():
+            drain(driver)
+        return [(op, str(key)) for op, key, _, _ in changes(driver, name)]
+
+    with (
+        psycopg.connect(host="127.0.0.1", port=postgres.port, user="postgres") as connection,
+        connection.cursor().copy(f"COPY {name} FROM STDIN") as copy,
+    ):
+        for key in ("1", "2", "300", "4", "x", "6"):
+            copy.write_row((key, "a", 0))
+    copied = [("c", "1"), ("c", "2"), ("c", "300"), ("c", "4"), ("c", "x"), ("c", "6")]
+    assert run("Key", "id:int8") == copied[:2]
+    assert run("Key", "id:int8") == copied[:2]
+    assert run("Key", "id:int32") == copied[:4]
+    assert run() == copied
+
+    postgres.execute(f"UPDATE {name} SET id = 'y' WHERE id = '6'")  # a deletion, its tombstone, and an insert
+    updated = [*copied, ("d", "6"), (None, "6"), ("c", "y")]
+    assert run("Key", "id:int32") == updated[:8]
+    assert run() == updated
+
+    postgres.execute(f"TRUNCATE {name}, {other}")
+    run("Value", "op:int32", topic=other)
+    assert run() == [*updated, ("t", "None")]
+    assert [op for op, *_ in changes(driver, other)] == ["t"]
+    places = [
+        record.value["transaction"]["total_order"] for record in driver.read(f"shop.public.{name}") if record.value
+    ]
+    assert places[:8] == [1, 2, 3, 4, 5, 6, 1, 2]
+    ends = [
+        record.value["event_count"] for record in driver.read("shop.transaction") if record.value["status"] == "END"
+    ]
+    assert ends == [6, 2, 2]
+    driver.stop()
+    postgres.execute(f"DROP TABLE {other}")
+
+
 def test_the_server_may_forget_what_is_written_also_when_nothing_changes(postgres, table):
     name, start = table
     driver = start(snapshot_mode="no_data")
@@ -220,6 +289,33 @@ def test_full_replica_identity_has_whole_rows_before_and_untouched_large_values(
     drain(driver)
     _, key, before, after = changes(driver, name)[2]
     assert (key, before["n"], after["n"], after["name"] == large) == (1, 1, 2, True)
+
+
+def test_the_server_forgets_what_is_written_also_after_a_failure_in_the_middle_of_a_look(postgres, table, monkeypatch):
+    name, start = table
+    driver = start(snapshot_mode="no_data")
+    postgres.execute(f"INSERT INTO {name} VALUES (1, 'a', 0)", f"INSERT INTO {name} VALUES (2, 'a', 0)")
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.sources[0].task, "_committed", fails_at_the_second(driver.sources[0].task._committed))
+        assert driver.poll() == []
+    query = f"SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = 's_{name}'"
+    for key in (3, 4, 5):
+        before = postgres.execute(query)
+        postgres.execute(f"INSERT INTO {name} VALUES ({key}, 'a', 0)")
+        driver.poll()  # it is never idle
+        assert postgres.execute(query) > before
+    assert [key for _, key, _, _ in changes(driver, name)] == [1, 2, 3, 4, 5]
+
+
+def fails_at_the_second(function):
+    calls = itertools.count(1)
+
+    def failing(*arguments):
+        if next(calls) == 2:
+            raise RetriableError("the database is away")
+        return function(*arguments)
+
+    return failing
 
 
 def test_a_column_that_is_added_is_in_the_next_change(postgres, table):

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.connect.connectors.postgres.pgoutput import Begin
+from penstock.connect.data.stored_offsets import NotedOffset
 
 __all__ = ["Position", "Resume"]
+
+_RECORDS = "records="
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Position:
         processed: The position of the last message that was handled as a whole.
         commit: The position of the last commit.
         transaction: What is stored of a transaction in progress.
+        records: The number of records that have the position: COPY, the update of a key, and TRUNCATE make several.
     """
 
     lsn: int = 0
@@ -32,6 +36,7 @@ class Position:
     processed: int | None = None
     commit: int | None = None
     transaction: Mapping[str, Any] = field(default_factory=dict)
+    records: int = 0
 
     def offset(self) -> dict[str, Any]:
         """The stored form."""
@@ -45,6 +50,16 @@ class Position:
         if self.kind is not None:
             stored["messageType"] = self.kind
         return {**stored, **self.transaction}
+
+    def noted(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """The stored form with more fields, and a note of the number of records, which Debezium does not store.
+
+        >>> offset = Position(70, records=2).noted({})
+        >>> offset, offset.note
+        ({'lsn': 70, 'ts_usec': 0}, 'records=2')
+        """
+        stored = {**self.offset(), **more}
+        return NotedOffset(stored, f"{_RECORDS}{self.records}") if self.records else stored
 
     def snapshot_offset(self, *, is_last: bool) -> dict[str, Any]:
         """The stored form of a row of the first snapshot."""
@@ -62,11 +77,13 @@ class Position:
             _number(stored.get("lsn_proc")),
             _number(stored.get("lsn_commit")),
             transaction,
+            _records_in_note(stored) or 0,
         )
 
     def at(self, lsn: int, kind: str) -> Position:
         """The position of another message of the same transaction."""
-        return replace(self, lsn=lsn, processed=lsn, kind=kind)
+        records = self.records if lsn == self.lsn else 0
+        return replace(self, lsn=lsn, processed=lsn, kind=kind, records=records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +93,21 @@ class Resume:
     Attributes:
         commit: All that was committed up to this position is written.
         inside: The number of a transaction that was written in part, and how far.
+        records: The number of records of that position that are written; None: all.
 
     >>> resume = Resume.of({"lsn": 70, "lsn_commit": 50, "txId": 9, "messageType": "INSERT"})
     >>> [resume.has_all_of(Begin(lsn, 0, 9)) for lsn in (50, 80)]
     [True, False]
     >>> resume.has(9, 70), resume.has(9, 71), resume.has(8, 60)
     (True, False, False)
+    >>> resume = Resume(50, (9, 70), 2)
+    >>> resume.has(9, 69), resume.has(9, 70), resume.records_of(9, 70), resume.records_of(9, 71)
+    (True, False, 2, 0)
     """
 
     commit: int = 0
     inside: tuple[int, int] | None = None
+    records: int | None = None
 
     @classmethod
     def before(cls, end: int) -> Resume:
@@ -101,15 +123,29 @@ class Resume:
             return cls(max(lsn, commit))
         if kind is None or xid is None:
             return cls.before(max(lsn, commit + 1))
-        return cls(commit, (xid, 0 if kind == "BEGIN" else lsn))  # a transaction begins at the position of its commit
+        if kind == "BEGIN":
+            return cls(commit, (xid, 0))  # a transaction begins at the position of its commit
+        return cls(commit, (xid, lsn), _records_in_note(stored))
 
     def has_all_of(self, begun: Begin) -> bool:
         """Whether a transaction is written as a whole."""
         return begun.lsn <= self.commit
 
     def has(self, xid: int, lsn: int) -> bool:
-        """Whether a message of a transaction is written."""
-        return self.inside is not None and self.inside[0] == xid and lsn <= self.inside[1]
+        """Whether a message of a transaction is written as a whole."""
+        if self.inside is None or self.inside[0] != xid:
+            return False
+        return lsn < self.inside[1] or (lsn == self.inside[1] and self.records is None)
+
+    def records_of(self, xid: int | None, lsn: int) -> int:
+        """The number of the first records of a position that are written, where others of it are not."""
+        return (self.records or 0) if self.inside == (xid, lsn) else 0
+
+
+def _records_in_note(stored: Mapping[str, Any]) -> int | None:
+    """The number of records in the note of an offset; None: it has none, as one that somebody else has stored."""
+    count = str(getattr(stored, "note", "")).removeprefix(_RECORDS)
+    return int(count) if count.isdecimal() else None
 
 
 def _number(value: Any) -> int | None:

@@ -77,6 +77,7 @@ class PostgresChangesTask(SourceTask):
         self._partition = {"server": prefix}
         self._position = Position()
         self._resume = Resume()
+        self._left_out = 0  # records of the position that was written in part
         self._forms: dict[int, TableForm | None] = {}
         self._shapes: dict[int, tuple[Any, ...]] = {}
         transaction_topic = self._capture.service_topic(prefix, parsed["topic.transaction"])
@@ -88,6 +89,7 @@ class PostgresChangesTask(SourceTask):
         self._xmin_read = 0.0
         self._reach = int(parsed["max.queue.size"])  # the number of changes that are asked for at once
         self._ends: deque[tuple[Offset, int]] = deque()  # offsets with the position that is safe once they are written
+        self._last_end: tuple[Offset, int] | None = None  # of the records that were polled
         self._polled: Offset | None = None  # the offset of the last record that was polled, and that was written
         self._written: Offset | None = None
         self._safe = self._confirmed = 0
@@ -192,13 +194,15 @@ class PostgresChangesTask(SourceTask):
 
     def _again(self) -> Iterator[list[SourceRecord]]:
         """Go on behind the last batch after a failure."""
+        while self._ends and self._ends[-1] is not self._last_end:  # those of records that were not polled
+            self._ends.pop()
         self._forms.clear()
         self._shapes.clear()
         if self._in_snapshot:
             self._resumes_slot, self._exported = True, None
             return self._begin()
         self._position, incremental = self._taken
-        self._resume = Resume.of(self._position.offset())
+        self._resume, self._left_out = Resume.of(self._position.noted({})), 0
         if self._metadata is not None:
             self._metadata.restore(self._position.transaction)
         self._incremental = IncrementalSnapshots(self._capture, self._server)
@@ -218,6 +222,7 @@ class PostgresChangesTask(SourceTask):
             self._stopped.wait(self._parsed["poll.interval.ms"] / 1000)
             return None
         self._polled = records[-1].source_offset
+        self._last_end = self._ends[-1] if self._ends else None
         return records
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:  # noqa: ARG002 - it is written
@@ -248,10 +253,11 @@ class PostgresChangesTask(SourceTask):
     def _placed(self, records: Iterable[SourceRecord], offset: Offset) -> list[SourceRecord]:
         return [record.with_(source_partition=self._partition, source_offset=offset) for record in records]
 
-    def _offset(self) -> Offset:
+    def _offset(self, more: Mapping[str, Any] | None = None, *, records: int = 0) -> Offset:
+        """The offset of the position, with more fields, and behind more records of the same position."""
         transaction = {} if self._metadata is None else self._metadata.stored()
-        self._position = replace(self._position, transaction=transaction)
-        return {**self._position.offset(), **self._incremental.stored()}
+        self._position = replace(self._position, transaction=transaction, records=self._position.records + records)
+        return self._position.noted({**self._incremental.stored(), **(more or {})})
 
     def _source(self, *, snapshot: str = "false", replicated: tuple[str | None, int | None] = (None, None)) -> Origin:
         at = self._position
@@ -426,7 +432,7 @@ class PostgresChangesTask(SourceTask):
         if self._resume.inside is not None and self._resume.inside[0] == begun.xid:
             return []
         self._position = replace(
-            self._position, lsn=lsn, time_us=begun.time_us, xid=begun.xid, kind="BEGIN", processed=lsn
+            self._position, lsn=lsn, time_us=begun.time_us, xid=begun.xid, kind="BEGIN", processed=lsn, records=0
         )
         if self._metadata is None:
             return []
@@ -462,6 +468,7 @@ class PostgresChangesTask(SourceTask):
 
     def _change(self, message: Change, lsn: int, replicated: tuple[str | None, int | None]) -> list[SourceRecord]:
         self._position = self._position.at(lsn, KINDS[type(message)])
+        written = self._resume.records_of(self._position.xid, lsn)
         records: list[SourceRecord] = []
         if isinstance(message, Truncate):
             forms = [form for number in message.relations if (form := self._forms.get(number)) is not None]
@@ -470,7 +477,8 @@ class PostgresChangesTask(SourceTask):
             form = self._forms.get(message.relation)
             if form is None:
                 return []
-            if isinstance(message, Insert) and self._incremental.is_signal_table(form.name):
+            is_begun = self._left_out < written
+            if isinstance(message, Insert) and not is_begun and self._incremental.is_signal_table(form.name):
                 records += self._signalled(form, form.row(message.new))
             if OPERATIONS[type(message)] in self._capture.skipped:
                 return records
@@ -479,9 +487,13 @@ class PostgresChangesTask(SourceTask):
             if event.op in self._capture.skipped:
                 continue
             self._incremental.seen(form.name, event)
-            block = None if self._metadata is None else self._metadata.count(".".join(form.name))
+            is_begun = self._left_out < written  # its first record is written, and it is counted in its transaction
+            block = None if self._metadata is None or is_begun else self._metadata.count(".".join(form.name))
             made = form.records(event, self._source(replicated=replicated), block)
-            records += self._placed(made, self._offset())
+            known = min(len(made), max(0, written - self._left_out))
+            self._left_out += known
+            for record in made[known:]:
+                records += self._placed([record], self._offset(records=1))
         return records
 
     def _events(self, form: TableForm, message: Insert | Update | Delete) -> list[Event]:
@@ -505,7 +517,7 @@ class PostgresChangesTask(SourceTask):
         """A message that is part of no transaction: it is its own commit."""
         now_us = time.time_ns() // 1000
         at = replace(self._position, lsn=message.lsn, time_us=now_us, xid=None, kind="MESSAGE", processed=message.lsn)
-        self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn - 1)
+        self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn - 1, records=0)
         records = self._logical(message, (None, None))
         self._position = replace(self._position, commit=message.lsn - 1)
         self._resume = Resume.before(message.lsn)
@@ -546,7 +558,7 @@ class PostgresChangesTask(SourceTask):
         records: list[SourceRecord] = []
         for table, event in self._incremental.signalled(form, row):
             made = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
-            records += self._placed(made, {**self._offset(), **ROW_OFFSET})
+            records += self._placed(made, self._offset(ROW_OFFSET))
         return records
 
 
