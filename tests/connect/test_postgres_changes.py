@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eventually import eventually
 from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.postgres.columns import Handling, column_form
@@ -384,6 +385,68 @@ def test_a_slot_that_was_deleted_is_noticed(postgres, table):
         driver.restart()
     with pytest.raises(ConnectError, match=r"no longer available on the server"):
         driver.restart()  # also at the next try
+
+
+def test_failures_that_do_not_pass_are_errors(postgres, table):
+    name, start = table
+    slots = [f"{name}_{number}" for number in range(10)]  # max_replication_slots
+    try:
+        with suppress(psycopg.errors.ConfigurationLimitExceeded):
+            for slot in slots:
+                postgres.execute(f"SELECT pg_create_physical_replication_slot('{slot}')")
+        with pytest.raises(ConnectError, match="slots are in use") as caught:
+            start(snapshot_mode="no_data")
+        assert "max_replication_slots" in caught.value.hint
+    finally:
+        postgres.execute(
+            f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE '{name}_%'"
+        )
+    driver = start(snapshot_mode="no_data", database_initial_statements="SET statement_timeout TO '60s'")
+    task = driver.sources[0].task
+    with pytest.raises(ConnectError, match="statement timeout") as caught:
+        task._server.execute("SET statement_timeout TO '1ms'; SELECT pg_sleep(60)")
+    assert "database.query.timeout.ms" in caught.value.hint
+
+
+def test_a_slot_whose_log_the_server_has_removed_is_an_error_or_made_again(postgres, table):
+    name, start = table
+    postgres.execute(f"INSERT INTO {name} VALUES (1, 'a', 0)")
+    driver = start()
+    drain(driver)
+    query = f"SELECT wal_status FROM pg_replication_slots WHERE slot_name = 's_{name}'"
+    try:
+        postgres.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+        for _ in range(200):  # segments of the log
+            postgres.execute("SELECT pg_switch_wal()", f"UPDATE {name} SET n = n + 1", "CHECKPOINT")
+            if postgres.execute(query) == [("lost",)]:
+                break
+    finally:
+        postgres.execute("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
+        eventually(lambda: postgres.execute("SHOW max_slot_wal_keep_size") == [("-1",)])
+    assert postgres.execute(query) == [("lost",)]
+    with pytest.raises(ConnectError, match="slot") as caught:
+        driver.poll()
+    assert "when_needed" in caught.value.hint
+    with pytest.raises(ConnectError, match="removed the log"):
+        driver.restart()
+    driver.config["snapshot.mode"] = "when_needed"
+    driver.restart()
+    drain(driver)
+    postgres.execute(f"INSERT INTO {name} VALUES (2, 'b', 0)")
+    drain(driver)
+    assert [(op, key) for op, key, _, _ in changes(driver, name)] == [("r", 1), ("r", 1), ("c", 2)]
+
+
+def test_a_snapshot_without_a_stream_leaves_no_slot(postgres, table):
+    name, start = table
+    postgres.execute(f"INSERT INTO {name} VALUES (1, 'a', 0)")
+    driver = start(snapshot_mode="initial_only")
+    drain(driver)
+    driver.restart()
+    postgres.execute(f"INSERT INTO {name} VALUES (2, 'b', 0)")
+    drain(driver)
+    assert [(op, key) for op, key, _, _ in changes(driver, name)] == [("r", 1)]
+    assert not postgres.execute(f"SELECT FROM pg_replication_slots WHERE slot_name LIKE '%{name}%'")
 
 
 def test_messages_that_are_cut_or_unknown_are_refused():

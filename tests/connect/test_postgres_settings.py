@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from penstock.connect.connectors.postgres import PostgresChangesConnector
+from penstock.connect.connectors.postgres.capture import Capture
 from penstock.connect.connectors.postgres.columns import Handling, column_form
 from penstock.connect.connectors.postgres.masks import Patterns, column_rules
-from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL
+from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.sql_model import SQL_SINK_MODEL, SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_settings import SINK, SOURCE
@@ -727,3 +728,16 @@ def test_types_without_a_form_are_left_out_and_wrong_texts_are_named():
     assert column_form(PgType(0, "tsquery"), -1, Handling(), nullable=True) is None
     with pytest.raises(DataError, match="'soon' is not a value of the type"):
         column_form(PgType(0, "timestamp"), -1, Handling(), nullable=True).value("soon")
+
+
+def test_what_a_task_captures_is_shown_without_its_password():
+    settings = {
+        "topic.prefix": "shop",
+        "database.hostname": "h",
+        "database.dbname": "d",
+        "database.user": "u",
+        "database.password": "hidden-word",
+    }
+    capture = Capture.of(parse_settings(settings), settings)
+    assert capture.conninfo["password"] == "hidden-word"
+    assert "hidden-word" not in repr(capture)

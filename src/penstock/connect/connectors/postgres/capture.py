@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
@@ -41,7 +41,7 @@ class Capture:
     """
 
     tables: CaptureSettings
-    conninfo: Mapping[str, Any]
+    conninfo: Mapping[str, Any] = field(repr=False)  # has the password
     statements: tuple[str, ...]
     lists: Mapping[str, Patterns]
     keys: tuple[tuple[Patterns, tuple[str, ...]], ...]

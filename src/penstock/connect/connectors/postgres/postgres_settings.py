@@ -227,7 +227,8 @@ CONFIG = ConfigDef(
             rule=Choice(SNAPSHOT_MODES),
             importance=Importance.HIGH,
             doc="initial: the rows first, then changes; always: so at each start; initial_only: the rows; no_data: "
-            "changes from now on; when_needed: the rows where there are no offsets, or the slot was deleted.",
+            "changes from now on; when_needed: the rows where there are no offsets, or the slot "
+            "was deleted or has lost its log. initial_only leaves no slot.",
         ),
         _patterns("snapshot.include.collection.list", "Regular expressions of the tables whose rows are read first."),
         Setting(

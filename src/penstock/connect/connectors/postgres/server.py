@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-__all__ = ["Server", "SlotSnapshot", "lsn_number", "lsn_text"]
+__all__ = ["LOST_HINT", "Server", "SlotSnapshot", "lsn_number", "lsn_text"]
 
 UNKNOWN = ColumnFacts(PgType(0, ""))  # of a column that the catalog does not have any more
+STATUS_SINCE = 130_000  # the version of the server that may remove the log of a slot
 MESSAGES_SINCE = 140_000  # the version of the server whose plugin sends messages of applications
+LOST_HINT = (
+    "If the server has removed the log of the slot (wal_status is lost in pg_replication_slots), set "
+    "snapshot.mode=when_needed, or drop the slot and reset the connector's offsets: it takes a new snapshot."
+)
 CHANGES = """SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes(
   %s, NULL, %s, 'proto_version', '1', 'publication_names', %s, 'messages', 'true')"""
 TABLES = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -66,6 +71,14 @@ class Server:
         except ImportError as error:
             raise ConnectError("psycopg is not installed", hint='Run: pip install "psycopg[binary]"') from error
         self._psycopg = psycopg
+        refused = "Check database.user and database.password."
+        self._lasting = {  # failures of the kind "operational" that do not pass by themselves
+            psycopg.errors.InvalidPassword: refused,
+            psycopg.errors.InvalidAuthorizationSpecification: refused,
+            psycopg.errors.QueryCanceled: "Raise database.query.timeout.ms, if no administrator has cancelled it.",
+            psycopg.errors.ConfigurationLimitExceeded: "Drop a slot that nobody needs, or raise max_replication_slots.",
+            psycopg.errors.ObjectNotInPrerequisiteState: LOST_HINT,
+        }
         self._conninfo, self._slot, self._publication = conninfo, slot, publication
         self._statements = statements
         self._connection: psycopg.Connection[Any] | None = None
@@ -115,6 +128,11 @@ class Server:
                 f"the slot {self._slot} is one of the database {database}", hint="Choose another slot.name."
             )
         return True
+
+    def has_lost_log(self) -> bool:
+        """Whether the server has removed the log that the slot needs: nobody can read it any more."""
+        query = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+        return self._version >= STATUS_SINCE and self._one(query, self._slot) == "lost"
 
     def make_slot(self) -> int:
         """Make the slot, at the end of the server's log; its position."""
@@ -250,7 +268,14 @@ class Server:
             self._reader = connection = self._opened()
             try:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute(f"SET TRANSACTION SNAPSHOT '{name}'")
+                try:
+                    connection.execute(f"SET TRANSACTION SNAPSHOT '{name}'")
+                except (
+                    self._psycopg.errors.ObjectNotInPrerequisiteState,
+                    self._psycopg.errors.InvalidParameterValue,
+                    self._psycopg.errors.UndefinedObject,
+                ) as error:
+                    raise RetriableError(f"the snapshot has ended with its connection: {_line(error)}") from error
                 connection.execute("SET LOCAL statement_timeout = 0")
                 row = connection.execute("SELECT txid_current()").fetchone()
                 yield 0 if row is None else int(row[0]) & 0xFFFFFFFF
@@ -384,14 +409,13 @@ class Server:
             yield
         except errors.OperationalError as error:
             self.close()
-            text = str(error).strip().splitlines()[0]
-            if isinstance(error, errors.errors.InvalidPassword | errors.errors.InvalidAuthorizationSpecification):
-                raise ConnectError(f"the database refuses: {text}", hint="Check database.user and password.") from error
-            raise RetriableError(f"the database is away, or the slot is in use: {text}") from error
+            for kind, hint in self._lasting.items():
+                if isinstance(error, kind):
+                    raise ConnectError(f"the database refuses: {_line(error)}", hint=hint) from error
+            raise RetriableError(f"the database is away, or the slot is in use: {_line(error)}") from error
         except errors.Error as error:
-            text = str(error).strip().splitlines()[0]
             raise ConnectError(
-                f"the database refuses: {text}",
+                f"the database refuses: {_line(error)}",
                 hint="The user needs REPLICATION, SELECT on the tables, and for a publication to own them.",
             ) from error
 
@@ -403,6 +427,10 @@ class Server:
     def _execute(self, query: Any) -> None:
         with self.guarded() as connection:
             connection.execute(query)
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def lsn_number(text: str) -> int:

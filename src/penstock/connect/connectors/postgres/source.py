@@ -42,7 +42,7 @@ from penstock.connect.connectors.postgres.pgoutput import (
 )
 from penstock.connect.connectors.postgres.position import Position, Resume
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
-from penstock.connect.connectors.postgres.server import Server, SlotSnapshot
+from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
 from penstock.connect.connectors.postgres.transactions import TransactionMetadata
 from penstock.connect.data import SettingError, SourceRecord, Struct
@@ -134,7 +134,16 @@ class PostgresChangesTask(SourceTask):
                 hint="Reset the connector's offsets: it then takes a new snapshot.",
             )
         is_streaming = stored is not None and _is_streaming(stored)
-        if not self._has_slot and stored is not None and is_streaming:
+        self._streams = parsed["snapshot.mode"] != "initial_only"
+        if self._streams and self._has_slot and self._server.has_lost_log():
+            if parsed["snapshot.mode"] != "when_needed":
+                raise ConnectError(
+                    f"the server has removed the log that the slot {parsed['slot.name']} needs: changes are lost",
+                    hint=LOST_HINT,
+                )
+            self._server.drop_slot()
+            self._has_slot = False
+        if self._streams and not self._has_slot and stored is not None and is_streaming:
             if parsed["snapshot.mode"] != "when_needed":
                 raise ConnectError(
                     f"The connector is trying to read change stream starting at {stored}, but this is no longer "
@@ -147,7 +156,7 @@ class PostgresChangesTask(SourceTask):
         self._resumes_slot = self._has_slot
         if self._needs_snapshot():
             self._export()
-        elif not self._has_slot:
+        elif self._streams and not self._has_slot:
             self._position = Position(self._server.make_slot(), time.time_ns() // 1000)
             self._has_slot = True
 
@@ -157,10 +166,14 @@ class PostgresChangesTask(SourceTask):
         return mode == "always" or (not is_stored and mode != "no_data")
 
     def _export(self) -> SlotSnapshot:
-        """Make the slot, or one for the time, and hold its snapshot until the rows are read."""
+        """Make the slot, or one for the time, and hold its snapshot until the rows are read.
+
+        Without a stream no slot stays: nobody would advance it, and the server would keep its log for ever.
+        """
         self._snapshot.close()
-        exported = self._snapshot.enter_context(self._server.exported(is_new=not self._has_slot))
-        self._has_slot = True
+        is_new = self._streams and not self._has_slot
+        exported = self._snapshot.enter_context(self._server.exported(is_new=is_new))
+        self._has_slot |= is_new
         self._exported = exported
         return exported
 
@@ -168,15 +181,15 @@ class PostgresChangesTask(SourceTask):
 
     def _begin(self) -> Iterator[list[SourceRecord]]:
         """The batches of records from the stored offset on; an empty one where there is nothing at present."""
-        stored, mode = self._stored, self._parsed["snapshot.mode"]
+        stored = self._stored
         if stored is not None and _is_streaming(stored):
             self._continue(stored)
         if self._needs_snapshot():
             self._stopped.wait(self._parsed["snapshot.delay.ms"] / 1000)
             yield from self._take_snapshot()
-            if mode != "initial_only":
+            if self._streams:
                 self._stopped.wait(self._parsed["streaming.delay.ms"] / 1000)
-        if mode == "initial_only":
+        if not self._streams:
             while True:
                 yield []
         yield from self._go_on()
@@ -235,7 +248,7 @@ class PostgresChangesTask(SourceTask):
         self._confirm(self._safe)
 
     def _confirm(self, lsn: int) -> None:
-        if lsn > self._confirmed and not self._stopped.is_set() and self._capture.confirms:
+        if lsn > self._confirmed and not self._stopped.is_set() and self._capture.confirms and self._has_slot:
             self._server.confirm(lsn)
             self._reach = int(self._parsed["max.queue.size"])
         self._confirmed = max(lsn, self._confirmed)
