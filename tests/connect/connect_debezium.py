@@ -228,11 +228,14 @@ class CaseRun:
             with connected(self._server, "app") as connection:
                 connection.execute("SELECT pg_logical_emit_message(false, %s, '')", [name])
             for _ in range(MOST_POLLS):
-                for record in self._polled() or ():
+                records = iter(self._polled() or ())
+                for record in records:
                     if not is_marker(record.value, MARKER):
                         self._take(record)
                     elif is_marker(record.value, name):
                         if "signal.data.collection" in self._config:  # what a signal asks for comes behind the marker
+                            for behind in records:
+                                self._take(behind)
                             self._poll_until_quiet()
                         return
                 if self._failure is not None:
