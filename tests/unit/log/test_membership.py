@@ -11,6 +11,7 @@ from penstock.log.embedded import membership
 from penstock.log.embedded.membership import JoinRequest
 from penstock.log.lease_holders import is_fresh
 from penstock.log.open import open_log
+from penstock.log.thread_clients import Writer
 
 T = [TopicPartition("t", n) for n in range(4)]
 
@@ -174,6 +175,14 @@ def test_offsets_of_a_group_with_members_are_set_by_members_alone(topic):
     topic.leave_group(me)
     topic.commit_offsets("g", {T[0]: 9})
     assert topic.committed_offsets("g") == {T[0]: 9}
+
+
+def test_a_producer_that_commits_no_offsets_writes_beside_the_members_of_a_group(topic, batch):
+    """As the tasks of Connect's workers do: the workers are members of the group, and offsets are records."""
+    settle(topic, join(topic))
+    producer = topic.thread_producer(Writer("g", "task-0", None))
+    producer.send([("t", 0, batch(["a"]))])
+    assert producer.commit({}) == {T[0]: 1}
 
 
 def test_partitions_that_are_added_are_shared_out(topic):

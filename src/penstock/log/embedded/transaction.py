@@ -140,7 +140,7 @@ class EmbeddedTransaction:
                 check_owner(connection, me, places)
             members = {*(application for application, _ in self._leases), *(me.group for me, _ in self._owners)}
             members |= self._members.keys()
-            for group in self._offsets.keys() - members:
+            for group in {group for group, offsets in self._offsets.items() if offsets} - members:
                 check_outsider(connection, group)
             for tp, parts in self._appends.items():
                 slot = catalog.slot(connection, tp.topic, tp.partition)
