@@ -329,7 +329,7 @@ class CommitLog:
         return newest
 
     def _listed(self) -> Commit | None:
-        for batch in reversed(committed_batches(f"{self.checkpoint}/{QUERY}")):
+        for batch in reversed(committed_batches(self.checkpoint, QUERY)):
             committed = self._time(batch)
             if committed is not None:
                 return Commit(self.checkpoint, batch, committed)

@@ -63,13 +63,14 @@ def planned_batches(query: str) -> list[int]:
     return _numbers(query, "offsets")
 
 
-def committed_batches(query: str) -> list[int]:
+def committed_batches(location: str, query: str = "") -> list[int]:
     """Return the numbers of the batches that Spark has noted as done, in order.
 
     Args:
-        query: Spark's checkpoint of a query.
+        location: Spark's checkpoint of a query, or a location that has it.
+        query: Its folder there.
     """
-    return _numbers(query, "commits")
+    return _numbers(location, f"{query}/commits".lstrip("/"))
 
 
 def newest_planned(query: str) -> int | None:
