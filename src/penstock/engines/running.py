@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import in_own_mode, mode_is_unknown, require_mode, with_mode
+from penstock.engines.application.modes import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sink_formats import note_sinks
@@ -130,7 +130,8 @@ class Run:
 
     def _settle_mode(self, log: TopicLog) -> None:
         """Keep the mode of earlier runs if none is set, and say so."""
-        users_config, self.config = self.config, in_own_mode(self.config, log)
+        mode = known_mode(self.config, log)
+        users_config, self.config = self.config, in_mode(self.config, mode)
         if self.config is not users_config:
             self.engine = engine_of(self.config, self._batch_done, reads_nothing=self._reads_nothing)
             _log.warning(
@@ -138,7 +139,7 @@ class Run:
                 "processing.mode=continuous converts it to stream threads, which are the default",
                 self.config["application.id"],
             )
-        elif mode_is_unknown(self.config, log):
+        elif mode is None and may_have_run(self.config, log):
             _log.info(
                 "%s runs in stream threads, the default of processing.mode; nothing but offsets of its group shows "
                 "that it may have run before: if it has, in micro-batches, set processing.mode=micro_batch",

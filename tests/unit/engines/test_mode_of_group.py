@@ -10,7 +10,7 @@ import pytest
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
-from penstock.engines.application.modes import in_own_mode, mode_is_unknown, set_mode
+from penstock.engines.application.modes import in_own_mode, known_mode, may_have_run, set_mode
 from penstock.engines.committed.opening import open_committed
 from penstock.engines.committed.replicated import ReplicatedState
 from penstock.engines.committed.state import CommittedState
@@ -57,7 +57,8 @@ def test_the_marks_of_the_groups_offsets_say_who_has_set_them(tmp_path: Path, no
     commit(config, *notes)
     assert mode(config) == found
     with open_log(config["bootstrap.servers"]) as log:
-        assert mode_is_unknown(config, log) == (bool(notes) and notes[0] == RESET_NOTE)
+        is_unknown = known_mode(config, log) is None and may_have_run(config, log)
+        assert is_unknown == (bool(notes) and notes[0] == RESET_NOTE)
 
 
 def test_settings_and_a_checkpoint_come_first(tmp_path: Path) -> None:

@@ -97,13 +97,14 @@ def test_the_inputs_of_a_batch():
 
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_the_numbers_of_batches_are_read_in_order(tmp_path, is_remote):
-    query = f"memory://{tmp_path.name}/{is_remote}/spark" if is_remote else str(tmp_path / "spark")
-    assert (planned_batches(query), committed_batches(query), newest_planned(query)) == ([], [], None)
+    checkpoint = f"memory://{tmp_path.name}/{is_remote}" if is_remote else str(tmp_path)
+    query = f"{checkpoint}/spark"
+    assert (planned_batches(query), committed_batches(checkpoint), newest_planned(query)) == ([], [], None)
     for number in (10, 9, 2):
         write_document(query, f"offsets/{number}", "v1")
     write_document(query, "offsets/.10.crc", "sum")
     write_document(query, "offsets/11.tmp", "half")
-    write_document(query, "commits/9", "v1")
+    write_document(checkpoint, "spark/commits/9", "v1")
     assert planned_batches(query) == [2, 9, 10]
-    assert committed_batches(query) == [9]
+    assert committed_batches(checkpoint) == [9]
     assert newest_planned(query) == 10

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import LineReader, Place, is_packed, is_whole
+from penstock.connect.connectors.line_reader import LineReader, Place, file_identity, is_packed, is_whole
 from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.connectors.rotation import base_name
 from penstock.errors import ConnectError
@@ -143,9 +143,9 @@ class FollowedFiles:
         by_identity = {each.identity: name for name, each in self._files.items() if each.identity is not None}
         moved = {}
         for name in self._names:
-            identity = _identity(name)
+            identity = file_identity(name)
             old = None if identity is None else by_identity.get(identity)
-            if old is not None and old != name and _identity(old) != identity:
+            if old is not None and old != name and file_identity(old) != identity:
                 moved[name] = old
         renamed = {name: self._files.pop(old) for name, old in moved.items()}
         for name, file in renamed.items():
@@ -164,7 +164,7 @@ class FollowedFiles:
             return
         read_on = {file.identity for file in self._files.values()}  # what was cut of them, they find
         noted = [(name, place) for name, place in stored if place.note and place.note.identity not in read_on]
-        now = {name: _identity(name) for name in self._names}
+        now = {name: file_identity(name) for name in self._names}
         taken: set[Place] = set()
         for name in names:
             path = Path(name)
@@ -290,14 +290,6 @@ def _end_of(path: Path) -> Place:
         return reader.place
     finally:
         reader.close()
-
-
-def _identity(name: str) -> tuple[int, int] | None:
-    try:
-        facts = Path(name).stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
 
 
 def _age(name: str) -> tuple[float, str]:

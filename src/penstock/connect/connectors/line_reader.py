@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self, cast
 
 from penstock.errors import ConnectError
 
-__all__ = ["NO_LINES", "FileNote", "LineReader", "Place", "ReadLines", "is_packed", "is_whole"]
+__all__ = ["NO_LINES", "FileNote", "LineReader", "Place", "ReadLines", "file_identity", "is_packed", "is_whole"]
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
@@ -119,11 +119,16 @@ class FileNote:
 
     def is_of(self, path: Path) -> bool:
         """Return whether a path names the very file."""
-        try:
-            facts = path.stat()
-        except OSError:
-            return False
-        return (facts.st_dev, facts.st_ino) == self.identity
+        return file_identity(path) == self.identity
+
+
+def file_identity(path: str | Path) -> tuple[int, int] | None:
+    """Return the device and inode of the file that has a name; None: none has it."""
+    try:
+        facts = Path(path).stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 @dataclass(frozen=True, slots=True)

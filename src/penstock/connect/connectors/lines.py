@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import NO_LINES, LineReader, Place, ReadLines, is_packed, is_whole
+from penstock.connect.connectors.line_reader import (
+    NO_LINES,
+    LineReader,
+    Place,
+    ReadLines,
+    file_identity,
+    is_packed,
+    is_whole,
+)
 from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files, rotated_since
 from penstock.errors import ConnectError
 
@@ -306,7 +314,7 @@ class FollowedFile:
 
     def _not_late(self, paths: Iterable[Path]) -> list[Path]:
         late = {each.identity for each in self._late}
-        return [each for each in paths if _identity(each) not in late]
+        return [each for each in paths if file_identity(each) not in late]
 
     # Changes while it is open
 
@@ -314,12 +322,12 @@ class FollowedFile:
         """Return whether the path names another file by now."""
         if self.path is None:
             return False
-        now = _identity(self.path)
+        now = file_identity(self.path)
         return now is not None and now != reader.identity  # None: between the two steps of a rotation
 
     def _has_followed_name(self, reader: LineReader) -> bool:
         """Whether the next look at the folder finds the open file under its new name."""
-        return any(_identity(Path(each)) == reader.identity for each in self._neighbours.names())
+        return any(file_identity(each) == reader.identity for each in self._neighbours.names())
 
     def _leave(self, reader: LineReader) -> None:
         """Go on in the next file; what is still written to this one is read too."""
@@ -372,11 +380,3 @@ class FollowedFile:
             if lines:
                 return lines
         return NO_LINES
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino

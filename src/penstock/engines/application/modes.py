@@ -27,8 +27,10 @@ __all__ = [
     "MODES",
     "checkpoint_mode",
     "has_run_in_batches",
+    "in_mode",
     "in_own_mode",
-    "mode_is_unknown",
+    "known_mode",
+    "may_have_run",
     "mode_of",
     "mode_of_state",
     "require_mode",
@@ -124,22 +126,33 @@ def _mode_of_group(config: StreamsConfig, log: TopicLog) -> str | None:
     return MICRO_BATCH if any(map(is_of_batches, notes)) else None
 
 
+def known_mode(config: StreamsConfig, log: TopicLog) -> str | None:
+    """Return the mode that the settings name, else that of the application's earlier runs; None: nothing is known."""
+    if "processing.mode" in config.given:
+        return str(config["processing.mode"])
+    return mode_of(log, config) or _mode_of_group(config, log)
+
+
 def in_own_mode(config: StreamsConfig, log: TopicLog) -> StreamsConfig:
     """Return the settings with the mode of the application's earlier runs, if they name none.
 
     Raises:
         ConfigError: A setting is refused in the mode of the earlier runs.
     """
-    if "processing.mode" in config.given:
-        return config
-    mode = mode_of(log, config) or _mode_of_group(config, log)
+    return in_mode(config, known_mode(config, log))
+
+
+def in_mode(config: StreamsConfig, mode: str | None) -> StreamsConfig:
+    """Return the settings with a mode; None: with the one that they have.
+
+    Raises:
+        ConfigError: A setting is refused in that mode.
+    """
     return config if mode in (None, config["processing.mode"]) else config.with_settings({"processing.mode": mode})
 
 
-def mode_is_unknown(config: StreamsConfig, log: TopicLog) -> bool:
-    """Return whether an application whose mode is not set may have run: its group has offsets, and nothing is known."""
-    if "processing.mode" in config.given or (mode_of(log, config) or _mode_of_group(config, log)) is not None:
-        return False
+def may_have_run(config: StreamsConfig, log: TopicLog) -> bool:
+    """Return whether an application without a `known_mode` may have run all the same: its group has offsets."""
     checkpoint = checkpoint_mode(Locations.of(config, log).checkpoint)
     return checkpoint is None and bool(log.group_offsets(config["application.id"]))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.engines.batches.facts import inputs_checksum
 from penstock.engines.offsets.offsets import SourceOffset
-from penstock.engines.spark.spark_log import QUERY, committed_batches
+from penstock.engines.spark.spark_log import committed_batches
 from penstock.state.documents import read_document
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class LastBatch:
 
 def committed_by_spark(checkpoint: str) -> LastBatch:
     """Read the newest batch that Spark has committed."""
-    done = committed_batches(f"{checkpoint}/{QUERY}")
+    done = committed_batches(checkpoint)
     if not done:
         return LastBatch(-1, {})
     text = read_document(checkpoint, f"spark/offsets/{max(done)}") or ""

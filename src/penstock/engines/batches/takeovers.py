@@ -108,7 +108,7 @@ def note_changelog_ends(checkpoint: str, log: TopicLog, topics: Iterable[str], b
         batch: The newest batch that Spark has committed; None: as the checkpoint says.
     """
     if batch is None:
-        batch = max(committed_batches(f"{checkpoint}/{QUERY}"), default=-1)
+        batch = max(committed_batches(checkpoint), default=-1)
     now = ChangelogEnds.of(log, topics)
     ends: dict[str, dict[str, int]] = {}
     for tp, end in sorted(now.ends.items()):

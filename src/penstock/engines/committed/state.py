@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
 from penstock.engines.committed.tasks import AheadError, ReplicaFolders, TaskReader, TaskView
-from penstock.engines.spark.spark_log import QUERY, committed_batches
+from penstock.engines.spark.spark_log import committed_batches
 from penstock.errors import InvalidStateError, StateError
 from penstock.query.placement import LagInfo
 from penstock.query.position import Position
@@ -329,7 +329,7 @@ class CommitLog:
         return newest
 
     def _listed(self) -> Commit | None:
-        for batch in reversed(committed_batches(self.checkpoint, QUERY)):
+        for batch in reversed(committed_batches(self.checkpoint)):
             committed = self._time(batch)
             if committed is not None:
                 return Commit(self.checkpoint, batch, committed)

@@ -63,14 +63,13 @@ def planned_batches(query: str) -> list[int]:
     return _numbers(query, "offsets")
 
 
-def committed_batches(location: str, query: str = "") -> list[int]:
-    """Return the numbers of the batches that Spark has noted as done, in order.
+def committed_batches(checkpoint: str) -> list[int]:
+    """Return the numbers of the batches that Spark has noted as done for an application's query, in order.
 
     Args:
-        location: Spark's checkpoint of a query, or a location that has it.
-        query: Its folder there.
+        checkpoint: The checkpoint location of the application.
     """
-    return _numbers(location, f"{query}/commits".lstrip("/"))
+    return _numbers(checkpoint, f"{QUERY}/commits")
 
 
 def newest_planned(query: str) -> int | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from penstock.base.terminal.human_numbers import counted
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
-from penstock.log.base import GroupMember, TopicPartition
+from penstock.log.base import GroupMember, Lease, TopicPartition
 from penstock.log.embedded.record_rows import read_row
 from penstock.log.lease_holders import holder_runs
 from penstock.log.leases import LEASE_WRITER, lease_of
@@ -223,10 +223,9 @@ def check_outsider(connection: sqlite3.Connection, group: str, epoch: int | None
 def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: int | None, rule: str) -> None:
     if has_streams_members(connection, group):
         raise shared_by_threads(group)
-    held = lease_of(read_row(connection, group, LEASE_WRITER))
-    if held is None or held[0].epoch == epoch or not holder_runs(*held):
+    lease = running_holder(connection, group)
+    if lease is None or lease.epoch == epoch:
         return
-    lease = held[0]
     raise FencedError(
         f"{group!r} is the group of an application that runs: {lease.owner} (process {lease.pid} on {lease.host}); "
         f"{rule}",
@@ -234,6 +233,12 @@ def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: in
         group=group,
         owner=lease.owner,
     )
+
+
+def running_holder(connection: sqlite3.Connection, application: str) -> Lease | None:
+    """Return an application's lease if its holder runs."""
+    held = lease_of(read_row(connection, application, LEASE_WRITER))
+    return held[0] if held is not None and holder_runs(*held) else None
 
 
 def has_streams_members(connection: sqlite3.Connection, group: str) -> bool:

@@ -18,9 +18,6 @@ from penstock.base.clock import unix_ms
 from penstock.base.terminal.human_numbers import counted
 from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.group_offsets import write_offsets
-from penstock.log.embedded.record_rows import read_row
-from penstock.log.lease_holders import holder_runs
-from penstock.log.leases import LEASE_WRITER, lease_of
 from penstock.log.membership import StreamsMembership, membership_refused
 from penstock.log.processes import may_run, process_start
 from penstock.log.streams_groups.group import (
@@ -146,9 +143,8 @@ class EmbeddedStreamsCoordinator:
 
 def _other_members(connection: sqlite3.Connection, group: str) -> str:
     """Return who else uses a group: consumers, or the holder of the application's lease; empty if nobody does."""
-    holder = lease_of(read_row(connection, group, LEASE_WRITER))
-    if holder is not None and holder_runs(*holder):
-        lease = holder[0]
+    lease = membership.running_holder(connection, group)
+    if lease is not None:
         return (
             f"Group {group} is not a streams group: {lease.owner} (process {lease.pid} on {lease.host}) has its lease."
         )

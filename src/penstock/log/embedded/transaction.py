@@ -76,7 +76,8 @@ class EmbeddedTransaction:
     def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Like ``commit_offsets``, with a text for each offset."""
         self._check_open()
-        self._offsets.setdefault(group, {}).update(offsets)
+        if offsets:
+            self._offsets.setdefault(group, {}).update(offsets)
 
     def require_lease(self, application: str, epoch: int) -> None:
         """Let the commit fail with FencedError if the application's lease has a newer epoch."""
@@ -140,7 +141,7 @@ class EmbeddedTransaction:
                 check_owner(connection, me, places)
             members = {*(application for application, _ in self._leases), *(me.group for me, _ in self._owners)}
             members |= self._members.keys()
-            for group in {group for group, offsets in self._offsets.items() if offsets} - members:
+            for group in self._offsets.keys() - members:
                 check_outsider(connection, group)
             for tp, parts in self._appends.items():
                 slot = catalog.slot(connection, tp.topic, tp.partition)

@@ -146,7 +146,8 @@ class _Renewal:
 
 def _is_refused(coordinator: StreamsCoordinator, facts: MemberFacts) -> bool:
     """Return whether a group without members refuses a member because of its topology."""
-    if coordinator.describe(facts.group) is None or _has_members(coordinator, facts.group):
+    described = coordinator.describe(facts.group)
+    if described is None or described.members:
         return False
     facts = replace(facts, member=str(uuid.uuid4()), instance=None, endpoint=None)
     deadline = time.monotonic() + _PATIENCE_S

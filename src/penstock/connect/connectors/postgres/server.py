@@ -153,9 +153,9 @@ class Server:
         name = sql.Identifier(self._publication)
         rest = sql.SQL(" WITH (publish_via_partition_root = true)") if by_root else sql.SQL("")
         if mode == "no_tables":
-            self._execute(sql.SQL("CREATE PUBLICATION {}{}").format(name, rest))
+            self.execute(sql.SQL("CREATE PUBLICATION {}{}").format(name, rest))
         elif mode == "all_tables":
-            self._execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES{}").format(name, rest))
+            self.execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES{}").format(name, rest))
         else:
             if not tables:
                 raise ConnectError(
@@ -163,35 +163,32 @@ class Server:
                     hint="Name tables that there are in table.include.list.",
                 )
             parts = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
-            self._execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, parts, rest))
+            self.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, parts, rest))
 
     def _publish_also(self, tables: Sequence[tuple[str, str]]) -> None:
         """Add the tables that a publication lacks, as when table.include.list has more of them than before."""
         from psycopg import sql
 
-        with self.guarded() as connection:
-            rows = connection.execute(
-                "SELECT n.nspname, c.relname FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid "
-                "LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE p.pubname = %s AND NOT p.puballtables",
-                [self._publication],
-            ).fetchall()
+        rows = self.fetched(
+            "SELECT n.nspname, c.relname FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid "
+            "LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE p.pubname = %s AND NOT p.puballtables",
+            [self._publication],
+        )
         published = {(row[0], row[1]) for row in rows}
         missing = [table for table in tables if table not in published]
         if rows and missing:
             parts = sql.SQL(", ").join(sql.Identifier(*table) for table in missing)
             name = sql.Identifier(self._publication)
-            self._execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, parts))
+            self.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, parts))
 
     def drop_slot(self) -> None:
         """Delete the slot."""
-        with self.guarded() as connection:
-            connection.execute("SELECT pg_drop_replication_slot(%s)", [self._slot])
+        self.execute("SELECT pg_drop_replication_slot(%s)", [self._slot])
 
     def tables(self) -> dict[tuple[str, str], int]:
         """The numbers of all tables, by schema and name; partitioned tables and their partitions are tables both."""
-        with self.guarded() as connection:
-            return {(schema, name): oid for oid, schema, name in connection.execute(TABLES).fetchall()}
+        return {(schema, name): oid for oid, schema, name in self.fetched(TABLES)}
 
     def relation(self, schema: str, name: str) -> tuple[RelationMessage, TableFacts] | None:
         """A table as the catalog has it now; None: there is no such table."""
@@ -423,10 +420,6 @@ class Server:
         with self.guarded() as connection:
             row = connection.execute(query, values or None).fetchone()
             return None if row is None else row[0]
-
-    def _execute(self, query: Any) -> None:
-        with self.guarded() as connection:
-            connection.execute(query)
 
 
 def _line(error: Exception) -> str:
