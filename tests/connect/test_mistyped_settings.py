@@ -66,7 +66,7 @@ def test_every_known_name_of_a_worker_is_taken(mode: str, caplog: pytest.LogCapt
             WorkerConfig.of({**WORKER, name: "1"}, mode)
         except ConfigError as error:
             assert "has no setting" not in error.message, name  # noqa: PT017 - the value may be wrong
-    assert not [record for record in caplog.records if "not known" in record.message]
+    assert not [record for record in caplog.records if "not known" in record.getMessage()]
 
 
 def test_other_unknown_names_of_a_worker_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -213,7 +213,7 @@ def test_what_cannot_be_read_as_text_is_left_out_with_a_note(log, file, caplog):
     driver = source(log, file.parent, "5000")
     assert polled(driver) == ["1"]
     assert polled(driver) == ["1"]
-    left = [record.message for record in caplog.records if "is left out" in record.message]
+    left = [record.getMessage() for record in caplog.records if "is left out" in record.getMessage()]
     assert len(left) == 3
     beside(file, ".2.gz").write_bytes(half)
     assert polled(driver) == ["1", *["2"] * 1000]

@@ -17,11 +17,10 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import lmdb
 
@@ -41,8 +40,8 @@ __all__ = [
     "Replica",
     "ReplicaMap",
     "ReplicaReader",
-    "is_in_place",
     "note_use",
+    "remove_files",
     "replica_description",
     "replica_place",
 ]
@@ -50,7 +49,6 @@ __all__ = [
 _FORMAT = 1
 _FIRST_SLOT = "slot-0"
 OWNER_LOCK = "owner.lock"
-_MOST_TRIES = 100
 _LARGE_ROWS = 100_000  # of a transaction: some tens of megabytes
 ABOUT = b"about"
 NUMBERS = b"numbers"
@@ -102,8 +100,7 @@ class Replica:
         """Empty the replica."""
         self.quiesce()
         self._close_env()
-        for name in ("data.mdb", "lock.mdb"):
-            (self._directory / name).unlink(missing_ok=True)
+        remove_files(self._directory)
         if not self._directory.exists():
             self._lock.close()
             self._directory, self._lock = _take_slot(self._directory.parent)
@@ -221,7 +218,7 @@ class Replica:
 
     def retake(self) -> bool:
         """Take its slot again; return False if another process has it, or the replica has been replaced."""
-        if self._directory.name != _FIRST_SLOT:  # a process that closes one of the others removes it
+        if self._directory.name != _FIRST_SLOT:  # a process that closes one of the others empties it
             return False
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -248,10 +245,10 @@ class Replica:
         return [(each.st_dev, each.st_ino) for each in (*files, lock)]
 
     def close(self) -> None:
-        """Close it and let go of its slot; a slot besides the first is removed."""
+        """Close it and let go of its slot; a slot besides the first is emptied."""
         self._close_env()
         if self._directory.name != _FIRST_SLOT:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            remove_files(self._directory)
         else:
             note_use(self._directory)
         self._lock.close()
@@ -394,16 +391,13 @@ def _write(
 
 def _take_slot(root: Path) -> tuple[Path, Any]:
     """Take the first slot that no living process holds; return it and its lock."""
-    number = tries = 0
+    number = 0
     while True:
         directory = root / f"slot-{number}"
         try:
             own_folder(directory)
             lock = open_lock(directory / OWNER_LOCK)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and tries < _MOST_TRIES:
-                tries += 1  # another process has just removed the folder: the task had moved away
-                continue
             raise StateError(
                 f"the state directory {directory} cannot be used: {error}",
                 hint="Set state.dir to a directory that this process may write to.",
@@ -415,9 +409,6 @@ def _take_slot(root: Path) -> tuple[Path, Any]:
             lock.close()
             number += 1
         else:
-            if not is_in_place(lock, directory):
-                lock.close()
-                continue
             for scratch in directory.glob(".section.*"):  # which earlier versions have left behind when killed
                 scratch.unlink(missing_ok=True)
             return directory, lock
@@ -429,12 +420,10 @@ def note_use(directory: Path) -> None:
         os.utime(directory / OWNER_LOCK)
 
 
-def is_in_place(lock: BinaryIO, directory: Path) -> bool:
-    """Return whether an open lock is still the one of a slot, and not that of a folder that was removed."""
-    try:
-        return os.path.samestat(os.fstat(lock.fileno()), (directory / OWNER_LOCK).stat())
-    except FileNotFoundError:
-        return False
+def remove_files(directory: Path) -> None:
+    """Remove the rows of a slot; its lock stays, so that whoever waits for it and whoever comes meet at one file."""
+    for name in ("data.mdb", "lock.mdb"):
+        (directory / name).unlink(missing_ok=True)
 
 
 def replica_place(root: str | Path, application_id: str, checkpoint: str, task_id: str) -> tuple[str, Path]:

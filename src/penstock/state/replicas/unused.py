@@ -6,7 +6,7 @@ while and that the newest snapshot is ahead of. The replica of a task that merel
 are made of it.
 
 A stream thread has the replicas of the tasks that it runs or follows open all the time. So one that no process has had
-open for a while is of a task that has moved away, and its folder is removed, as by Kafka Streams.
+open for a while is of a task that has moved away, and its files are removed, as by Kafka Streams.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import StateError
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.folders import own_replicas, task_of
-from penstock.state.replicas.lmdb_replica import OWNER_LOCK, is_in_place, note_use, replica_place
+from penstock.state.replicas.lmdb_replica import OWNER_LOCK, note_use, remove_files, replica_place
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.replicas.watched import WatchedReplica
 from penstock.state.segments.loading import read_segment
@@ -57,39 +57,30 @@ def remove_unused(root: Path, application: str, checkpoint: str, unused_s: float
                 continue
             with _locked(slot) as is_free, suppress(lmdb.Error, OSError, StateError):
                 if is_free and _is_old(slot, unused_s) and _is_behind(checkpoint, task, _position(slot, identity)):
-                    for name in ("data.mdb", "lock.mdb"):
-                        (slot / name).unlink(missing_ok=True)
+                    remove_files(slot)
                     removed.append(slot)
                     _log.info("Removed the replica %s: task %s has moved on elsewhere", slot, task)
     return removed
 
 
 def remove_idle(folder: Path, unused_s: float) -> bool:
-    """Remove the folder of a stream thread's replica if no process has had it open for a time.
+    """Remove the files of a stream thread's replica if no process has had it open for a time; return whether it did.
 
-    A process that opens it meanwhile finds it locked, or gone: it makes a new one.
+    The slots themselves stay, each with its lock: a process that takes one finds it empty, and never half removed.
 
     Args:
         folder: The folder of the replica.
         unused_s: The time for which a replica that is not open is kept.
     """
-    slots: list[Path] = []
-    with suppress(FileNotFoundError):  # another process has removed it
-        slots += folder.glob("slot-*")
-    for slot in slots:
-        try:
-            with _locked(slot) as is_free:
-                if not is_free:
-                    note_use(slot)
-                elif _idle_s(slot) > unused_s:
-                    for name in ("data.mdb", "lock.mdb", OWNER_LOCK):
-                        (slot / name).unlink(missing_ok=True)
-                    slot.rmdir()
-        except OSError:
-            continue  # another process removes it, or has put something there
-    with suppress(OSError):
-        folder.rmdir()
-    return not folder.exists()
+    removed = False
+    for slot in sorted(folder.glob("slot-*")):
+        with suppress(OSError), _locked(slot) as is_free:
+            if not is_free:
+                note_use(slot)
+            elif (slot / "data.mdb").exists() and _idle_s(slot) > unused_s:
+                remove_files(slot)
+                removed = True
+    return removed
 
 
 def _idle_s(slot: Path) -> float:
@@ -114,7 +105,7 @@ def _locked(slot: Path) -> Iterator[bool]:
         except OSError:
             yield False
         else:
-            yield is_in_place(lock, slot)
+            yield True
 
 
 def _position(slot: Path, identity: str) -> ReplicaPosition:

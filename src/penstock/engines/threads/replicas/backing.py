@@ -177,4 +177,8 @@ def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[
         return []
     shared = global_folder(root, application_id, identity)
     folders = continuous_replicas(Path(root), application_id, identity)
-    return [TaskId.parse(each.name.split("-")[1]) for each in folders if each != shared]
+    return [
+        TaskId.parse(each.name.split("-")[1])
+        for each in folders
+        if each != shared and any(each.glob("slot-*/data.mdb"))  # else a cleanup has emptied it
+    ]
