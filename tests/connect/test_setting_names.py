@@ -134,7 +134,7 @@ def test_a_worker_logs_the_notes_when_the_connector_starts(tmp_path, caplog):
     worker.start()
     try:
         worker.operations.create("f", {**FILE, "file": str(tmp_path / "a"), "batch.sise": "5"}, None)
-        lines = [each.message for each in caplog.records if "batch.sise" in each.message]
+        lines = [each.getMessage() for each in caplog.records if "batch.sise" in each.getMessage()]
     finally:
         worker.stop()
     assert len(lines) == 1

@@ -267,7 +267,7 @@ def test_topics_that_are_gone_are_named_once(stage: Stage, log: EmbeddedLog, cap
         log.create_topic("in", TASKS)
         stage.settle()
         assert stage.sizes() == [[2, 2]]
-    assert [each.message for each in caplog.records] == 2 * [
+    assert [each.getMessage() for each in caplog.records] == 2 * [
         "group app gives no tasks away until its topics are there: Source topics in are missing."
     ]
 
