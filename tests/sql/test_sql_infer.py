@@ -151,6 +151,57 @@ def test_the_statement_reads_every_row_of_the_sample(values, schema, rows):
     assert None not in read
 
 
+@pytest.mark.parametrize(
+    ("values", "schema", "rows"),
+    [
+        ([b"1\tx", b"2\ty"], "`COLUMN_1` BIGINT, `COLUMN_2` STRING", [(1, "x"), (2, "y")]),
+        ([b"1;2,5;x", b"2;3,5;y"], "`COLUMN_1` BIGINT, `COLUMN_2` STRING, `COLUMN_3` STRING", [(1, "2,5", "x")]),
+        ([b"1234567890123456789,1"], "`COLUMN_1` BIGINT, `COLUMN_2` BIGINT", [(1234567890123456789, 1)]),
+        ([b"9223372036854775807|-9223372036854775808"], "`COLUMN_1` BIGINT, `COLUMN_2` BIGINT", []),
+        ([b"9223372036854775808,1"], "`COLUMN_1` DOUBLE, `COLUMN_2` BIGINT", [(9223372036854775808.0, 1)]),
+        (['{"a": "10\u00a0000 \u200b\U0001f468\u200d\U0001f469"}'.encode()], "`A` STRING", []),
+        (["10\u00a0000,x".encode()], "`COLUMN_1` STRING, `COLUMN_2` STRING", [("10\u00a0000", "x")]),
+        ([b'\xef\xbb\xbf{"a": 1}', b'{"a": 2}'], "`A` BIGINT", [(1,), (2,)]),
+        ([b"null", b'{"a": 1}'], "`A` BIGINT", [None, (1,)]),
+        (objects({"a": {}}, {"a": {"x": 1, "y": "s"}}), "`A` STRUCT<`X` BIGINT, `Y` STRING>", []),
+        (objects({"ROWTIME": 1, "b": 2}), "`B` BIGINT", [(2,)]),
+        (objects({"rowtime": 1, "windowStart": 2}), "`rowtime` BIGINT, `windowStart` BIGINT", [(1, 2)]),
+        (objects({"": 1, "b": 2}), "`B` BIGINT", [(2,)]),
+        ([struct.pack(">d", 1.5), struct.pack(">d", 0.0)], "`VALUE` DOUBLE", [(1.5,), (0.0,)]),
+        ([struct.pack(">q", 1 << 40), struct.pack(">q", 0)], "`VALUE` BIGINT", [(1 << 40,), (0,)]),
+    ],
+)
+def test_values_come_out_as_they_are(values, schema, rows):
+    statement = inferred(values)
+    assert source_of(statement).schema() == schema
+    read = [value for _, value in read_by(statement, [None] * len(values), values)]
+    assert read[: len(rows)] == rows
+    assert [row is None for row in read] == [value == b"null" for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (objects({"id": 12345678901234567890}), "id: DOUBLE rounds"),
+        (objects({"id": 9007199254740993}, {"id": 1.5}), "id: DOUBLE rounds"),
+        ([b"12345678901234567890,1"], "COLUMN_1: DOUBLE rounds"),
+        ([b"id,name", b"1,x", b"2,y"], "'id,name', may be a line of names"),
+        ([b"\xef\xbb\xbf1,x", b"2,y"], "begins with a byte order mark"),
+        (objects({"ROWTIME": 1, "b": 2}), "ROWTIME is left out"),
+        (objects({"": 1, "b": 2}), "empty name is left out"),
+        ([struct.pack(">d", 1.5)], "may also be a BIGINT"),
+    ],
+)
+def test_what_a_statement_changes_is_said(values, note):
+    assert any(note in each for each in inferred(values).notes)
+
+
+@pytest.mark.parametrize("values", [objects({"id": 1 << 53}), [b"1,x", b"2,y"], objects({"a": 2.5})])
+def test_nothing_is_said_where_values_come_out_as_they_are(values):
+    notes = inferred(values).notes
+    assert not any("rounds" in each or "line of names" in each for each in notes)
+
+
 @settings(max_examples=60)
 @given(st.lists(st.tuples(*[st.from_regex(r"[-+0-9._eExXa-f ]{0,6}", fullmatch=True)] * 3), min_size=1, max_size=6))
 def test_any_lines_of_numbers_and_near_numbers_are_read(rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 from penstock.base.json_depth import depth_of
 from penstock.errors import PenstockError, SqlError
+from penstock.sql.catalog.source import RESERVED_COLUMNS
 from penstock.sql.formats import FormatProperties, inferred_columns
 from penstock.sql.types import (
     BIGINT,
@@ -31,16 +33,22 @@ from penstock.sql.types.sql_type import with_inner_types
 __all__ = ["Recognised", "known", "merged", "recognise", "type_of"]
 
 FRAME = 5  # bytes before a value with a schema: a zero and the number of the schema
-DELIMITERS = {",": ",", "\t": "TAB", ";": ";", "|": "|"}
+DELIMITERS = (",", "\t", ";", "|")
+BOM = "\ufeff"  # some programs begin a text with it
 MAX_LEVELS = 200  # of JSON
 SIZES = {4: INTEGER, 8: BIGINT}
-WHOLE = re.compile("-?(?:0|[1-9][0-9]{0,17})")  # surely within 64 bits
+WHOLE = re.compile("-?(?:0|[1-9][0-9]{0,18})")
+WHOLE_NUMBER = re.compile("-?(?:0|[1-9][0-9]{0,300})")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 KINDS = {"AVRO": "AVRO", "JSON": "JSON_SR", "PROTOBUF": "PROTOBUF"}
 Columns = tuple[tuple[str, SqlType], ...]
 MAX_DEPTH = 20  # deeper values are texts
 MAX_FIELDS = 100  # objects with more names are maps
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # texts do not have them
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+EXACT = 1 << 53  # a double has all whole numbers up to here
+LIKELY = (1e-6, 1e15)  # sizes of doubles; those of small whole numbers, read as doubles, are far below
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +106,7 @@ def _texts(items: Sequence[bytes]) -> list[str] | None:
         texts = [item.decode() for item in items]
     except UnicodeDecodeError:
         return None
-    printable = all(letter.isprintable() or letter in "\t\r\n" for text in texts for letter in text)
-    return texts if printable else None
+    return None if any(CONTROL.search(text) for text in texts) else texts
 
 
 def _binary(items: Sequence[bytes], part: str) -> Recognised:
@@ -107,8 +114,14 @@ def _binary(items: Sequence[bytes], part: str) -> Recognised:
     kind = SIZES.get(sizes.pop(), BYTES) if len(sizes) == 1 else BYTES
     notes: tuple[str, ...] = ()
     if kind == BIGINT:
-        notes = (f"8 bytes may also be a DOUBLE: look at the {part}s.",)
+        kind, other = (DOUBLE, BIGINT) if _are_doubles(items) else (BIGINT, DOUBLE)
+        notes = (f"8 bytes may also be a {other}: look at the {part}s.",)
     return Recognised("KAFKA", ((_single(part), kind),), single=True, notes=notes)
+
+
+def _are_doubles(items: Sequence[bytes]) -> bool:
+    numbers = [struct.unpack(">d", item)[0] for item in items]
+    return any(numbers) and all(number == 0 or LIKELY[0] <= abs(number) <= LIKELY[1] for number in numbers)
 
 
 def _framed(items: Sequence[bytes]) -> int | None:
@@ -142,14 +155,22 @@ def _registered(number: int, topic: str, part: str, registry: Mapping[str, str])
 
 def _json(texts: Sequence[str], part: str) -> Recognised | None:
     try:
-        values = [_parsed(text) for text in texts]
+        values = [value for value in map(_parsed, texts) if value is not None]
     except (ValueError, RecursionError, PenstockError):
         return None
     if all(isinstance(value, dict) for value in values) and any(values):
         fields: dict[str, SqlType] = {}
         for name, item in (pair for value in values for pair in value.items()):
             fields[name] = merged(fields.get(name, NULL), type_of(item))
-        columns, notes = _columns(StructType.of(list(fields.items())))
+        names = [name for name in fields if name]
+        columns, notes = _columns(StructType.of([(name, fields[name]) for name in names]))
+        if len(names) < len(fields):
+            notes += ("The field with an empty name is left out: no column can have it.",)
+        rounded = [name for name in names if _rounds([value.get(name) for value in values], fields[name])]
+        if rounded:
+            notes += (_rounding(", ".join(rounded)),)
+        if not columns:
+            return None
         if part == "key" and len(columns) == 1:  # a single column of a key is the whole key
             return Recognised("JSON", ((_single(part), StructType.of(columns)),), single=True, notes=notes)
         return Recognised("JSON", columns, notes=notes)
@@ -170,16 +191,30 @@ def _scalar(kind: SqlType, part: str) -> Recognised | None:
 def _parsed(text: str) -> Any:
     if depth_of(text.encode()) > MAX_LEVELS:
         raise ValueError("too deep")
-    return json.loads(text, parse_constant=float)
+    return json.loads(text.removeprefix(BOM), parse_constant=float)
+
+
+def _rounds(values: Sequence[Any], kind: SqlType) -> bool:
+    """Return whether a column of doubles would change whole numbers among the values."""
+    return kind == DOUBLE and any(type(value) is int and abs(value) > EXACT for value in values)
+
+
+def _rounding(names: str) -> str:
+    return f"{names}: DOUBLE rounds whole numbers of so many digits. DECIMAL(38, 0) or STRING keeps them."
 
 
 def _columns(kind: StructType) -> tuple[Columns, tuple[str, ...]]:
-    """Names in upper case, which fields are found by; two that differ in case alone stay as they are."""
+    """Names in upper case, which fields are found by; names that differ in case alone, and reserved ones, are kept."""
     counts = Counter(each.name.upper() for each in kind.fields)
     columns = []
     notes = []
     for each in kind.fields:
-        name = each.name.upper() if counts[each.name.upper()] == 1 else each.name
+        name = each.name.upper()
+        if counts[name] > 1 or name in RESERVED_COLUMNS:
+            name = each.name
+        if name in RESERVED_COLUMNS:
+            notes.append(f"The field {name} is left out: the name is that of a pseudo column.")
+            continue
         if each.type == NULL:
             notes.append(f"{name} is null in all records: its type is a guess.")
         columns.append((name, known(_upper(each.type))))
@@ -193,31 +228,47 @@ def _upper(kind: SqlType) -> SqlType:
 
 
 def _delimited(texts: Sequence[str]) -> Recognised | None:
-    for delimiter, name in DELIMITERS.items():
+    """Return the columns by the delimiter that makes most of them: a comma may also stand in numbers and texts."""
+    best: tuple[str, list[list[str]]] | None = None
+    for delimiter in DELIMITERS:
         try:
             rows = [row for text in texts for row in csv.reader([text], delimiter=delimiter, strict=True)]
         except csv.Error:
             continue
-        widths = {len(row) for row in rows}
-        if len(rows) == len(texts) and len(widths) == 1 and (width := widths.pop()) > 1:
-            kinds = [_field_type([row[at] for row in rows]) for at in range(width)]
-            columns = tuple((f"COLUMN_{at + 1}", kind) for at, kind in enumerate(kinds))
-            return Recognised(
-                "DELIMITED",
-                columns,
-                properties={} if delimiter == "," else {"DELIMITER": name},
-                notes=("DELIMITED has no names: give the columns theirs.",),
-            )
-    return None
+        is_table = len(rows) == len(texts) and len({len(row) for row in rows}) == 1
+        if is_table and len(rows[0]) > (1 if best is None else len(best[1][0])):
+            best = delimiter, rows
+    if best is None:
+        return None
+    delimiter, rows = best
+    fields = [[row[at] for row in rows] for at in range(len(rows[0]))]
+    kinds = [_field_type(column) for column in fields]
+    columns = tuple((f"COLUMN_{at + 1}", kind) for at, kind in enumerate(kinds))
+    notes = ["DELIMITED has no names: give the columns theirs."]
+    others = [_field_type(column[1:]) for column in fields]
+    if any(text.startswith(BOM) for text in texts):
+        notes.append("A record begins with a byte order mark, which stays in its first column.")
+    elif len(rows) > 1 and any(kind == STRING != other for kind, other in zip(kinds, others, strict=True)):
+        shown = delimiter.join(rows[0])[:100]
+        notes.append(f"The first record, {shown!r}, may be a line of names: all others have numbers there.")
+    rounded = [
+        name
+        for (name, kind), column in zip(columns, fields, strict=True)
+        if kind == DOUBLE and any(WHOLE_NUMBER.fullmatch(text) and abs(int(text)) > EXACT for text in column)
+    ]
+    if rounded:
+        notes.append(_rounding(", ".join(rounded)))
+    properties = {} if delimiter == "," else {"DELIMITER": delimiter}
+    return Recognised("DELIMITED", columns, properties=properties, notes=tuple(notes))
 
 
 def _field_type(texts: Sequence[str]) -> SqlType:
     """Return the type of the fields of a column; digits behind a zero are not a number, as the zero says something."""
     present = [text for text in texts if text]
-    for kind, form in ((BIGINT, WHOLE), (DOUBLE, NUMBER)):
-        if present and all(form.fullmatch(text) for text in present):
-            return kind
-    return STRING
+    if not present or not all(NUMBER.fullmatch(text) for text in present):
+        return STRING
+    is_whole = all(WHOLE.fullmatch(text) and LONG_MIN <= int(text) <= LONG_MAX for text in present)
+    return BIGINT if is_whole else DOUBLE
 
 
 def type_of(value: Any, depth: int = 0) -> SqlType:
@@ -234,7 +285,7 @@ def type_of(value: Any, depth: int = 0) -> SqlType:
         case bool():
             return BOOLEAN
         case int():
-            return BIGINT if -(2**63) <= value < 2**63 else DOUBLE
+            return BIGINT if LONG_MIN <= value <= LONG_MAX else DOUBLE
         case float():
             return DOUBLE
         case list():
@@ -274,6 +325,8 @@ def merged(one: SqlType, two: SqlType) -> SqlType:
         case MapType(_, left), MapType(_, right):
             return MapType(STRING, merged(left, right))
         case (MapType(_, kind), StructType(fields)) | (StructType(fields), MapType(_, kind)):
+            if kind == NULL:  # an empty object says nothing about names
+                return StructType(fields)
             for field in fields:
                 kind = merged(kind, field.type)
             return MapType(STRING, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from penstock.sql.types import BYTES, STRING, SqlType
 __all__ = ["Inferred", "infer_statement", "read_whole"]
 
 MOST_LEVELS = 200  # of JSON
+NAMED = {"\t": "TAB"}  # delimiters that statements write as words
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ def _properties(topic: str, key: Recognised, value: Recognised) -> dict[str, str
         properties["KEY_FORMAT"] = quoted_string(key.form)
     properties["VALUE_FORMAT"] = quoted_string(value.form)
     for part, word in ((key, "KEY"), (value, "VALUE")):
-        properties.update({f"{word}_{name}": quoted_string(text) for name, text in part.properties.items()})
+        properties.update(
+            {f"{word}_{name}": quoted_string(NAMED.get(text, text)) for name, text in part.properties.items()}
+        )
     if value.single and value.form in ("JSON", "AVRO", "JSON_SR", "PROTOBUF"):
         properties["WRAP_SINGLE_VALUE"] = "FALSE"
     return properties
@@ -216,7 +220,7 @@ def _lost(item: bytes, part: Recognised, row: Sequence[Any]) -> bool:
     """Return whether a field that has a value is null in the row."""
     if depth_of(item) > MOST_LEVELS:
         return False
-    document = json.loads(item, parse_constant=float)
+    document = json.loads(item.removeprefix(codecs.BOM_UTF8), parse_constant=float)
     if not isinstance(document, dict):
         return False
     upper = {name.upper(): value for name, value in document.items()}
