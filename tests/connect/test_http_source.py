@@ -212,3 +212,87 @@ def test_offsets_of_the_form_before_are_read():
     old = {"since": 2, "newest": 2, "ids": ['{"at": 2, "id": 7}']}
     found = NewRecords(old)
     assert [found.take({"id": number, "at": 2}, 2) for number in (7, 8)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(204, b""), (200, {"items": None}), (200, {"items": []})],
+    ids=["no content", "null", "empty"],
+)
+def test_an_answer_without_records_is_no_failure(answer):
+    answers = [answer, answer, (200, {"items": [7]})]
+    with serving(JsonServer(lambda *_: answers.pop(0) if len(answers) > 1 else answers[0])) as server:
+        assert poll(source(server, records_path="items"))[:1] == [7]
+
+
+def test_a_cursor_stays_where_nothing_is_behind_it_yet():
+    waits = [True, True]
+
+    def answer(query, _):
+        if query.get("cursor") == "b":
+            return (204, b"") if waits and waits.pop() else (200, {"items": [2], "next": "c"})
+        return (204, b"") if query.get("cursor") else (200, {"items": [1], "next": "b"})
+
+    with serving(JsonServer(answer)) as server:
+        assert poll(source(server, pagination="cursor", records_path="items"), 6) == [1, 2]
+        assert [query.get("cursor") for query in server.asked[:5]] == [None, "b", "b", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "values"),
+    [
+        (lambda page: (200, [min(page, 3)]), [1, 2, 3]),  # the last page again and again
+        (lambda _: (200, [1, 2]), [1, 2]),  # pages that the address does not know
+        (lambda page: (200, [page]) if page < 3 else (404, b"no such page"), [1, 2]),
+        (lambda page: (200, [page]) if page < 3 else (204, b""), [1, 2]),
+    ],
+)
+def test_pages_have_an_end_however_the_address_says_it(answer, values):
+    with serving(JsonServer(lambda query, _: answer(int(query["page"])))) as server:
+        assert poll(source(server, pagination="page", interval_ms=60_000), 1) == values
+        assert len(server.asked) <= len(values) + 1
+
+
+def test_a_first_page_that_is_not_there_fails():
+    first = serving(JsonServer(lambda *_: (404, b"gone")))
+    with first as server, pytest.raises(ConnectError, match="answers 404: gone"):
+        source(server, pagination="page").poll()
+
+
+def test_texts_are_read_in_the_encoding_that_the_answer_names():
+    body = ("Content-Type", "application/json; charset=iso-8859-1")
+    with serving(JsonServer(lambda *_: (200, '["ü"]'.encode("latin-1"), [body]))) as server:
+        assert poll(source(server), 1) == ["ü"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((200, b"plain", [("Content-Encoding", "gzip")]), "cannot be read: .*decompress"),
+        ((302, b"", [("Location", "/items")]), "cannot be read: more than 20 redirections"),
+    ],
+)
+def test_an_answer_that_no_client_reads_is_an_error_that_names_the_address(answer, message):
+    with serving(JsonServer(lambda *_: answer)) as server, pytest.raises(ConnectError, match=message):
+        source(server).poll()
+
+
+@pytest.mark.parametrize("secret", [{"headers": "X-Api-Key:S3cret"}, {"authorization": "Bearer S3cret"}])
+def test_secrets_do_not_follow_a_redirection_to_another_server(secret):
+    other = JsonServer(lambda *_: (200, [1]))
+    redirecting = JsonServer(lambda *_: (302, b"", [("Location", other.url)]))
+    with serving(other), serving(redirecting):
+        with pytest.raises(ConnectError, match="redirects to another server"):
+            source(redirecting, **secret).poll()
+        assert other.asked == []
+        assert poll(source(redirecting, headers="Accept:application/json"), 1) == [1]
+
+
+def test_a_redirection_on_the_same_server_keeps_the_headers():
+    def answer(query, headers):
+        if "moved" in query:
+            return 200, [headers["X-Api-Key"]]
+        return 308, b"", [("Location", "/items?moved=1")]
+
+    with serving(JsonServer(answer)) as server:
+        assert poll(source(server, headers="X-Api-Key:S3cret"), 1) == ["S3cret"]

@@ -433,3 +433,26 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path):
         given = {"connection.url": f"sqlite:///{tmp_path}/a.db"}
         with pytest.raises(SettingError, match=message):
             connector.parse(given | {name.replace("_", "."): value for name, value in more.items()})
+
+
+@pytest.mark.parametrize(
+    ("table", "value", "more", "message"),
+    [
+        ("CREATE TABLE other (a INTEGER)", {"a": 1, "A": 2}, {"auto_create": "true"}, "duplicate column name"),
+        (
+            "CREATE TABLE t (id INTEGER)",
+            {"id": 1, "v": "x"},
+            {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id", "auto_evolve": "true"},
+            "does not match any PRIMARY KEY or UNIQUE constraint",
+        ),
+        ("CREATE VIEW t AS SELECT 1 AS a", {"a": 2}, {"table_types": "VIEW"}, "cannot modify t because it is a view"),
+    ],
+)
+def test_a_statement_that_sqlite_cannot_run_is_not_tried_again(tmp_path, table, value, more, message):
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    execute(url, table)
+    driver = sink(url, **more)
+    driver.produce("t", value)
+    with pytest.raises(ConnectError, match=message):
+        driver.put()
+    driver.stop()

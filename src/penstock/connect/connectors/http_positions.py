@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.errors import ConnectError
 
-__all__ = ["NewRecords", "position_order"]
+__all__ = ["NewRecords", "mark_of", "position_order"]
 
 MOST_EQUAL = 50_000
 MOST_OF_ROUND = 200_000
@@ -133,7 +133,7 @@ class NewRecords:
         Raises:
             ConnectError: Its position cannot be compared with those that came before.
         """
-        order, mark = position_order(value), _hash(json.dumps(record, sort_keys=True))
+        order, mark = position_order(value), mark_of(record)
         for edge in (self._since, self._newest):
             if edge is not None and edge.order[0] != order[0]:
                 raise ConnectError(
@@ -172,6 +172,11 @@ class NewRecords:
 
 def _edge(value: Any, marks: Iterable[str]) -> _Edge:
     return _Edge(value, position_order(value), dict.fromkeys(str(mark) for mark in marks))
+
+
+def mark_of(value: Any) -> str:
+    """Return a short text that is the same for equal values of JSON."""
+    return _hash(json.dumps(value, sort_keys=True))
 
 
 def _hash(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.backoff import Backoff
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
-from penstock.connect.connectors.http_positions import NewRecords
+from penstock.connect.connectors.http_positions import NewRecords, mark_of
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.function_settings import Settings
 from penstock.connect.functions.record import Offsets, Record
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpPage", "field_at", "http_poll"]
 
-NOT_MODIFIED = 304
+NO_CONTENT, NOT_FOUND, NOT_MODIFIED = 204, 404, 304
+MOST_REDIRECTS = 20
+NO_SECRETS = frozenset({"accept", "accept-language", "user-agent"})  # headers that any host may see
 MOST_BYTES = 64 << 20
 _BACKOFF = Backoff(1.0, 300.0, jitter=0.5)
 
@@ -113,7 +115,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
     if settings.authorization:
         headers["Authorization"] = settings.authorization.secret
     failures = 0
-    with httpx.Client(headers=headers, timeout=settings.timeout_ms / 1000, follow_redirects=True) as client:
+    with httpx.Client(headers=headers, timeout=settings.timeout_ms / 1000) as client:
         while True:
             try:
                 page = _ask(client, settings, state)
@@ -122,6 +124,8 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
                 yield again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
                 continue
             failures = 0
+            if page is not None and state.repeats(settings, page):
+                page.records = []
             records = [] if page is None else state.new(settings, page)
             more = page is not None and state.move(settings, page)
             if page is not None:
@@ -170,6 +174,7 @@ class _State:
         self.link: str | None = stored.get("link")
         self.page: int | None = stored.get("page")
         self.etag: str | None = stored.get("etag")
+        self.before: str | None = None  # the hash of the page before, in this round
         self.positions = NewRecords(stored)
 
     def stored(self) -> dict[str, Any]:
@@ -193,6 +198,8 @@ class _State:
         if settings.pagination == "none":  # of more pages, the first says nothing about the others
             self.etag = page.etag
         match settings.pagination:
+            case "cursor" if page.body is None:  # there is nothing at the cursor yet
+                pass
             case "cursor":
                 following = field_at(page.body, settings.cursor_path)
                 moved = following not in (None, "", self.cursor)
@@ -205,9 +212,16 @@ class _State:
             case "page" if page.records:
                 self.page = (self.page if self.page is not None else int(settings.page_first)) + 1
                 return True
-        self.link = self.page = None
+        self.link = self.page = self.before = None
         self.positions.end_round()
         return False
+
+    def repeats(self, settings: Settings, page: HttpPage) -> bool:
+        """Return whether a page by its number is the page before once more: there are no more of them."""
+        if settings.pagination != "page":
+            return False
+        before, self.before = self.before, mark_of(page.records)
+        return bool(page.records) and before == self.before
 
 
 def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | None:
@@ -225,30 +239,33 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     if state.etag and settings.pagination == "none":
         headers["If-None-Match"] = state.etag
     url = httpx.URL(state.link or settings.url).copy_merge_params(params)
+    shown = str(settings.url)
     try:
-        with client.stream("GET", url, headers=headers) as answer:
-            if answer.status_code == NOT_MODIFIED:
-                return None
-            if may_pass(answer):
-                raise _AgainError(_retry_after(answer.headers.get("Retry-After")))
-            data = _body(answer)
+        answer, data = _answer(client, settings, url, headers)
     except httpx.TransportError as error:
         raise _AgainError from error
-    shown = str(settings.url)
+    except httpx.RequestError as error:  # it is compressed in another way than it says, or redirects without end
+        raise ConnectError(f"the answer of {shown} cannot be read: {error}", hint="Correct url.") from error
+    if answer.status_code == NOT_MODIFIED:
+        return None
+    if answer.status_code == NO_CONTENT or (answer.status_code == NOT_FOUND and state.page is not None):
+        return HttpPage(None, [], None, answer.headers.get("ETag"))  # behind the last page some say "not found"
     if not answer.is_success:
         raise ConnectError(
             f"{shown} answers {answer.status_code}: {data[:200].decode('utf-8', 'replace')}",
             hint="Correct url, headers or authorization: the same request would fail again.",
         )
     try:
-        body = json.loads(data)
+        body = json.loads(_text(answer, data))
     except (ValueError, RecursionError) as error:
         raise ConnectError(
             f"{shown} does not answer JSON: {data[:100].decode('utf-8', 'replace')}",
             hint="This source reads JSON; ask for it by headers=Accept:application/json.",
         ) from error
     records = field_at(body, settings.records_path)
-    if records is None and settings.records_path:
+    if records is None and settings.records_path and _has(body, settings.records_path):
+        records = []  # null, which some write for none
+    elif records is None and settings.records_path:
         names = ", ".join(body) if isinstance(body, dict) else type(body).__name__
         raise ConnectError(
             f"the answer of {shown} has nothing at {settings.records_path}", hint=f"It has {names or 'nothing'}."
@@ -261,6 +278,62 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
             hint="Records and secrets are not sent there: ask that host itself.",
         )
     return HttpPage(body, records if isinstance(records, list) else [records], following, answer.headers.get("ETag"))
+
+
+def _answer(
+    client: httpx.Client, settings: Settings, url: httpx.URL, headers: dict[str, str]
+) -> tuple[httpx.Response, bytes]:
+    """Return the answer with its body, behind redirections; secrets are sent to the server of ``url`` alone."""
+    import httpx
+
+    request = client.build_request("GET", url, headers=headers)
+    for _ in range(MOST_REDIRECTS):
+        answer = client.send(request, stream=True)
+        try:
+            if answer.status_code != NOT_MODIFIED and may_pass(answer):
+                raise _AgainError(_retry_after(answer.headers.get("Retry-After")))
+            data = b"" if answer.status_code == NOT_MODIFIED else _body(answer)
+        finally:
+            answer.close()
+        if answer.next_request is None:
+            return answer, data
+        following = answer.next_request
+        if not _is_same_server(url, following.url) and _has_secrets(settings):
+            raise ConnectError(
+                f"{settings.url} redirects to another server: {following.url.host}:{following.url.port or ''}",
+                hint="Secrets are not sent there. Set url to that address if you trust it.",
+            )
+        request = following
+    raise httpx.TooManyRedirects(f"more than {MOST_REDIRECTS} redirections", request=request)
+
+
+def _has_secrets(settings: Settings) -> bool:
+    names = {_header(part)[0].lower() for part in settings.headers}
+    return bool(settings.authorization) or not names <= NO_SECRETS
+
+
+def _is_same_server(one: httpx.URL, two: httpx.URL) -> bool:
+    """Return whether two addresses are of one server; the same host by https instead of http is."""
+    is_secured = (one.scheme, two.scheme, two.port) == ("http", "https", None)
+    return one.host == two.host and (is_secured or (one.scheme, one.port) == (two.scheme, two.port))
+
+
+def _text(answer: httpx.Response, data: bytes) -> str | bytes:
+    """Return the text in the encoding that the answer names; without one, JSON's own rules find it."""
+    encoding = answer.charset_encoding
+    if encoding is None or encoding.lower() in ("utf-8", "utf8"):
+        return data
+    try:
+        return data.decode(encoding)
+    except LookupError:  # no encoding has this name
+        return data
+
+
+def _has(body: Any, path: str) -> bool:
+    """Return whether there is something at a path, if only null."""
+    parent, _, name = path.rpartition(".")
+    holder = field_at(body, parent)
+    return isinstance(holder, dict) and name in holder
 
 
 def _body(answer: httpx.Response) -> bytes:

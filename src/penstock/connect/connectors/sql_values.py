@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,10 +141,9 @@ def database_error(error: Exception, where: str, *, trimmed: bool = False) -> Co
 
 
 def _is_mistake(cause: BaseException) -> bool:
-    """Return whether SQLite, which has one class for all, says that the statement is wrong."""
-    if type(cause).__module__ != "sqlite3":
-        return False
-    text = str(cause)
-    return text.startswith(
-        ("near ", "no such column", "no such function", "incomplete input", "wrong number", "ambiguous")
-    )
+    """Return whether SQLite, which has one class for all, says that the statement is wrong.
+
+    A table that is not there may come later.
+    """
+    code = getattr(cause, "sqlite_errorcode", None)
+    return code == sqlite3.SQLITE_ERROR and not str(cause).startswith("no such table")
