@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ def _turn(item: pytest.Item) -> int:
     if group in GROUPS:
         return GROUPS.index(group)
     return len(GROUPS) + (2 if group == item.nodeid else not group.endswith(tuple(OF_THEIR_OWN_PROCESSES)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect the tests without the garbage collector, which would walk over all of them again and again, here and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

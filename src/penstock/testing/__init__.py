@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from penstock.testing.driver import TopologyTestDriver
-from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic, TestRecord
-from penstock.testing.registry import EmbeddedRegistry
-from penstock.testing.try_out import try_out
+from typing import TYPE_CHECKING
+
+from penstock.base.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from penstock.testing.driver import TopologyTestDriver as TopologyTestDriver
+    from penstock.testing.driver_topics import TestInputTopic as TestInputTopic
+    from penstock.testing.driver_topics import TestOutputTopic as TestOutputTopic
+    from penstock.testing.driver_topics import TestRecord as TestRecord
+    from penstock.testing.registry import EmbeddedRegistry as EmbeddedRegistry
+    from penstock.testing.trial import try_out as try_out
 
 __all__ = ["EmbeddedRegistry", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver", "try_out"]
+
+# Loaded when first used: pytest imports this package for its plugin at each start, wherever Penstock is installed.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "EmbeddedRegistry": "registry",
+        "TestInputTopic": "driver_topics",
+        "TestOutputTopic": "driver_topics",
+        "TestRecord": "driver_topics",
+        "TopologyTestDriver": "driver",
+        "try_out": "trial",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -166,7 +166,12 @@ def test_punctuation(batch_size):
 
 
 def test_no_spark_is_imported():
-    code = "import sys, penstock.testing; sys.exit('pyspark' in sys.modules)"
+    code = "import sys; from penstock.testing import *; assert TopologyTestDriver; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_plugin_costs_pytest_no_import_of_the_driver():
+    code = "import sys, penstock.testing.plugin; sys.exit(bool({'polars', 'pyarrow', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
