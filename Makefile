@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all lint types architecture unit bench compare soak judges fuzz docs docs-check clean setup java soak-connect
+.PHONY: help demo test beside test-all lint types architecture unit bench compare soak judges fuzz docs docs-check clean setup java soak-connect
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,12 @@ demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on,
 	  $(if $(KAFKA),$(if $(findstring :,$(KAFKA)),--bootstrap-servers $(KAFKA),--kafka))
 
 test: $(READY) java  ## lint, types, architecture, the site, and all tests (docstrings' too)
-	@$(MAKE) --no-print-directory -j 2 types lint docs-check
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 unit beside
+
+# With the lowest priority: it fills the time in which tests wait.
+beside: $(READY)
+	@nice -n 19 $(MAKE) --no-print-directory types docs-check
 
 lint: $(READY) architecture  ## style: ruff's rules and format
 	$(BIN)/ruff check .
@@ -44,11 +48,13 @@ architecture: $(READY)  ## the rules of the tree: import order, file length, __a
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-# Three processes keep two cores busy, as one of them often waits for Spark or a broker. The many that tests start need not
-# compile the package, each for itself, where the environment keeps Python from writing what it has compiled.
-unit: $(READY)  ## the tests alone, by three processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
-	@$(BIN)/python -m compileall -q -j 2 src
-	$(BIN)/pytest -n 3 --doctest-modules src tests $(ARGS)
+# Four processes keep two cores busy, as three of them often wait for Spark or a broker (tests/conftest.py has the order). The
+# many that tests start need not compile the package, each for itself, where the environment keeps Python from writing what it
+# has compiled.
+unit: $(READY)  ## the tests alone, by four processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
+	@$(BIN)/python -m compileall -q -j 2 src tests
+	@$(BIN)/python tools/compile_tests.py 2
+	$(BIN)/pytest -n 4 --doctest-modules src tests $(ARGS)
 
 test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1

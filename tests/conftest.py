@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,13 +23,15 @@ settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_
 settings.load_profile("any machine")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
+# Brokers of tests live for seconds: Java's optimizing compiler would cost most of their time.
+os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 HERE = Path(__file__).parent
 collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
 # Folders in which tests start Spark.
 ON_SPARK = frozenset({"integration", "soak", "faults"})
 # What one process runs: tests that share what takes seconds to start (Spark's session, a broker, a browser, workers, an
 # installed wheel). The longest groups begin first. Most of them wait more than they compute.
-GROUPS = ("integration", "faults", "broker")
+GROUPS = ("integration a-d", "integration e-z", "faults", "broker")
 ON_A_BROKER = frozenset({
     "test_broker.py", "test_fenced_records.py", "test_hanging_transactions.py", "test_instances.py", "test_kafka_clients.py",
     "test_kafka_log.py", "test_kafka_threads.py", "test_kafka_wire.py", "test_shared_positions.py",
@@ -38,27 +41,35 @@ OF_THEIR_OWN_PROCESSES = frozenset({
     "test_continuous_killed.py", "test_demo.py", "test_jvm_gone.py", "test_notebook_application.py",
     "test_standby_takes_over.py", "test_submit.py",
 })  # fmt: skip
-BY_FILE = frozenset({"connect", "packaging", "soak"})
+# Folders whose tests wait more than they compute, too.
+WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
+ONE_BY_ONE = frozenset({"docs", "property"})
+PIECES = 16  # of a file of recorded cases
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test, which one process runs; most tests are one by themselves."""
+    """The group of a test, which one process runs; most are files, whose fixtures are then made once."""
     path = nodeid.partition("::")[0]
     top, _, rest = path.partition("/")
     folder, _, file = rest.partition("/")
     if top != HERE.name:
-        return nodeid
+        return path
     if folder in ("integration", "faults"):
-        return "broker" if file in ON_A_BROKER else path if file in OF_THEIR_OWN_PROCESSES else folder
-    return path if folder in BY_FILE else folder if folder == "browser" else nodeid
+        if file in ON_A_BROKER or file in OF_THEIR_OWN_PROCESSES:
+            return "broker" if file in ON_A_BROKER else path
+        return folder if folder == "faults" else f"{folder} {'a-d' if file < 'test_e' else 'e-z'}"
+    if folder == "conformance":
+        return f"{path}::{crc32(nodeid.encode()) % PIECES}"
+    return folder if folder == "browser" else nodeid if folder in ONE_BY_ONE else path
 
 
 def _turn(item: pytest.Item) -> int:
-    """When a test's group begins: the long ones, then others that share something, then single tests."""
+    """When a test's group begins: the long ones, then others that wait, then those that only compute."""
     group = group_of(item.nodeid)
     if group in GROUPS:
         return GROUPS.index(group)
-    return len(GROUPS) + (2 if group == item.nodeid else not group.endswith(tuple(OF_THEIR_OWN_PROCESSES)))
+    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    return len(GROUPS) + (0 if folder in ON_SPARK else 1 if folder in WAITING else 2)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,12 +108,27 @@ def _secrets_of_one_test() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 3``: each process takes the next group of tests."""
+    """With ``-n 4``: each process takes the next group of tests, and the last process takes them from the other end.
+
+    The first groups wait for Spark and brokers most of the time, and what only computes stands at the end: so there is
+    something to compute while others wait.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}":
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            groups = self.assigned_work[node]  # what is done is looked at no more: it would be after each test
+            for group in [group for group, tests in groups.items() if all(tests.values())]:
+                del groups[group]
 
     config.option.loadscopereorder = False  # their order is that of the collection
     return Scheduling(config, log)

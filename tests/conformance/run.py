@@ -21,6 +21,7 @@ import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,23 @@ BYTE_LEVEL = {"headers_store_bytes", "partitioner", "serdes", "windowed_serde"}
 
 
 def load(source: Path) -> Iterator[Case]:
-    """The cases of a folder or of a vendored archive."""
+    """The cases of a folder or of a vendored archive, which all readers of a process share: none changes them."""
     if source.is_file():
-        with tarfile.open(source) as archive:
-            for member in sorted(archive.getmembers(), key=lambda m: m.name):
-                extracted = archive.extractfile(member)
-                if extracted is not None:
-                    yield _named(json.load(extracted), member.name)
+        yield from _archived(source)
         return
     if not source.is_dir():
         sys.exit(f"{source} is neither a folder nor an archive of cases")
     for path in sorted(source.glob("*.json")):
         if path.stem not in BYTE_LEVEL:
             yield _named(json.loads(path.read_text()), path.name)
+
+
+@cache
+def _archived(source: Path) -> list[Case]:
+    with tarfile.open(source) as archive:
+        members = sorted(archive.getmembers(), key=lambda m: m.name)
+        texts = [(member.name, extracted.read()) for member in members if (extracted := archive.extractfile(member))]
+    return [_named(json.loads(text), name) for name, text in texts]
 
 
 def _named(case: Case, file: str) -> Case:
