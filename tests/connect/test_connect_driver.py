@@ -11,7 +11,7 @@ from penstock.connect.api import SinkConnector, SinkTask
 from penstock.connect.data import RetriableError
 from penstock.connect.functions import Record, sink, source
 from penstock.connect.testing import ConnectTestDriver, Step
-from penstock.errors import ConnectError
+from penstock.errors import ConfigError, ConnectError
 from penstock.log.base import TopicPartition
 
 SOURCE_STEPS = [None, Step.POLLED, Step.CONVERTED, Step.WRITTEN, Step.COMMITTED]
@@ -164,3 +164,17 @@ def test_a_rebalance_touches_no_partition_that_stays():
     driver.rebalance(2)
     assert [len(task.assignment) for task in driver.sinks] == [2, 2]
     assert closed == [TopicPartition("in", 2), TopicPartition("in", 3)]
+
+
+@pytest.mark.parametrize("name", ["FileStreamSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"])
+def test_connectors_that_come_with_penstock_are_found_by_their_names(tmp_path, name):
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    driver = ConnectTestDriver(name, {"file": str(tmp_path / "lines.txt"), "topic": "t"})
+    driver.poll()
+    assert [record.value for record in driver.read("t")] == ["a", "b"]
+    driver.stop()
+
+
+def test_a_name_of_no_connector_is_a_clear_error():
+    with pytest.raises(ConfigError, match=r"(?s)there is no connector 'Nothing'.*penstock connect list"):
+        ConnectTestDriver("Nothing", {"topic": "t"})

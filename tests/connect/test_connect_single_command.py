@@ -119,3 +119,12 @@ def test_the_list_of_connectors_names_those_that_are_installed():
     assert result.exit_code == 0
     names = {each["class"] for each in json.loads(result.output)}
     assert {"WebhookSink", "org.apache.kafka.connect.file.FileStreamSourceConnector"} <= names
+
+
+def test_the_transformations_of_a_worker_are_there_without_one(folder):
+    unwrapped = SOURCE.replace("org.apache.kafka.connect.transforms.InsertField$Value", "%s").replace(
+        "static: {field: from, value: here}", "add.fields: op"
+    )
+    (folder / "unwrapped.yaml").write_text(textwrap.dedent(unwrapped) % "io.debezium.transforms.ExtractNewRecordState")
+    shown = call("dry-run", "unwrapped.yaml", "-n", "1")
+    assert shown.exit_code == 0, shown.output + str(shown.exception)

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.objects.formats import to_arrow
 from penstock.connect.data import (
+    BYTES,
     DATE,
     INT32,
     OPTIONAL_STRING,
     STRING,
+    TIME,
     TIMESTAMP,
     DataError,
     Moment,
@@ -301,3 +303,58 @@ def test_a_record_that_makes_no_table_is_reported_and_the_others_are_written(tmp
 def test_path_formats_of_others_and_ways_out_of_the_store_are_refused(tmp_path, wrong):
     with pytest.raises(SettingError, match=r"path\.format"):
         sink(tmp_path, path_format=wrong)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_records_without_fields_are_not_lost_in_tables(tmp_path, kind):
+    driver = sink(tmp_path, format=kind, flush_size=3)
+    driver.produce("hits", {}, {}, {})
+    with pytest.raises(ConnectError, match="have no fields"):
+        driver.put()
+    assert files(tmp_path) == []
+    tolerant = sink(tmp_path / "tolerant", format=kind, flush_size=3, errors_tolerance="all")
+    tolerant.produce("hits", {}, {}, {}, {"n": 1}, {}, {"n": 2})
+    tolerant.put_all()
+    assert [name.rpartition("+")[2][:41] for name in files(tmp_path / "tolerant")] == [
+        f"{3:020}-{5:020}"  # a record without fields beside others is a row of nulls
+    ]
+
+
+def test_a_value_that_parquet_does_not_have_is_the_fault_of_its_record(tmp_path):
+    driver = sink(tmp_path, format="parquet", flush_size=1, errors_tolerance="all")
+    driver.produce("hits", {"n": {}}, {"n": {"a": 1}})
+    driver.put_all()
+    assert len(files(tmp_path)) == 1
+    strict = sink(tmp_path / "strict", format="parquet", flush_size=1)
+    strict.produce("hits", {"n": {}})
+    with pytest.raises(ConnectError, match="do not fit into Parquet"):
+        strict.put()
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_bytes_dates_and_times_of_the_day_and_far_years_come_out_in_each_format(tmp_path, kind):
+    schema = struct({"raw": BYTES, "day": DATE, "time": TIME, "at": TIMESTAMP, "days": array(DATE)})
+    if kind == "csv":
+        schema = struct([(part.name, part.schema) for part in schema.fields if part.name != "days"])
+    values = {"raw": b"\xff", "day": Moment(86_400_000), "time": Moment(3_600_000), "at": Moment(253_402_300_800_000)}
+    if kind != "csv":
+        values["days"] = [Moment(0)]
+    driver = sink(tmp_path, format=kind, flush_size=1, value_converter="JsonConverter")
+    driver.produce("hits", Struct(schema, values))
+    driver.put()
+    path = tmp_path / files(tmp_path)[0]
+    if kind == "csv":
+        assert path.read_text().splitlines()[1] == '"/w==",1970-01-02,01:00:00.000,10000-01-01 00:00:00.000Z'
+    elif kind == "json":
+        row = json.loads(path.read_text())
+        assert (row["raw"], row["day"], row["time"], row["days"]) == ("/w==", "1970-01-02", "01:00:00", ["1970-01-01"])
+    else:
+        table = pq.read_table(path)
+        assert table.column("at").cast("int64").to_pylist() == [253_402_300_800_000]
+        assert table.column("day").to_pylist()[0].isoformat() == "1970-01-02"
+
+
+@pytest.mark.parametrize("path", ["${topic}/%y", "date=%F"])
+def test_parts_of_times_that_there_are_not_are_refused(tmp_path, path):
+    with pytest.raises(SettingError, match="does not stand for a part of a time"):
+        sink(tmp_path, path_format=path)

@@ -183,16 +183,12 @@ def _flat(name: str, value: Any) -> dict[str, str]:
 
 
 def _plugins(file: Path | None) -> Plugins:
-    from penstock.connect.connectors import OWN
+    from penstock.connect.connectors import with_own
     from penstock.connect.functions import installed_plugins
-    from penstock.connect.plugins import connector_plugin
 
     folders = [] if file is None else [file.absolute().parent, Path.cwd()]
     warn = console(stderr=True)
-    plugins = installed_plugins(folders, lambda message: warn.print(message, style="yellow"))
-    for connector in OWN:
-        plugins.add(connector_plugin(connector))
-    return plugins
+    return with_own(installed_plugins(folders, lambda message: warn.print(message, style="yellow")))
 
 
 def shown_record(step: ConnectRecord | Encoded | str | None) -> Any:

@@ -9,10 +9,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
-from penstock.connect.data import DataError, Moment, RetriableError, SinkRecord, Struct
+from penstock.connect.data import DataError, Moment, RetriableError, Schema, SinkRecord, Struct
 from penstock.connect.functions.decorators import sink
 from penstock.connect.functions.function_settings import Settings
 from penstock.errors import ConnectError
+from penstock.serde.data.logical import DATE_NAME, TIME_NAME
 
 if TYPE_CHECKING:
     import httpx
@@ -98,7 +99,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Struct):
-        return {name: plain(each) for name, each in value.to_dict().items()}
+        return {part.name: _of_schema(value[part.name], part.schema) for part in value.schema.fields}
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -111,3 +112,18 @@ def plain(value: Any) -> Any:
         except OverflowError:
             return str(value)  # a year beyond 9999
     return str(value) if isinstance(value, Decimal) else value
+
+
+def _of_schema(value: Any, schema: Schema) -> Any:
+    """Return the value of a field as JSON takes it: a date as a date, a time of the day as a time."""
+    if isinstance(value, Moment) and schema.name in (DATE_NAME, TIME_NAME):
+        try:
+            return (value.date() if schema.name == DATE_NAME else value.time()).isoformat()
+        except OverflowError:
+            return str(value)
+    inner = schema.values
+    if isinstance(value, list) and inner is not None:
+        return [_of_schema(each, inner) for each in value]
+    if isinstance(value, dict) and inner is not None:
+        return {str(key): _of_schema(each, inner) for key, each in value.items()}
+    return plain(value)

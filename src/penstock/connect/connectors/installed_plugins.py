@@ -16,7 +16,7 @@ from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plug
 from penstock.connect.transforms.debezium import DEBEZIUM_TRANSFORMS
 from penstock.errors import ConfigError
 
-__all__ = ["OWN", "known_plugins"]
+__all__ = ["OWN", "known_plugins", "with_own"]
 
 OWN: tuple[type[Connector], ...] = (
     FileStreamSourceConnector,
@@ -26,6 +26,15 @@ OWN: tuple[type[Connector], ...] = (
     MirrorHeartbeatConnector,
     *LIBRARY,
 )
+
+
+def with_own(plugins: Plugins) -> Plugins:
+    """Add the connectors and transformations that come with Penstock, beside those of Kafka."""
+    for connector in OWN:
+        plugins.add(connector_plugin(connector))
+    for each in DEBEZIUM_TRANSFORMS:
+        plugins.add(Plugin(each.java_class, (PluginKind.TRANSFORMATION,), each, each.config))
+    return plugins
 
 
 def known_plugins(paths: Iterable[str] = ()) -> Plugins:
@@ -47,11 +56,7 @@ def known_plugins(paths: Iterable[str] = ()) -> Plugins:
                 f"plugin.path names {plugin_path}, which does not exist", hint="Name Python files, or folders of them."
             )
     folders = [plugin_path for plugin_path in places if plugin_path.is_dir()]
-    plugins = installed_plugins(folders)
-    for connector in OWN:
-        plugins.add(connector_plugin(connector))
-    for each in DEBEZIUM_TRANSFORMS:
-        plugins.add(Plugin(each.java_class, (PluginKind.TRANSFORMATION,), each, each.config))
+    plugins = with_own(installed_plugins(folders))
     files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
     for file in (
         *files,

@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from penstock.base.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
+from penstock.connect.connectors import with_own
 from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
 from penstock.connect.delivery.workerless import SingleSource, plainly, single_sink
 from penstock.connect.functions.loading import installed_plugins, plugin_of
-from penstock.connect.plugins import Plugins
+from penstock.connect.plugins import Plugin, Plugins
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
@@ -62,8 +63,8 @@ class ConnectTestDriver:
         tasks: int = 1,
         plugins: Plugins | None = None,
     ) -> None:
-        self.plugins = plugins or installed_plugins()
-        plugin = self.plugins.connector(connector) if isinstance(connector, str) else plugin_of(connector, "connector")
+        self.plugins = plugins or with_own(installed_plugins())
+        plugin = _named(self.plugins, connector) if isinstance(connector, str) else plugin_of(connector, "connector")
         self.name = str(config.get("name", "test"))
         self.config = {key: _text(value) for key, value in config.items()}
         self.config.setdefault("name", self.name)
@@ -258,6 +259,15 @@ class ConnectTestDriver:
             return nothing
         finally:
             self._crash = None
+
+
+def _named(plugins: Plugins, name: str) -> Plugin:
+    try:
+        return plugins.connector(name)
+    except LookupError as error:
+        raise ConfigError(
+            f"there is no connector {name!r}", hint="penstock connect list shows those that there are."
+        ) from error
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ PLAIN = {
 }
 LOGICAL = {DATE_NAME: pa.date32(), TIME_NAME: pa.time32("ms"), TIMESTAMP_NAME: pa.timestamp("ms", "UTC")}
 DIGITS = 38
+DAY_MS = 86_400_000
 
 
 def suffix_of(kind: str, compression: str) -> str:
@@ -60,7 +62,7 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
         from pyarrow import csv
 
         try:
-            csv.write_csv(table, out)
+            csv.write_csv(_with_base64(table), out)
         except pa.ArrowException as error:
             raise DataError(
                 f"the records do not fit into CSV: {error}",
@@ -69,8 +71,22 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
         return _packed(out.getvalue(), compression)
     from pyarrow import parquet
 
-    parquet.write_table(table, out, compression=compression)
+    try:
+        parquet.write_table(table, out, compression=compression)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"the records do not fit into Parquet: {error}", hint="Leave the field out, or use json."
+        ) from error
     return out.getvalue()
+
+
+def _with_base64(table: pa.Table) -> pa.Table:
+    """Return a table with bytes as the text that JSON has for them."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_binary(column.type):
+            texts = [None if each is None else base64.b64encode(each).decode() for each in table.column(at).to_pylist()]
+            table = table.set_column(at, column.name, pa.array(texts, pa.string()))
+    return table
 
 
 def json_line(record: SinkRecord) -> bytes:
@@ -90,27 +106,37 @@ def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
         >>> to_arrow([SinkRecord(topic="t", value=Struct(schema, {"a": 1}), value_schema=schema)]).schema.field(0).type
         DataType(int32)
     """
-    schema = records[0].value_schema
     try:
-        if schema is not None:
-            if schema.type is Type.STRUCT:
-                kinds = pa.schema([_arrow_field(part.name, part.schema) for part in schema.fields])
-                rows = [_row(record.value) for record in records]
-            else:
-                kinds = pa.schema([_arrow_field("value", schema)])
-                rows = [{"value": _arrow_value(record.value)} for record in records]
-            return pa.Table.from_pylist(rows, schema=kinds)
-        values = [record.value for record in records]
-        if all(isinstance(value, dict) for value in values):
-            names = list(dict.fromkeys(str(name) for value in values for name in value))
-            columns = {name: pa.array([_arrow_value(value.get(name)) for value in values]) for name in names}
-            return pa.table(columns)
-        return pa.table({"value": pa.array([_arrow_value(value) for value in values])})
+        table = _table(records)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise DataError(
             f"the records do not make a table: {error}",
             hint="Use a converter with schemas, or format=json, which takes any values.",
         ) from error
+    if not table.num_columns:
+        raise DataError(
+            "the records have no fields, and a table without columns has no rows",
+            hint="Use format=json, or filter such records out.",
+        )
+    return table
+
+
+def _table(records: Sequence[SinkRecord]) -> pa.Table:
+    schema = records[0].value_schema
+    if schema is not None:
+        if schema.type is Type.STRUCT:
+            kinds = pa.schema([_arrow_field(part.name, part.schema) for part in schema.fields])
+            rows = [_row(record.value) for record in records]
+        else:
+            kinds = pa.schema([_arrow_field("value", schema)])
+            rows = [{"value": _arrow_value(record.value, schema)} for record in records]
+        return pa.Table.from_pylist(rows, schema=kinds)
+    values = [record.value for record in records]
+    if all(isinstance(value, dict) for value in values):
+        names = list(dict.fromkeys(str(name) for value in values for name in value))
+        columns = {name: pa.array([_arrow_value(value.get(name)) for value in values]) for name in names}
+        return pa.table(columns)
+    return pa.table({"value": pa.array([_arrow_value(value) for value in values])})
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
@@ -142,9 +168,9 @@ def _arrow_value(value: Any, schema: Schema | None = None) -> Any:
     if isinstance(value, Struct):
         return _row(value)
     if isinstance(value, Moment):
-        if schema is not None and schema.name == DATE_NAME:
-            return value.date()
-        return value.time() if schema is not None and schema.name == TIME_NAME else value.datetime()
+        if schema is not None and schema.name in LOGICAL:  # any year, not only those of Python
+            return value.ms // DAY_MS if schema.name == DATE_NAME else value.ms
+        return value.datetime()
     inner = schema.values if schema is not None else None
     if isinstance(value, list):
         return [_arrow_value(each, inner) for each in value]

@@ -101,6 +101,11 @@ def check_folders(name: str, value: object) -> None:
         raise SettingError.invalid(
             name, value, "times are %Y, %m, %d, %H, %M, %S, as in date=%Y-%m-%d: YYYY and 'text' are Confluent's"
         )
+    letters = [each for each in re.findall("%[A-Za-z]", text) if TIME.fullmatch(each) is None]
+    if letters:
+        raise SettingError.invalid(
+            name, value, f"{letters[0]} does not stand for a part of a time; these do: %Y %m %d %H %M %S %j"
+        )
     unknown = [variable for variable in VARIABLE.findall(text) if variable not in ("${topic}", "${partition}")]
     if unknown:
         raise SettingError.invalid(name, value, f"{unknown[0]} is neither ${{topic}} nor ${{partition}}")
