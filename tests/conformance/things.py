@@ -13,6 +13,7 @@ from java_errors import java_error
 from penstock.api.builder import StreamsBuilder
 from penstock.api.options import Consumed, Materialized
 from penstock.serde import BaseSerde, Serdes
+from penstock.serde.headers import RecordHeaders
 from penstock.serde.windowed import Windowed
 
 __all__ = [
@@ -49,6 +50,8 @@ def serde(type_name: str, size: int = 0) -> Any:
         return Serdes.session_windowed(Serdes.string())
     if type_name == "fussy":
         return FussySerde()
+    if type_name == "stamped":
+        return Serdes.of(StampedSerde())
     raise NotBuilt(f"keys of type {type_name}")
 
 
@@ -65,6 +68,17 @@ class FussySerde(BaseSerde):
             text = data.decode(errors="replace")
             raise java_error("org.apache.kafka.common.errors.SerializationException", f"cannot deserialize {text}")
         return None if data is None else data.decode()
+
+
+class StampedSerde:
+    """A string serde that adds the header ``ser`` with the text, and reads a text with ``~`` if there is one."""
+
+    def serialize(self, topic: str, headers: RecordHeaders, value: str) -> bytes:
+        headers.add("ser", value.encode())
+        return value.encode()
+
+    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes) -> str:
+        return data.decode() + ("~" if "ser" in headers else "")
 
 
 TEXTS = ("fussy", "stamped")  # types whose topics are written and read as plain strings

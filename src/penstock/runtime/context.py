@@ -46,6 +46,7 @@ from penstock.runtime.raised import function_of, line_of
 from penstock.runtime.record import Headers, RecordContext
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
+from penstock.serde.headers import CurrentHeaders, plain_headers
 from penstock.state.views import open_view
 from penstock.topology.nodes import SourceNode
 
@@ -172,8 +173,9 @@ class TaskContext:
         self._hides_records = hides_records(config)
         self._cache_bytes = int(config["statestore.cache.max.bytes"])
         self._tasks = tasks
-        self._is_global = False
+        self.is_global = False
         self._failure: tuple[Function | None, Exception] | None = None
+        self.headers: CurrentHeaders | None = None  # of the present record, if a serde of the task looks at them
         self.by_record = False  # whether operators are called with one record at a time
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
@@ -190,7 +192,7 @@ class TaskContext:
 
         Those of processors fail unless the setting says otherwise, and no dead letters are written.
         """
-        self._is_global = True
+        self.is_global = True
         if not self._config["processing.exception.handler.global.enabled"]:
             self._handlers["processing"] = handler_of("fail", "processing.exception.handler", None)
 
@@ -339,7 +341,7 @@ class TaskContext:
         """Return the source record behind a row, with the row's own time and headers."""
         source = rows.origin(row) or self.input.record(int(rows.place.inputs[row]))
         headers = rows.headers[row] if rows.headers is not None else ()
-        return source._replace(timestamp=int(rows.timestamps[row]), headers=headers)
+        return source._replace(timestamp=int(rows.timestamps[row]), headers=plain_headers(headers))
 
     def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> bool:
         """Report that a user's function raised for one row.
@@ -368,7 +370,7 @@ class TaskContext:
     @property
     def goes_on(self) -> bool:
         """Whether the processing handler may leave a record out."""
-        return self._config["processing.exception.handler"] != "fail" and not self._is_global
+        return self._config["processing.exception.handler"] != "fail" and not self.is_global
 
     @property
     def keeps_raw_bytes(self) -> bool:
@@ -571,7 +573,7 @@ class TaskContext:
         origin: Origin | None = None,
     ) -> None:
         node, source, error = failure.node, failure.source, failure.error
-        if self._is_global:
+        if self.is_global:
             source = source._replace(raw_key=None, raw_value=None)
         facts = ErrorContext(
             self.task_id,
@@ -586,7 +588,7 @@ class TaskContext:
             origin,
         )
         response = self._handlers[kind](facts, record, error)
-        if not self._is_global:
+        if not self.is_global:
             letters = enumerate(response.dead_letters)
             self.letters += [(failure.place.extend(number), letter) for number, letter in letters]
         action = "continue" if response.action == "continue" else "fail"  # nothing can be tried again here

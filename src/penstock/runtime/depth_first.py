@@ -8,7 +8,8 @@ tables.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.serde_errors import naming_stores
+from penstock.serde.headers import RecordHeaders
+from penstock.topology.building.joins import JoinWindow
+from penstock.topology.nodes import ProcessorNode
+from penstock.topology.operations.base import Branch, PassThrough, Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,12 +33,21 @@ if TYPE_CHECKING:
     from penstock.runtime.missing_fields import MissingFields
     from penstock.runtime.operator import Operator
     from penstock.runtime.punctuation import Schedule
+    from penstock.runtime.record import Headers
     from penstock.runtime.sinks import Sink
+    from penstock.topology.nodes import Node
     from penstock.topology.operations.functions import Function
 
 __all__ = ["DepthFirst"]
 
 Failure = tuple["Function | None", Exception]
+# These send the very record on that they got, whose headers are the same object then; others make a new one, with a
+# copy of the headers. Of a processor it is a matter of what it forwards.
+_SAME_RECORD = (PassThrough, Branch, JoinWindow, Process)
+
+
+def _sends_same_record(node: Node) -> bool:
+    return not isinstance(node, ProcessorNode) or isinstance(node.operation, _SAME_RECORD)
 
 
 class DepthFirst:
@@ -60,6 +74,7 @@ class DepthFirst:
         self._timed: dict[str, Operator] = {}
         self._work: dict[str, list[float]] = {}  # node -> rows in, rows out, its own seconds; of this batch
         self._below_s = 0.0  # of the running processor's time, what the nodes took that it forwarded to
+        self._same_record = {name for name, node in graph.nodes.items() if _sends_same_record(node)}
         for name, operator in operators.items():
             if isinstance(operator, ProcessOperator):
                 self._processors[name] = operator
@@ -94,6 +109,9 @@ class DepthFirst:
             if now >= 0:
                 context.stream_queue.fire(now, self._punctuate_at(now))
             self._flush()
+            if context.headers is not None:  # who asks for a store between records reads it by those of the last one
+                headers = rows.headers[row] if rows.headers and context.is_global else None
+                context.headers.headers = RecordHeaders(headers or context.input.record(position).headers)
         self._position = context.input.length
         wall_clock = context.wall_clock_ms
         context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
@@ -125,7 +143,11 @@ class DepthFirst:
 
     def _forward(self, node: str, child: str | None, record: Record[Any, Any]) -> None:
         began, before = time.perf_counter(), self._below_s
-        self._send(node, child, single_row(Place((self._position,), 1), record, self._processors[node].origin))
+        processor = self._processors[node]
+        row = single_row(Place((self._position,), 1), record, processor.origin)
+        if self._context.headers is not None:
+            row.headers = cast("list[Headers]", [processor.headers_of(record)])
+        self._send(node, child, row)
         self._below_s = before + time.perf_counter() - began
         self._worked(node, 0, 1, 0.0)
 
@@ -147,6 +169,9 @@ class DepthFirst:
 
     def _send(self, node: str, wanted: str | None, rows: Rows) -> None:
         """Send one row to the children, each of which is done with it before the next one gets it."""
+        if self._context.headers is not None and node not in self._same_record:
+            own = RecordHeaders(rows.headers[0] if rows.headers else ())
+            rows = replace(rows, headers=cast("list[Headers]", [own]))
         for child, _ in self._children[node]:
             if wanted is not None and wanted != child:
                 continue
@@ -159,6 +184,13 @@ class DepthFirst:
                 self._call(child, self._operators[child], row, node)
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
+        if self._context.headers is not None:
+            with self._context.headers.at(rows.headers[0] if rows.headers else RecordHeaders()):  # type: ignore[arg-type]
+                self._noted(name, operator, rows, parent)
+            return
+        self._noted(name, operator, rows, parent)
+
+    def _noted(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
         if self._context.current is None:
             self._process(name, operator, rows, parent)
             return

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.errors import StateError
+from penstock.serde.headers import CurrentHeaders, in_task, uses_headers
 from penstock.state.base import Entries
 from penstock.state.overlay import ReadableMap
 from penstock.state.stored_bytes import stored_bytes
@@ -33,6 +35,7 @@ class GlobalViews:
     ) -> None:
         self._maps = {name: _ReadOnlyMap(spec, maps[name]) for name, spec in specs.items()}
         self._meta = meta
+        self.headers = CurrentHeaders()  # of the record that was written last, for serdes that look at them
 
     def rebase(self, maps: Mapping[str, ReadableMap]) -> None:
         """Show other rows, also through views that have been opened."""
@@ -47,6 +50,8 @@ class GlobalViews:
     def view(self, spec: StoreSpec) -> Any:
         """Return the typed view of a store; the specification has the serdes that the reading task uses."""
         meta: MutableMapping[str, int] = ChainMap({}, self._meta)  # type: ignore[arg-type] # writes are discarded
+        if uses_headers(spec.value_serde):
+            spec = replace(spec, value_serde=in_task(spec.value_serde, self.headers))
         return open_view(spec, self._maps[spec.name], meta)
 
 

@@ -82,6 +82,8 @@ class LocalTask:
         if logs_changes or self._is_transactional:
             self._state = LoggedState(config["application.id"], local)
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
+        if self._global_task is not None and self._global_task.headers is not None:
+            stores.headers = self._global_task.headers
         self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", self._state, stores)
         self._is_running = False
         self._positions: dict[str, dict[str, dict[int, int]]] = {}

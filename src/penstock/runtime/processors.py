@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,10 +19,11 @@ from penstock.errors import TopologyError
 from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
-from penstock.runtime.record import RecordContext
+from penstock.runtime.record import Headers, RecordContext
 from penstock.runtime.row_order import AFTER, Place
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
+from penstock.serde.headers import RecordHeaders, plain_headers
 from penstock.state.views import ExpiringView
 from penstock.topology.operations.base import Operation, Process
 from penstock.topology.operations.functions import Function
@@ -182,6 +184,8 @@ class ProcessOperator(Operator):
         self._at: list[tuple[int, int]] = []  # of each forward: (row or -1, input position)
         self._row = -1
         self.origin: RecordContext | None = None  # of the present record, if it waited in a buffer
+        # The present record, its headers as the user sees them, and the object that serdes add to.
+        self._present: tuple[Record[Any, Any], Headers, RecordHeaders] | None = None
         operation = cast("Process", node.operation)
         self.processor = operation.supplier()
         fixed_key = operation.fixed_key or isinstance(self.processor, FixedKeyProcessor)
@@ -228,6 +232,10 @@ class ProcessOperator(Operator):
     def _process_row(self, rows: Rows, row: int, position: int, key: Any, value: Any, timestamp: int) -> None:
         context = self._context
         headers = rows.headers[row] if rows.headers is not None else ()
+        record = self.record_type(key, value, timestamp, plain_headers(headers))
+        present = self._present
+        if isinstance(headers, RecordHeaders):
+            self._present = record, record.headers, headers
         before = (context.position, context.source, self._row)
         before_origin, self.origin = self.origin, rows.origin(row)
         current = self._task.current
@@ -236,14 +244,28 @@ class ProcessOperator(Operator):
             current.note = timestamp, headers
         context.position, context.source, self._row = position, self.origin or self._task.input.record(position), row
         try:
-            self.processor.process(self.record_type(key, value, timestamp, headers))
+            self.processor.process(record)
         except Exception as error:  # noqa: BLE001 - whatever a user's processor raises
             self._task.failed(self.name, None, rows, row, error)
         finally:
+            self._present = present
             context.position, context.source, self._row = before
             self.origin = before_origin
             if current is not None:
                 current.note = noted
+
+    def headers_of(self, record: Record[Any, Any]) -> RecordHeaders:
+        """Return the headers of a forwarded record: of the present one itself the very object, as in Kafka.
+
+        Records of fixed key processors are copies, without what serdes of stores have added since.
+        """
+        if self._present is not None and self.record_type is not FixedKeyRecord:
+            present, shown, headers = self._present
+            if record is present:
+                return headers
+            if record.headers is shown:
+                return RecordHeaders(headers)
+        return RecordHeaders(record.headers)
 
     def _next_due(self, times: NDArray[np.int64], start: int) -> int | None:
         """Return the first input position from ``start`` on after which a stream-time punctuation is due."""
@@ -269,8 +291,10 @@ class ProcessOperator(Operator):
         noted = None if current is None else current.note
         if current is not None:
             current.note = now_ms, ()
+        headers = self._task.headers
         try:
-            schedule.callback(now_ms)
+            with nullcontext() if headers is None else headers.at(RecordHeaders()):
+                schedule.callback(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
             source = _NO_RECORD._replace(timestamp=now_ms)
             self._task.processing_failed(Failure(self.name, source, Place((position, AFTER), 1), error), None, None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,10 @@ from penstock.runtime.record import BytesColumn, Headers, RawRecord
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import FEW, Rows
 from penstock.serde.binding import bound, header_frame, split
-from penstock.serde.buffers import bytes_column, cut
+from penstock.serde.buffers import bytes_column, cut, to_bytes_list
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
+from penstock.serde.headers import RecordHeaders, plain_headers
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.subscriptions import ResponseColumn
 from penstock.serde.windowed import WindowedColumn
@@ -236,13 +237,15 @@ class Sink:
         if self._node.partitioner is not None:
             rows, chosen = self._chosen(self._node.partitioner, topic, rows)
         key_serde, value_serde = self._serdes.of(topic)
+        if self._context.headers is not None:
+            rows = replace(rows, headers=[_added_to(each) for each in rows.headers or [()] * len(rows)])
         of_keys: dict[int, Exception] = {}
         of_values: dict[int, Exception] = {}
-        keys = _encode(key_serde, rows.keys, of_keys)
-        if isinstance(value_serde, ChangeSerde):
-            values = _encode_changes(value_serde, rows, of_values)
+        if self._serdes.uses_headers:
+            keys, values = self._encoded_with_headers((key_serde, value_serde), rows, of_keys, of_values)
         else:
-            values = _encode(value_serde, rows.values, of_values)
+            keys = _encode(key_serde, rows.keys, of_keys)
+            values = _encode_values(value_serde, rows, of_values)
         if failures := {**of_values, **of_keys}:
             for row, error in sorted(failures.items()):
                 self._unencodable(topic, rows, row, "key" if row in of_keys else "value", error)
@@ -254,6 +257,8 @@ class Sink:
         if not len(rows):
             return
         headers = rows.headers
+        if headers is not None and self._context.headers is not None:
+            headers = [plain_headers(each) for each in headers]  # a later sink may add to those of the record
         if self._serdes.has_schema:
             for part, serde in (("key", key_serde), ("value", value_serde)):
                 frame = header_frame(serde)
@@ -270,6 +275,31 @@ class Sink:
         if chosen is not None:
             targets = np.where(chosen == _DEFAULT, targets, chosen).astype(np.int32)
         self._collector.add(topic, EncodedRows(rows.place, targets, rows.timestamps, keys, values, headers))
+
+    def _encoded_with_headers(
+        self,
+        serdes: tuple[Serde[Any], Serde[Any]],
+        rows: Rows,
+        of_keys: dict[int, Exception],
+        of_values: dict[int, Exception],
+    ) -> tuple[BytesColumn, BytesColumn]:
+        """Encode row by row: serdes get the headers of each, and add to them."""
+        current = self._context.headers
+        assert current is not None, "a serde of the task looks at headers"  # noqa: S101
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for number, headers in enumerate(rows.headers or ()):
+            row = rows if len(rows) == 1 else rows.take(np.array([number]))
+            of_key: dict[int, Exception] = {}
+            of_value: dict[int, Exception] = {}
+            with current.at(cast("RecordHeaders", headers)):
+                keys += to_bytes_list(_bytes_array(_encode(serdes[0], row.keys, of_key)))
+                values += to_bytes_list(_bytes_array(_encode_values(serdes[1], row, of_value)))
+            if of_key:
+                of_keys[number] = of_key[0]
+            if of_value:
+                of_values[number] = of_value[0]
+        return keys, values
 
     def _unencodable(self, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
         """Ask the production handler; for a value of a wrong type nobody is asked, as in Kafka."""
@@ -291,7 +321,7 @@ class Sink:
     def _chosen(self, function: Function, topic: str, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows, each as often as the user's partitioner names partitions for it, and the partitions."""
         count = self._collector.partition_count(topic)
-        headers = rows.headers or [()] * len(rows)
+        headers = [plain_headers(each) for each in rows.headers or [()] * len(rows)]
         positions: list[int] = []
         targets: list[int] = []
         dropped: list[int] = []
@@ -354,6 +384,19 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
     if set(map(type, data)) <= _BYTES:
         return data
     return pa.array(data, pa.large_binary())
+
+
+def _encode_values(serde: Serde[Any], rows: Rows, failures: dict[int, Exception]) -> BytesColumn:
+    return (
+        _encode_changes(serde, rows, failures)
+        if isinstance(serde, ChangeSerde)
+        else _encode(serde, rows.values, failures)
+    )
+
+
+def _added_to(headers: Headers | RecordHeaders) -> Any:
+    """Return headers that serdes can add to."""
+    return headers if isinstance(headers, RecordHeaders) else RecordHeaders(headers)
 
 
 def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> BytesColumn:

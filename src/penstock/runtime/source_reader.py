@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from penstock.runtime.rows import FEW
 from penstock.serde.binding import ask_again, joined, schema_at_front
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
+from penstock.serde.headers import RecordHeaders
 from penstock.serde.rowwise import UNDECODABLE, as_exception
 
 if TYPE_CHECKING:
@@ -94,22 +95,51 @@ class SourceReader:
         failures: dict[int, Exception] = {}
         headers = batch.headers()
         key_serde, value_serde = self._serdes.of(batch.topic)
+        if self._context.headers is not None:
+            return self._columns_with_headers(batch, headers, (key_serde, value_serde))
         if batch.rows is not None and not self._by_column and not self._serdes.has_schema:
             keys = self._decode_rows(key_serde, [row.key for row in batch.rows], failures)
             return keys, self._decode_rows(value_serde, [row.value for row in batch.rows], failures), headers, failures
-        records = batch.records
-        key_data, value_data = records.column("key"), records.column("value")
-        if self._serdes.has_schema:
-            ask_again(key_serde)
-            ask_again(value_serde)
-            if headers is not None:
-                if schema_at_front(key_serde) is not None:
-                    key_data, headers = joined(key_data, headers, "key")
-                if schema_at_front(value_serde) is not None:
-                    value_data, headers = joined(value_data, headers, "value")
+        key_data, value_data, headers = self._framed(batch, headers, (key_serde, value_serde))
         keys = self._decode(key_serde, key_data, failures)
         values = self._decode(value_serde, value_data, failures)
         return keys, values, headers, failures
+
+    def _framed(
+        self, batch: TopicBatch, headers: list[Headers] | None, serdes: tuple[Serde[Any], Serde[Any]]
+    ) -> tuple[pa.Array, pa.Array, list[Headers] | None]:
+        """Return the bytes of keys and values with the frames of their schemas, and the other headers."""
+        key_data, value_data = batch.records.column("key"), batch.records.column("value")
+        if self._serdes.has_schema:
+            ask_again(serdes[0])
+            ask_again(serdes[1])
+            if headers is not None:
+                if schema_at_front(serdes[0]) is not None:
+                    key_data, headers = joined(key_data, headers, "key")
+                if schema_at_front(serdes[1]) is not None:
+                    value_data, headers = joined(value_data, headers, "value")
+        return key_data, value_data, headers
+
+    def _columns_with_headers(
+        self, batch: TopicBatch, headers: list[Headers] | None, serdes: tuple[Serde[Any], Serde[Any]]
+    ) -> tuple[Column, Column, list[Headers] | None, dict[int, Exception]]:
+        """Decode record by record: serdes read the headers of each, and what they change in them stays changed."""
+        current = self._context.headers
+        assert current is not None, "a serde of the task looks at headers"  # noqa: S101
+        key_data, value_data, headers = self._framed(batch, headers, serdes)
+        of_records = [RecordHeaders(headers[row] if headers else ()) for row in range(len(batch))]
+        failures: dict[int, Exception] = {}
+        columns: list[Column] = []
+        for serde, data in zip(serdes, (key_data.to_pylist(), value_data.to_pylist()), strict=True):
+            items: list[Any] = []
+            for row, own in enumerate(of_records):
+                failed: dict[int, Exception] = {}
+                with current.at(own):
+                    items += self._decode_rows(serde, data[row : row + 1], failed).items()
+                if failed:
+                    failures.setdefault(row, failed[0])
+            columns.append(Column.of_items(items))
+        return columns[0], columns[1], cast("list[Headers]", of_records), failures
 
     def _decode(self, serde: Serde[Any], data: pa.Array, failures: dict[int, Exception]) -> Column:
         if self._by_column or len(data) > FEW:

@@ -32,8 +32,11 @@ from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import operators as table_operators
 from penstock.runtime.tables import transforms
 from penstock.serde.binding import TopicSerdes
+from penstock.serde.headers import CurrentHeaders
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.serdes import headers_user as headers_user_of
+from penstock.topology.configured.serdes import with_current_headers
 from penstock.topology.operations.base import Process
 from penstock.topology.operations.tables import TableTransformValues
 
@@ -149,6 +152,10 @@ class StreamTask:
     ) -> None:
         topology = with_settings(topology, config)
         surroundings = surroundings or Surroundings()
+        headers_user = headers_user_of(topology)
+        current_headers = None if headers_user is None else CurrentHeaders()
+        if current_headers is not None:
+            topology = with_current_headers(topology, current_headers)
         self.task_id = task_id = part.task_id
         self._sensor = surroundings.sensor
         self._config = config
@@ -156,6 +163,7 @@ class StreamTask:
         self._context = TaskContext(
             topology, config, task_id, state, surroundings, max(part.partitions.values(), default=1)
         )
+        self._context.headers = current_headers
         if any(source.global_store for source in self._graph.sources()):
             self._context.serve_global_stores()
         self._collector = Collector(part.partitions)
@@ -170,6 +178,8 @@ class StreamTask:
         self._physical_names = {name: self._context.physical_name(name) for name in topology.internal_topics}
         self._readers_by_topic: dict[str, SourceReader] = {}
         self.sliced_reason = slicing_reason(self._graph, self._operators, self._context)
+        if headers_user is not None and self.sliced_reason is None:
+            self.sliced_reason = f"a serde of {headers_user} reads or writes headers, which are those of one record"
         self._missing = MissingFields(self._graph, topology, task_id, self._sensor)
         self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context, self._missing)
         self._runs_without_rows = [name for name, operator in self._operators.items() if operator.runs_without_rows]
@@ -239,6 +249,11 @@ class StreamTask:
     def store(self, name: str) -> Any:
         """Return the typed view of a store."""
         return self._context.store(name)
+
+    @property
+    def headers(self) -> CurrentHeaders | None:
+        """Where the headers of the present record are, if a serde of the task looks at them."""
+        return self._context.headers
 
     @property
     def dropped_records(self) -> int:

@@ -10,13 +10,24 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde as Serde
     from penstock.serde.changes import ChangeSerde as ChangeSerde
     from penstock.serde.column import Column as Column
+    from penstock.serde.headers import RecordHeaders as RecordHeaders
     from penstock.serde.rowwise import BaseSerde as BaseSerde
     from penstock.serde.serdes import Serdes as Serdes
     from penstock.serde.windowed import Window as Window
     from penstock.serde.windowed import Windowed as Windowed
     from penstock.serde.windowed import WindowedColumn as WindowedColumn
 
-__all__ = ["BaseSerde", "ChangeSerde", "Column", "Serde", "Serdes", "Window", "Windowed", "WindowedColumn"]
+__all__ = [
+    "BaseSerde",
+    "ChangeSerde",
+    "Column",
+    "RecordHeaders",
+    "Serde",
+    "Serdes",
+    "Window",
+    "Windowed",
+    "WindowedColumn",
+]
 
 # Loaded when first used: modules of this package are used without Polars too.
 __getattr__ = lazy_names(
@@ -25,6 +36,7 @@ __getattr__ = lazy_names(
         "BaseSerde": "rowwise",
         "ChangeSerde": "changes",
         "Column": "column",
+        "RecordHeaders": "headers",
         "Serde": "base",
         "Serdes": "serdes",
         "Window": "windowed",

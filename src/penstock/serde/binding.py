@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.serde.buffers import cut, join, large_binary
+from penstock.serde.headers import uses_headers
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
@@ -60,6 +61,7 @@ class TopicSerdes:
         self.key = key
         self.value = value
         self.has_schema = has_schema(key) or has_schema(value)
+        self.uses_headers = self.has_schema and (uses_headers(key) or uses_headers(value))
         self._physical_name = physical_name
         self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
 

@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 from penstock.serde.base import Serde
+from penstock.serde.headers import HeadersSerde
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.text import UuidSerde
@@ -25,7 +26,7 @@ class ListSerde(BaseSerde):
     """Kafka's ``ListSerde`` of an ``ArrayList``."""
 
     def __init__(self, inner: Serde[Any]) -> None:
-        self.inner = inner
+        self.inner = inner.inside() if isinstance(inner, HeadersSerde) else inner
         self._width = inner.width if isinstance(inner, NumberSerde | UuidSerde) else 0
 
     @property

@@ -10,19 +10,20 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
+from penstock.serde.headers import HeadersSerde
 from penstock.serde.rowwise import BaseSerde, qualified_name
 
 __all__ = ["OwnSerde", "own_serde"]
 
 _NEEDED = ("serialize", "deserialize")
 _BASE = (
-    "A serde of your own has serialize(value) and deserialize(data), each with one argument; derive it from "
-    "penstock.serde.BaseSerde, which adds the rest."
+    "A serde of your own has serialize(value) and deserialize(data), each with one argument, or with Kafka's three: "
+    "(topic, headers, data). Derive it from penstock.serde.BaseSerde, which adds the rest."
 )
 
 
 def own_serde(serde: Any) -> Serde[Any]:
-    """Return the serde of a user's object, which may lack a name and the column methods.
+    """Return the serde of a user's object, which may lack a name and the column methods, or take headers.
 
     Raises:
         ConfigError: One of its two methods is missing or takes other arguments, or its name is not a text.
@@ -31,28 +32,36 @@ def own_serde(serde: Any) -> Serde[Any]:
     missing = [name for name in _NEEDED if not callable(getattr(serde, name, None))]
     if missing:
         raise ConfigError(f"serde {kind} has no {' and no '.join(f'{name}()' for name in missing)}", hint=_BASE)
-    for name in _NEEDED:
-        _check_method(kind, name, getattr(serde, name))
+    takes_headers = [_takes_headers(kind, name, getattr(serde, name)) for name in _NEEDED]
     own_name = getattr(serde, "name", None)
     if own_name is not None and (not isinstance(own_name, str) or not own_name):
         raise ConfigError(
             f"the name of serde {kind} is {type(own_name).__name__} {own_name!r}",
             hint="Make it a text that stays the same from start to start, or leave it out: then it is the class's.",
         )
+    if any(takes_headers) and not isinstance(serde, HeadersSerde):
+        return HeadersSerde(serde, (takes_headers[0], takes_headers[1]))
     return serde if isinstance(serde, Serde) else OwnSerde(serde)
 
 
-def _check_method(kind: str, name: str, method: Any) -> None:
+def _takes_headers(kind: str, name: str, method: Any) -> bool:
+    """Return whether a method takes topic, headers and data, as Kafka's do, in place of the data alone."""
     if inspect.iscoroutinefunction(method):
         raise ConfigError(f"{name}() of serde {kind} is async; a serde has to answer at once", hint=_BASE)
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
-        return
+        return False
     try:
         signature.bind(b"")
     except TypeError as error:
-        raise ConfigError(f"{name}() of serde {kind} takes other arguments than one: {error}", hint=_BASE) from error
+        try:
+            signature.bind("", (), b"")
+        except TypeError:
+            problem = f"{name}() of serde {kind} takes other arguments than one, or topic, headers and data: {error}"
+            raise ConfigError(problem, hint=_BASE) from error
+        return True
+    return False
 
 
 class OwnSerde(BaseSerde):

@@ -16,6 +16,7 @@ from penstock.base.terminal.human_numbers import counted, time_of
 from penstock.errors import InvalidStateError, TopologyError
 from penstock.runtime.record import Headers
 from penstock.serde.binding import header_frame, joined, schema_at_front, split
+from penstock.serde.headers import CurrentHeaders, RecordHeaders, in_task, uses_headers
 from penstock.state.views.notebook import shown
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class TestInputTopic(Generic[K, V]):
     ) -> None:
         self._driver = driver
         self._name = name
-        self._key_serde = key_serde
-        self._value_serde = value_serde
+        self._key_serde, self._value_serde, self._current = _with_headers(key_serde, value_serde)
         self._auto_advance_ms = duration_ms(auto_advance, "auto_advance")
         self._now_ms = driver.wall_clock_ms
 
@@ -94,10 +94,13 @@ class TestInputTopic(Generic[K, V]):
         else:
             stamp = timestamp_ms(timestamp)
         record_headers = _headers(headers)
-        key_data, record_headers = _to_headers(self._key_serde, self._key_serde.serialize(key), record_headers, "key")
-        value_data, record_headers = _to_headers(
-            self._value_serde, self._value_serde.serialize(value), record_headers, "value"
-        )
+        if self._current is not None:
+            self._current.headers = RecordHeaders(record_headers)
+        key_data, value_data = self._key_serde.serialize(key), self._value_serde.serialize(value)
+        if self._current is not None:
+            record_headers = tuple(self._current.headers)
+        key_data, record_headers = _to_headers(self._key_serde, key_data, record_headers, "key")
+        value_data, record_headers = _to_headers(self._value_serde, value_data, record_headers, "value")
         self._driver.pipe_raw(self._name, key_data, value_data, stamp, record_headers)
 
     def pipe_many(
@@ -120,6 +123,16 @@ class TestInputTopic(Generic[K, V]):
     def advance_time(self, duration: DurationLike) -> None:
         """Advance the topic's own clock, which sets the timestamps of records without one."""
         self._now_ms += duration_ms(duration)
+
+
+def _with_headers(
+    key_serde: Serde[Any], value_serde: Serde[Any]
+) -> tuple[Serde[Any], Serde[Any], CurrentHeaders | None]:
+    """Return serdes, and where they find the headers of a record; None if they look at none."""
+    if not (uses_headers(key_serde) or uses_headers(value_serde)):
+        return key_serde, value_serde, None
+    current = CurrentHeaders()
+    return in_task(key_serde, current), in_task(value_serde, current), current
 
 
 _PAIRS = 'pairs or a mapping, as {"trace": b"1"}'
@@ -161,8 +174,7 @@ class TestOutputTopic(Generic[K, V]):
     def __init__(self, driver: RecordPort, name: str, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
         self._driver = driver
         self._name = name
-        self._key_serde = key_serde
-        self._value_serde = value_serde
+        self._key_serde, self._value_serde, self._current = _with_headers(key_serde, value_serde)
 
     def read_record(self) -> TestRecord[K, V]:
         """Read the next record.
@@ -183,6 +195,8 @@ class TestOutputTopic(Generic[K, V]):
     def _record(self, raw: RawRecord) -> TestRecord[K, V]:
         key_data, headers = _from_headers(self._key_serde, raw.key, raw.headers, "key")
         value_data, headers = _from_headers(self._value_serde, raw.value, headers, "value")
+        if self._current is not None:
+            self._current.headers = RecordHeaders(headers)
         key: Any = self._key_serde.deserialize(key_data)
         value: Any = self._value_serde.deserialize(value_data)
         return TestRecord(key, value, raw.timestamp, headers)

@@ -113,6 +113,7 @@ RUNNING: dict[str, dict[str, str]] = {
         "makeAllowNullable": "AggregationWithHeaders(aggregation, headers)",
         "getAggregationOrNull": "aggregation",
     },
+    "RecordHeaders": {"lastHeader": "last(name)", "headers": "values(name)", "toArray": "list(headers)"},
     "HostInfo": {"buildFromEndpoint": 'HostInfo.of("host:port")'},
     "StreamsMetadata": {"host": "host_info.host", "port": "host_info.port"},
     "KeyQueryMetadata": {"NOT_AVAILABLE": "None"},

@@ -22,6 +22,7 @@ from penstock.runtime.joins.unmatched import Events, OuterJoinQueue
 from penstock.runtime.operator import Operator
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
+from penstock.serde.headers import RecordHeaders
 from penstock.topology.building.joins import JoinWindow, StreamStreamJoin
 from penstock.topology.operations.base import Operation
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
+    from penstock.runtime.record import Headers
+    from penstock.serde.headers import CurrentHeaders
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
@@ -70,6 +73,18 @@ class _SharedJoin:
             )
         )
         self._results: dict[bool, Rows] = {}
+        self._record_headers: RecordHeaders | None = None
+
+    def results_with_headers(self, current: CurrentHeaders, *, is_left: bool) -> Rows:
+        """Return the result rows of a record whose serdes look at headers.
+
+        As in Kafka they have its headers from before it goes to wait, when the serde of its value adds to them.
+        """
+        self._record_headers = current.headers
+        with current.at(RecordHeaders(current.headers)) as before:
+            results = self.results(is_left=is_left)
+        self._record_headers = None
+        return replace(results, headers=cast("list[Headers]", [before] * len(results)))
 
     def results(self, *, is_left: bool) -> Rows:
         """Return the result rows of one side, left value in ``values``, right value in ``olds``."""
@@ -179,7 +194,10 @@ class _SharedJoin:
     ) -> Events:
         """Return the changes of the waiting records; a single one whose value does not encode does not wait."""
         try:
-            return outer_events(sides, waits, times, stream_times)
+            if self._context.headers is None or self._record_headers is None:
+                return outer_events(sides, waits, times, stream_times)
+            with self._context.headers.at(self._record_headers):
+                return outer_events(sides, waits, times, stream_times)
         except Exception as error:
             if not (self._context.by_record and is_of_record(error)):
                 raise
@@ -229,7 +247,11 @@ class _StreamStreamJoin(Operator):
         dropped = null_values if self._outer else null_values | rows.keys.null_mask()
         if dropped.any():
             self._context.drop_rows(self._name, rows, np.flatnonzero(dropped), "null key or value")
-        joined = self._join.results(is_left=self._operation.is_left)
+        current = self._context.headers
+        if current is None:
+            joined = self._join.results(is_left=self._operation.is_left)
+        else:
+            joined = self._join.results_with_headers(current, is_left=self._operation.is_left)
         rights = joined.olds
         if rights is None:
             return joined

@@ -19,6 +19,7 @@ from penstock.runtime.tables.value_getters import spread
 from penstock.runtime.tables.versioned import history_of
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.headers import plain_headers
 from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import Operation, StreamGlobalTableJoin, StreamTableJoin
 
@@ -210,14 +211,14 @@ class GraceBuffer:
         """Return the source record of each row, which it keeps while it waits."""
         topics, partitions, offsets = self._context.input.sources(rows.place.inputs)
         names = [None if topic is None else topic.decode() for topic in topics.to_pylist()]
-        headers = rows.headers or [()] * len(rows)
+        headers = map(plain_headers, rows.headers or [()] * len(rows))
         found = map(RecordContext, names, partitions.tolist(), offsets.tolist(), rows.timestamps.tolist(), headers)
         return [rows.origin(row) or own for row, own in enumerate(found)]
 
     @staticmethod
     def _waiting(rows: Rows, keys: list[bytes], store: RecordBufferView) -> list[WaitingRecord]:
         values = cast("list[bytes]", to_bytes_list(store.spec.value_serde.encode(rows.values)))
-        headers = rows.headers or [()] * len(rows)
+        headers = map(plain_headers, rows.headers or [()] * len(rows))
         sources = [(o.topic or "", o.partition, o.offset) for o in rows.origins or () if o is not None]
         parts = zip(rows.timestamps.tolist(), keys, values, headers, sources, strict=True)
         return [WaitingRecord(time, key, value, each, *source) for time, key, value, each, source in parts]

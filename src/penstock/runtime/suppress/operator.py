@@ -20,6 +20,7 @@ from penstock.runtime.tables.value_getters import StoreTableView, is_read
 from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
 from penstock.serde.column import Column
 from penstock.serde.few import decode_rows, encode_rows
+from penstock.serde.headers import plain_headers
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns
@@ -194,19 +195,20 @@ class _Suppress(Operator):
         times = WindowedColumn.of(rows.keys).ends if until_close else rows.timestamps
         numbers = (times, rows.timestamps, offsets, partitions)
         return large_binary(spec.key_serde.encode(rows.keys)), ChangeColumns(
-            *numbers, topics, olds, olds, news, rows.headers
+            *numbers, topics, olds, olds, news, None if rows.headers is None else list(map(plain_headers, rows.headers))
         )
 
     def _one_put(self, rows: Rows) -> RowChange:
         """Return the key and change of one row, as if nothing waited for the key."""
         spec = self._buffer.spec
-        (key,), (new,) = encode_rows(spec.key_serde, rows.keys), encode_rows(spec.value_serde, rows.values)
-        old = None if rows.olds is None else encode_rows(spec.value_serde, rows.olds)[0]
+        (key,) = encode_rows(spec.key_serde, rows.keys)
+        old = None if rows.olds is None else encode_rows(spec.value_serde, rows.olds)[0]  # first, as in Kafka
+        (new,) = encode_rows(spec.value_serde, rows.values)
         source = self._context.input.record(int(rows.place.inputs[0]))
         timestamp = int(rows.timestamps[0])
         time = int(WindowedColumn.of(rows.keys).ends[0]) if self._operation.until_window_closes else timestamp
         topic = None if source.topic is None else source.topic.encode()
-        headers = () if rows.headers is None else rows.headers[0]
+        headers = () if rows.headers is None else plain_headers(rows.headers[0])
         origin = (time, timestamp, topic, source.partition, source.offset, headers)
         return RowChange(key or b"", BufferedChange(*origin, prior=old, old=old, new=new))
 

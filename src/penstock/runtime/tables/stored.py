@@ -16,6 +16,8 @@ from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.value_getters import StoreTableView, is_read, read_store, write_store
 from penstock.runtime.tables.versioned import VersionedTable, VersionedTableView
 from penstock.serde.column import Column
+from penstock.serde.headers import uses_headers
+from penstock.state.views.header_format import unpack_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +74,7 @@ class StoredTable:
         self.is_read = is_read(topology, node.name)
         # Kafka's cache sends sessions with the headers of their entries, where these have any.
         self._forgets_headers = spec.kind == "session" and spec.keeps_headers
+        self._reads_back = self.caching and uses_headers(spec.value_serde)
 
     @property
     def per_row(self) -> bool:
@@ -138,6 +141,7 @@ class StoredTable:
         if self._view.sent is not None and self.is_read and before is not None:
             at = rows.place.take(last)
             self._view.sent.note(at, (keys, final, final_stamps), (rows.keys.take(groups.first), *before))
+        rows_before = self.store.stored_rows(keys) if self._reads_back else None
         write_store(self.store, keys, final, final_stamps)
         if not self.caching:
             if fold.news is None or fold.stamps is None:
@@ -149,15 +153,21 @@ class StoredTable:
         olds = Column.nulls(len(last))
         was_gone = gone
         if before is not None and (self.send_old or gone.any()):
-            previous = before[0].take(touched)
+            previous = before[0].take(touched) if rows_before is None else self.store.decode_rows(rows_before)
             was_gone = previous.null_mask()
             olds = previous if self.send_old else olds
+        headers = None if self._forgets_headers else changes.headers
+        if rows_before is not None:  # what leaves Kafka's cache is decoded again, with the headers that it has by then
+            rows_now = self.store.stored_rows(keys)
+            final = self.store.decode_rows(rows_now)
+            if self._forgets_headers:
+                headers = [() if row is None else unpack_headers(row)[0] for row in rows_now]
         result = Rows(
             changes.place.flushed(self._flush_number),
             np.where(gone, changes.timestamps, final_stamps),
             changes.keys,
             final,
-            None if self._forgets_headers else changes.headers,
+            headers,
             olds,
         )
         return result.filter(~(gone & was_gone))

@@ -19,6 +19,7 @@ from penstock.runtime.tables.stored import StoredTable
 from penstock.runtime.tables.value_getters import is_read, spread
 from penstock.runtime.tables.versioned import OverParent
 from penstock.serde.column import Column
+from penstock.serde.headers import plain_headers
 from penstock.topology.operations.base import Operation
 from penstock.topology.operations.tables import TableTransformValues
 
@@ -108,7 +109,10 @@ class _Transformer:
             zip(inputs, keys.items(), *(c.items() for c in columns), strict=True)
         ):
             context.position = position
-            context.row_timestamp, context.row_headers = stamps[row], () if headers is None else headers[row]
+            context.row_timestamp, context.row_headers = (
+                stamps[row],
+                () if headers is None else plain_headers(headers[row]),
+            )
             try:
                 transformed = [transform(key, value) for value in values]
             except Exception as error:  # noqa: BLE001 - whatever a user's transformer raises

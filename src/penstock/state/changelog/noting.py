@@ -45,12 +45,17 @@ class NotingOverlay(OverlayMap):
     def put(self, key: bytes, value: bytes | None) -> None:
         super().put(key, value)
         if self._current.note is not None:
-            self.written[key] = self._current.note
+            self.written[key] = _as_now(self._current.note)
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         super().put_many(keys, values)
         if self._current.note is not None:
-            self.written.update(dict.fromkeys(keys, self._current.note))
+            self.written.update(dict.fromkeys(keys, _as_now(self._current.note)))
+
+
+def _as_now(note: tuple[int, Headers]) -> tuple[int, Headers]:
+    """Return a note whose headers no serde adds to any more."""
+    return note if type(note[1]) is tuple else (note[0], tuple(note[1]))
 
 
 def note_writes(state: BatchState) -> CurrentRecord:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde
     from penstock.serde.column import Column
 
-__all__ = ["arrow_bytes", "big_endian", "decode_stamped", "encode_stamped", "first_byte", "frame", "unframe"]
+__all__ = [
+    "arrow_bytes",
+    "big_endian",
+    "decode_stamped",
+    "encode_stamped",
+    "first_byte",
+    "frame",
+    "stamps_of",
+    "unframe",
+]
 
 _STAMP = struct.Struct(">q")
 _FEW = 24  # rows; for more, the work by column that has to be begun pays
@@ -155,8 +164,12 @@ def decode_stamped(serde: Serde[Any], rows: Sequence[bytes | None]) -> tuple[Col
     if len(rows) > FEW:
         plain, stamps, _ = unframe(bytes_column(rows), before=8)
         return serde.decode(plain), stamps.view(">i8").reshape(-1).astype(np.int64)
-    times = [-1 if row is None else _STAMP.unpack_from(row)[0] for row in rows]
-    return decode_rows(serde, [None if row is None else row[8:] for row in rows]), np.array(times, np.int64)
+    return decode_rows(serde, [None if row is None else row[8:] for row in rows]), stamps_of(rows)
+
+
+def stamps_of(rows: Sequence[bytes | None]) -> NDArray[np.int64]:
+    """Return the timestamps in front of rows, -1 for nulls."""
+    return np.array([-1 if row is None else _STAMP.unpack_from(row)[0] for row in rows], np.int64)
 
 
 def _frame_few(column: pa.Array, prefix: NDArray[np.uint8] | None, suffix: NDArray[np.uint8] | None) -> pa.Array:

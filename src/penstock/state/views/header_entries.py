@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
+from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import Column
+from penstock.serde.headers import CurrentHeaders, RecordHeaders, current_of, in_task, uses_headers
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
+from penstock.state.views.frames import decode_stamped, encode_stamped, stamps_of, unframe
 from penstock.state.views.header_format import (
     NO_HEADERS,
     Headers,
@@ -28,8 +31,6 @@ from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from penstock.serde.column import Column
 
 __all__ = ["AggregationWithHeaders", "HeaderEntries", "HeadersLruView", "HeadersView", "ValueTimestampHeaders"]
 
@@ -72,13 +73,39 @@ class HeaderEntries:
         self._values = spec.value_serde
         self._name = spec.name
         self._shows = spec.shows
+        self._of_records = spec.logs_headers
+        # Serdes that look at headers get those of the entry, not those of the present record.
+        self._current: CurrentHeaders | None = None
+        if uses_headers(spec.value_serde):
+            self._current = current_of(spec.value_serde) or CurrentHeaders()
+            self._values = in_task(spec.value_serde, self._current)
+
+    @property
+    def by_headers(self) -> bool:
+        """Whether the serde of the values looks at the headers of entries, which are then converted one by one."""
+        return self._current is not None
+
+    def _value(self, data: bytes, headers: Headers) -> Any:
+        if self._current is None:
+            return self._values.deserialize(data)
+        with self._current.at(RecordHeaders(headers if self._shows == "headers" else ())):
+            return self._values.deserialize(data)
+
+    def _packed(self, value: Any, headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes, bytes | None]:
+        """Return the headers of a value, with those that its serde adds, and its bytes."""
+        if self._current is None:
+            return pack_headers(tuple(headers)), self._values.serialize(value)
+        own = headers if isinstance(headers, RecordHeaders) else RecordHeaders(headers)
+        with self._current.at(own):
+            data = self._values.serialize(value)
+        return pack_headers(tuple(own)), data
 
     def load(self, data: bytes | None) -> ValueTimestampHeaders | None:
         """Return an entry; without its headers, or its timestamp too, if the supplier of the store is an older one."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
-        value = self._values.deserialize(data[at + 8 :])
+        value = self._value(data[at + 8 :], headers)
         if self._shows == "headers":
             return ValueTimestampHeaders(value, NUMBER.unpack_from(data, at)[0], headers)
         return ValueTimestampHeaders(
@@ -91,7 +118,7 @@ class HeaderEntries:
             value, timestamp, headers = value
         elif isinstance(value, ValueAndTimestamp):
             value, timestamp = value
-        data: bytes | None = self._values.serialize(value)
+        packed, data = self._packed(value, headers)
         if data is None:
             return None
         if timestamp is None:
@@ -100,21 +127,48 @@ class HeaderEntries:
                 hint="Give put(key, value, timestamp, headers), or a ValueTimestampHeaders.",
                 store=self._name,
             )
-        return pack_headers(tuple(headers)) + NUMBER.pack(timestamp) + data
+        return packed + NUMBER.pack(timestamp) + data
 
     def load_session(self, data: bytes | None) -> AggregationWithHeaders | None:
         """Return the entry of a session store."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
-        return AggregationWithHeaders(self._values.deserialize(data[at:]), headers if self._shows == "headers" else ())
+        return AggregationWithHeaders(self._value(data[at:], headers), headers if self._shows == "headers" else ())
 
     def dump_session(self, value: Any, headers: Headers = ()) -> bytes | None:
         """Return the bytes of an entry of a session store; an `AggregationWithHeaders` may stand for all of it."""
         if isinstance(value, AggregationWithHeaders):
             value, headers = value
-        data = self._values.serialize(value)
-        return None if data is None else pack_headers(tuple(headers)) + data
+        packed, data = self._packed(value, headers)
+        return None if data is None else packed + data
+
+    def load_rows(self, rows: Sequence[bytes | None], stamp_bytes: int) -> Column:
+        """Return the values of entries whose serde looks at headers.
+
+        Args:
+            rows: The entries.
+            stamp_bytes: The size of the timestamp before each value: 8, or 0 of sessions.
+        """
+        values: list[Any] = []
+        for row in rows:
+            headers, at = ((), 0) if row is None else unpack_headers(row)
+            values.append(None if row is None else self._value(row[at + stamp_bytes :], headers))
+        return Column.of_items(values)
+
+    def dump_rows(self, values: Column, timestamps: NDArray[np.int64] | None) -> list[bytes | None]:
+        """Return the entries of the DSL's values whose serde looks at headers.
+
+        They have the headers that the serde adds; rows of joined streams those of their record as well.
+        """
+        rows: list[bytes | None] = []
+        stamps = None if timestamps is None else timestamps.tolist()
+        for number, value in enumerate(values.items()):
+            kept = self._current.headers if self._of_records and self._current is not None else RecordHeaders()
+            packed, data = self._packed(value, kept)
+            stamp = b"" if stamps is None else NUMBER.pack(stamps[number])
+            rows.append(None if data is None else packed + stamp + data)
+        return rows
 
     # An entry as a serde, for views that hold entries among other bytes.
 
@@ -155,14 +209,28 @@ class HeadersView(TimestampedView):
     # Columns; what the DSL writes has no headers
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        return decode_stamped(self._values, rows_without_headers(self._map.get_many(keys_bytes(self.spec, keys))))
+        rows = self.stored_rows(keys)
+        if self._entries.by_headers:
+            return self._entries.load_rows(rows, 8), stamps_of(rows_without_headers(rows))
+        return decode_stamped(self._values, rows_without_headers(rows))
+
+    def decode_rows(self, rows: Sequence[bytes | None]) -> Column:
+        if self._entries.by_headers:
+            return self._entries.load_rows(rows, 8)
+        return decode_stamped(self._values, rows_without_headers(rows))[0]
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
         numbers, keys, found = self._prefixed(prefixes)
+        if self._entries.by_headers:
+            return numbers, keys, self._entries.load_rows(to_bytes_list(found), 8)
         values, _, _ = unframe(split_headers(found)[0], before=8)
         return numbers, keys, self._values.decode(values)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
+        if self._entries.by_headers:
+            encoded_keys = keys_bytes(self.spec, keys)
+            self._map.put_many(encoded_keys, self._entries.dump_rows(values, timestamps))
+            return
         entries = encode_stamped(self._values, values, timestamps)
         self._map.put_many(
             keys_bytes(self.spec, keys), [None if entry is None else NO_HEADERS + entry for entry in entries]

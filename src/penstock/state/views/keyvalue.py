@@ -182,7 +182,15 @@ class TimestampedView(OrderedView):
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Return the values under the keys, null where there is none, and their timestamps, -1 where there is none."""
-        return decode_stamped(self._values, self._map.get_many(keys_bytes(self.spec, keys)))
+        return decode_stamped(self._values, self.stored_rows(keys))
+
+    def stored_rows(self, keys: Column) -> list[bytes | None]:
+        """Return the entries under the keys as they are stored, None where there is none."""
+        return self._map.get_many(keys_bytes(self.spec, keys))
+
+    def decode_rows(self, rows: Sequence[bytes | None]) -> Column:
+        """Return the values of entries that `stored_rows` has returned."""
+        return decode_stamped(self._values, rows)[0]
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
         """Return all entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.

@@ -20,8 +20,8 @@ from penstock.serde.few import FEW, decode_rows, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame
-from penstock.state.views.header_entries import HeaderEntries
-from penstock.state.views.header_format import NO_HEADERS, rows_without_headers, unpack_headers
+from penstock.state.views.header_entries import AggregationWithHeaders, HeaderEntries
+from penstock.state.views.header_format import NO_HEADERS, rows_without_headers
 from penstock.state.views.keys import encode_keys, key_bytes, keys_bytes
 from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
@@ -133,8 +133,10 @@ class SessionView(ShownInNotebooks):
         sessions.sort()
         for end, _, _, row, value in sessions:
             window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(end)[0])
-            data = value[unpack_headers(value)[1] :] if self.spec.keeps_headers else value
-            yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(data)
+            plain = self._load(value)
+            if isinstance(plain, AggregationWithHeaders) and self._entries is not None:
+                plain = plain.aggregation
+            yield Windowed(self._keys.deserialize(row[8:-16]), window), plain
 
     def fetch(self, key: Any, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """Yield all sessions of the key, by end."""
@@ -218,7 +220,17 @@ class SessionView(ShownInNotebooks):
         there = np.fromiter((value is not None for value in data), np.bool_, len(data))
         return self._decode(data), np.where(there, windowed.ends, -1)
 
+    def stored_rows(self, keys: Column) -> list[bytes | None]:
+        """Return the rows of sessions as they are stored, None where there is none."""
+        return self._map.get_many(self._rows(WindowedColumn.of(keys)))
+
+    def decode_rows(self, rows: Sequence[bytes | None]) -> Column:
+        """Return the values of rows that `stored_rows` has returned."""
+        return self._decode(rows)
+
     def _decode(self, rows: Sequence[bytes | None]) -> Column:
+        if self._entries is not None and self._entries.by_headers:
+            return self._entries.load_rows(rows, 0)
         return decode_rows(self._values, rows_without_headers(rows) if self.spec.keeps_headers else rows)
 
     def put_columns(self, keys: Column, values: Column) -> None:
@@ -230,8 +242,9 @@ class SessionView(ShownInNotebooks):
         live = np.flatnonzero(self._time.is_live(windowed.ends, observed))
         if len(live) < len(windowed):
             windowed, values = windowed.take(live), values.take(live)
-        dumped = encode_rows(self._values, values)
-        if self.spec.keeps_headers:
+        by_headers = self._entries is not None and self._entries.by_headers
+        dumped = self._entries.dump_rows(values, None) if by_headers else encode_rows(self._values, values)  # type: ignore[union-attr]
+        if self.spec.keeps_headers and not by_headers:
             dumped = [None if row is None else NO_HEADERS + row for row in dumped]
         if len(windowed):
             self._time.note_late(windowed.ends, dumped)

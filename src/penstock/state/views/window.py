@@ -22,9 +22,10 @@ from penstock.serde.base import Serde
 from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
 from penstock.serde.few import FEW, decode_rows, encode_rows
+from penstock.serde.headers import RecordHeaders, current_of
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, decode_stamped, encode_stamped, frame
+from penstock.state.views.frames import big_endian, decode_stamped, encode_stamped, frame, stamps_of
 from penstock.state.views.header_entries import HeaderEntries
 from penstock.state.views.header_format import NO_HEADERS, Headers, rows_without_headers
 from penstock.state.views.keys import encode_keys, key_bytes, keys_bytes
@@ -66,6 +67,8 @@ class WindowView(ShownInNotebooks):
         self._sequence_name = f"{spec.name}/sequence-number"
         self._newest_name = f"{spec.name}/newest-number"
         self._entries = HeaderEntries(spec) if spec.keeps_headers else None
+        # Rows of joined streams that keep no headers are read as if they had none, whatever the present record has.
+        self._bare = current_of(spec.value_serde) if spec.logs_headers and self._entries is None else None
 
     @property
     def observed_stream_time(self) -> int:
@@ -207,7 +210,7 @@ class WindowView(ShownInNotebooks):
         row_keys, starts, values = read_buckets(
             self._map, buckets, self._time.bucket_ms, keys if buckets else (), sequence_bytes
         )
-        return WindowRows(row_keys, starts, values, self.spec.timestamped, self._values)
+        return WindowRows(row_keys, starts, values, self._decode_values)
 
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
         """Return the values of the windows, null where there is none, and their timestamps (-1 where there is none).
@@ -226,6 +229,14 @@ class WindowView(ShownInNotebooks):
         if expired.any():
             stored_values = [None if gone else data for data, gone in zip(stored_values, expired.tolist(), strict=True)]
         return self._decode(stored_values)
+
+    def stored_rows(self, keys: Column) -> list[bytes | None]:
+        """Return the rows of windows as they are stored, None where there is none."""
+        return self._map.get_many(self._rows(*self._split(keys, None)))
+
+    def decode_rows(self, rows: Sequence[bytes | None]) -> Column:
+        """Return the values of rows that `stored_rows` has returned."""
+        return self._decode(rows)[0]
 
     def observe(self, start: int) -> None:
         """Move the store's stream time on, as a put of that start does."""
@@ -254,8 +265,16 @@ class WindowView(ShownInNotebooks):
         values, stamps = self._decode(stored_values)
         return np.array(owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
+    def _decode_values(self, rows: Sequence[bytes | None]) -> Column:
+        if self._bare is None:
+            return self._decode(rows)[0]
+        with self._bare.at(RecordHeaders()):
+            return self._decode(rows)[0]
+
     def _decode(self, rows: Sequence[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
         """Return values and timestamps; without timestamps in the store -1 for each."""
+        if self._entries is not None and self._entries.by_headers:
+            return self._entries.load_rows(rows, 8), stamps_of(rows_without_headers(rows))
         if self.spec.timestamped:
             return decode_stamped(self._values, rows_without_headers(rows) if self.spec.keeps_headers else rows)
         return decode_rows(self._values, rows), np.full(len(rows), -1, np.int64)
@@ -302,6 +321,8 @@ class WindowView(ShownInNotebooks):
             return encode_rows(self._values, values)
         if timestamps is None:
             raise self._no_timestamp()
+        if self._entries is not None and self._entries.by_headers:
+            return self._entries.dump_rows(values, timestamps)
         rows = encode_stamped(self._values, values, timestamps)
         return [None if row is None else NO_HEADERS + row for row in rows] if self.spec.keeps_headers else rows
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.serde.base import Serde
     from penstock.serde.column import Column
 
 __all__ = ["WindowRows", "read_buckets"]
@@ -33,18 +32,14 @@ class WindowRows:
     keys: pa.Array
     starts: NDArray[np.int64]
     values: list[bytes]
-    timestamped: bool
-    serde: Serde[Any]
+    decoder: Callable[[list[bytes]], Column]
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def decode(self, index: NDArray[np.int64]) -> Column:
         """Return the values of the rows at these positions."""
-        data = bytes_column([self.values[i] for i in index.tolist()])
-        if self.timestamped:
-            data = unframe(data, before=8)[0]
-        return self.serde.decode(data)
+        return self.decoder([self.values[i] for i in index.tolist()])
 
 
 def read_buckets(

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.base.clock import unix_ms
 from penstock.errors import TopologyError
+from penstock.serde.headers import uses_headers
 from penstock.topology.configured.serdes import with_serdes
 from penstock.topology.configured.value_fields import check_fields
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
@@ -48,9 +49,9 @@ def with_stores(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """Return the topology with the place and the format of the stores of the DSL that the settings say."""
     supplier = config.get("dsl.store.suppliers.class") or config.get("default.dsl.store")
     in_memory, keeps_headers = supplier == "in_memory", config.get("dsl.store.format") == "HEADERS"
-    if not in_memory and not keeps_headers:
-        return topology
     stores = {name: _as_configured(spec, keeps_headers, in_memory) for name, spec in topology.stores.items()}
+    if all(stores[name] is spec for name, spec in topology.stores.items()):
+        return topology
     return replace(topology, stores=stores)
 
 
@@ -58,6 +59,9 @@ def _as_configured(spec: StoreSpec, keeps_headers: bool, in_memory: bool) -> Sto
     if in_memory and not spec.is_placed:
         spec = replace(spec, persistent=False)
     with_headers = keeps_headers and spec.of_dsl and (spec.persistent or spec.kind == "buffer")
+    if spec.kind == "window" and spec.logs_headers and uses_headers(spec.value_serde):
+        # Windows of joined streams keep headers for serdes that look at them; nobody else would see the difference.
+        with_headers = keeps_headers or not spec.persistent
     return replace(spec, keeps_headers=True) if with_headers else spec
 
 

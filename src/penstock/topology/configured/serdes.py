@@ -7,12 +7,13 @@ from dataclasses import fields, replace
 from typing import Any
 
 from penstock.serde.binding import bound, configured, has_schema
+from penstock.serde.headers import CurrentHeaders, in_task, uses_headers
 from penstock.topology.configured.default_serdes import with_default_serdes
 from penstock.topology.nodes import Node, ProcessorNode
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["with_serdes"]
+__all__ = ["headers_user", "with_current_headers", "with_serdes"]
 
 
 def with_serdes(topology: Topology, config: Mapping[str, Any]) -> Topology:
@@ -70,3 +71,35 @@ def _changed(holder: Any, names: list[str], settings: Mapping[str, Any], topic: 
             serde = configured(serde, settings)
             serdes[name] = serde if topic is None else bound(serde, topic, "key" if "key" in name else "value")
     return serdes
+
+
+def headers_user(topology: Topology) -> str | None:
+    """Return the name of a node or store whose serde reads or writes record headers; None if there is none."""
+    holders: list[tuple[str, Any]] = [*topology.nodes.items(), *topology.stores.items()]
+    for name, holder in holders:
+        serdes = _serdes_of(holder.operation if isinstance(holder, ProcessorNode) else holder)
+        if any(map(uses_headers, serdes.values())):
+            return name
+    return None
+
+
+def with_current_headers(topology: Topology, current: CurrentHeaders) -> Topology:
+    """Return the topology as a task runs it, whose serdes find the headers of the present record in one place."""
+    nodes = {}
+    for name, node in topology.nodes.items():
+        if isinstance(node, ProcessorNode):
+            nodes[name] = replace(node, operation=_in_task(node.operation, current))
+        else:
+            nodes[name] = _in_task(node, current)
+    stores = {name: _in_task(spec, current) for name, spec in topology.stores.items()}
+    return replace(topology, nodes=nodes, stores=stores)
+
+
+def _serdes_of(holder: Any) -> dict[str, Any]:
+    names = [field.name for field in fields(holder) if field.name.endswith("_serde")]
+    return {name: getattr(holder, name) for name in names}
+
+
+def _in_task(holder: Any, current: CurrentHeaders) -> Any:
+    serdes = {name: in_task(serde, current) for name, serde in _serdes_of(holder).items() if uses_headers(serde)}
+    return replace(holder, **serdes) if serdes else holder
