@@ -160,6 +160,18 @@ def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _what_workers_keep_open() -> Iterator[None]:
+    """What tests that run micro-batches in this process have left open, as Spark's workers do, is closed at the end."""
+    yield
+    workers = "penstock.engines.batches.worker"
+    if (tasks := sys.modules.get(f"{workers}.open_tasks")) is not None:
+        tasks.close_open_tasks()
+    if (stores := sys.modules.get(f"{workers}.global_stores")) is not None:
+        while stores._opened:
+            stores._opened.popitem()[1].close()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _columns_for_small_batches() -> Iterator[None]:
     """Batches of more than 8 rows go by column in this process: most tests have few rows, which would go one by one."""
     from penstock.runtime import sinks, source_reader

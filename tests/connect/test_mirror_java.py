@@ -7,7 +7,7 @@ import pytest
 
 from brokers import running_broker
 from connect_group import eventually
-from penstock.base.jars import java_command
+from penstock.base.jars import java_command, kafka_java_options
 from penstock.connect.mirror import Checkpoint, Heartbeat, OffsetSync
 from penstock.connect.mirror.maker import Mirror
 from penstock.log import Producer, TopicPartition, open_log
@@ -28,7 +28,8 @@ def java_mirror(properties, folder):
     """Java's driver of these flows, until the end of the block."""
     file = folder / "mm2.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    command = [java_command(), "-Xmx512m", "-cp", f"{worker_jars()}/*", MAIN, str(file), "--clusters", "y"]
+    java = [java_command(), "-Xmx512m", *kafka_java_options()]
+    command = [*java, "-cp", f"{worker_jars()}/*", MAIN, str(file), "--clusters", "y"]
     with (folder / "java.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     watcher = guard(process.pid)

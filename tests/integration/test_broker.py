@@ -6,6 +6,7 @@ import json
 import socket
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -126,11 +127,13 @@ def test_users_need_their_password_and_their_acls(broker):
         AdminClient({**connection(broker, "scram", "alice", "wrong"), "log_level": 0}).list_topics(timeout=3)
 
 
-def test_data_outlives_a_restart(tmp_path):
+def test_data_outlives_a_restart(tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:TieredStopAtLevel=1 '-Dgiven=by the user'", prepend=" ")
     settings = BrokerSettings(tmp_path, free_port(), free_port())
     broker = Broker(settings)
-    broker.start()
+    pid = broker.start().pid
     try:
+        assert "-Dgiven=by the user" in psutil.Process(pid).cmdline()
         create(broker, "kept")
         assert produce(connection(broker, "plain"), "kept", b"1") is None
         with pytest.raises(InvalidStateError, match="already"):

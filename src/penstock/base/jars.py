@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ __all__ = [
     "cache_directory",
     "fetch_jars",
     "java_command",
+    "kafka_java_options",
     "pinned",
 ]
 
@@ -89,6 +91,11 @@ def java_command() -> str:
         where = f"JAVA_HOME is {home}, which has no working bin/java" if home else "there is no java on the PATH"
         raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` explains how to install it.")
     return java
+
+
+def kafka_java_options() -> list[str]:
+    """Return Java's options for Kafka's programs: ``KAFKA_JVM_PERFORMANCE_OPTS``, as for Kafka's own scripts."""
+    return shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
 
 
 def broker_jars() -> Path:

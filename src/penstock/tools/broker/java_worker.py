@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.base.jars import KAFKA_VERSION, Coordinates, fetch_jars, java_command
+from penstock.base.jars import KAFKA_VERSION, Coordinates, fetch_jars, java_command, kafka_java_options
 from penstock.errors import ConfigError
 from penstock.tools.broker.guard import guard
 from penstock.tools.broker.packages import package_folder
@@ -93,8 +93,9 @@ class JavaWorker:
         (folder / "log4j2.properties").write_text(_LOGGING.replace("LEVEL", self._level))
         mode = "Standalone" if self._connectors else "Distributed"
         command = [
-            java, f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp",
-            f"{jars}/*", f"{_MAIN}{mode}", str(file), *(str(path) for path in self._connectors),
+            java, f"-Xmx{self._heap}", *kafka_java_options(),
+            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp", f"{jars}/*",
+            f"{_MAIN}{mode}", str(file), *(str(path) for path in self._connectors),
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         watcher = guard(self._process.pid)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.base.jars import broker_jars, java_command
+from penstock.base.jars import broker_jars, java_command, kafka_java_options
 from penstock.errors import EnvironmentProblemError, InvalidStateError
 from penstock.tools.broker.broker_settings import BrokerSettings, is_taken, load_settings
 from penstock.tools.broker.guard import guard
@@ -31,6 +31,7 @@ _START_S = 60.0
 _STOP_S = 30.0
 _PORTS_S = 10.0
 _POLL_S = 0.05
+_SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # ends before what a better compiler costs comes back
 _LOGGING = """\
 status = error
 appender.out.type = Console
@@ -125,7 +126,7 @@ class Broker:
         offset = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             self._process = process = subprocess.Popen(  # noqa: S603
-                self._java(jars, "kafka.Kafka", str(self._properties)),
+                self._java(jars, kafka_java_options(), "kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -200,7 +201,7 @@ class Broker:
             arguments.write("\n".join(options) + "\n")
             arguments.flush()
             done = subprocess.run(  # noqa: S603
-                self._java(jars, "kafka.tools.StorageTool", f"@{arguments.name}"),
+                self._java(jars, _SHORT_RUN, "kafka.tools.StorageTool", f"@{arguments.name}"),
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
         if done.returncode:
@@ -210,9 +211,9 @@ class Broker:
                 hint="Use another --dir, or delete that one.",
             )
 
-    def _java(self, jars: Path, *program: str) -> Sequence[str]:
+    def _java(self, jars: Path, options: Sequence[str], *program: str) -> Sequence[str]:
         logging = f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}"
-        return [java_command(), f"-Xmx{self.settings.heap_mb}m", logging, "-cp", f"{jars}/*", *program]
+        return [java_command(), f"-Xmx{self.settings.heap_mb}m", *options, logging, "-cp", f"{jars}/*", *program]
 
     def _wait_until_up(self, process: subprocess.Popen[bytes], offset: int) -> None:
         deadline = time.monotonic() + _START_S
