@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Literal, Negation, Path, parse_filter
 from penstock.console.prefilter import Columns, candidates
 from penstock.serde.plain import plain, text_of
@@ -50,6 +51,8 @@ def _found(path: Path, message: Mapping[str, Any]) -> list[Any]:
             return [name for name, _ in headers]
         return [None if value is None else text_of(value) for name, value in headers if name == path.steps[0]]
     part: Any = message.get(path.root)
+    if path.steps and isinstance(part, str | bytes):  # a text in which there may be JSON
+        part = _document(part)
     for step in path.steps:
         if isinstance(step, str) and isinstance(part, Mapping):
             if step not in part:
@@ -62,6 +65,17 @@ def _found(path: Path, message: Mapping[str, Any]) -> list[Any]:
         else:
             return []
     return [part]
+
+
+def _document(text: str | bytes) -> Any:
+    """Return the JSON in a text; None if it is none, or too deep."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if data.lstrip()[:1] not in (b"{", b"[") or depth_of(data) > MOST_DEPTH:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _fits(part: Any, comparison: Compare) -> bool:

@@ -184,7 +184,9 @@ def _numbers(comparison: Compare, literal: float, columns: Columns) -> pl.Series
 
 
 def _is_json(path: Path, columns: Columns) -> bool:
-    return columns.formats.get(path.root) == "json" and path.root not in columns.opaque
+    """Return whether the place is in JSON: also in a text, in which the filter looks for fields."""
+    is_json = columns.formats.get(path.root) == "json" or (columns.formats.get(path.root) == "string" and path.steps)
+    return bool(is_json) and path.root not in columns.opaque
 
 
 def _series(column: pa.Array) -> pl.Series:

@@ -89,6 +89,20 @@ def test_bytes_that_do_not_fit_the_format_say_where(run, log):
     assert "t-0@0: the value is not a long" in err
 
 
+def test_a_record_of_another_format_does_not_hide_those_behind_it(run, log, tmp_path):
+    (tmp_path / "raw").write_bytes(b"\xff\xfe raw")
+    run("topics", "create", "t", "-b", log)
+    run("topics", "produce", "t", "--value", "before", "-b", log)
+    run("topics", "produce", "t", "--value-format", "bytes", "--file", tmp_path / "raw", "-b", log)
+    run("topics", "produce", "t", "--value", '{"id": 7}', "-b", log)
+    code, out, err = run("topics", "consume", "t", "-b", log)
+    assert code == 0
+    assert [line.rpartition("  ")[2] for line in out.splitlines()] == ["before", "\\xff\\xfe raw", '{"id": 7}']
+    assert "1 key or value is not of the topic's format" in err
+    code, out, _ = run("topics", "consume", "t", "--json", "--filter", "value.id = 7", "-b", log)
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [2]
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

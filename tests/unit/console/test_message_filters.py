@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.console.filter_syntax import parse_filter
 from penstock.console.filtering import matches
+from penstock.console.prefilter import Columns, candidates
 from penstock.errors import ConfigError
+from penstock.log.base import RECORD_SCHEMA
 
 MESSAGE: dict[str, Any] = {
     "key": "u17", "value": {"total": 120.5, "items": [{"name": "tea"}, {"name": "mate"}], "paid": True, "note": None},
@@ -39,6 +42,28 @@ MESSAGE: dict[str, Any] = {
 )
 def test_a_filter_says_which_messages_meet_it(text: str, expected: bool) -> None:
     assert matches(parse_filter(text), MESSAGE) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "expected"),
+    [
+        ('{"id": 202201180000000014}', "value.id = 202201180000000014", True),
+        ('{"id": 202201180000000014}', "value.id = 202201180000000015", False),
+        (b' [{"id": 1}]', "value[0].id = 1", True),
+        ('{"a": {"b": "\\u00e4"}}', 'value.a.b = "\u00e4"', True),
+        ('{"a": 1}', "has value.a and not has value.b", True),
+        ("plain", "has value.a", False),
+        ('{"a": 1', "has value.a", False),
+        ("[" * 100_000, "has value[0]", False),
+        ('"{\\"a\\": 1}"', "has value.a", False),
+    ],
+)
+def test_fields_are_found_in_texts_of_json_too(value: Any, text: str, expected: bool) -> None:
+    assert matches(parse_filter(text), {**MESSAGE, "value": value}) is expected
+    data = value if isinstance(value, bytes) else value.encode()
+    rows = [{"offset": 0, "timestamp": 0, "value": data}]
+    columns = Columns(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA), 0, ("string", "string"))
+    assert not expected or candidates(parse_filter(text), columns).tolist() == [True]
 
 
 @pytest.mark.parametrize(

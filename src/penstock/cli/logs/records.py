@@ -39,7 +39,11 @@ _ALL = Selection()
 
 
 class TextConsumer:
-    """A consumer that decodes a topic by the formats; None: the stored format, else text."""
+    """A consumer that decodes a topic by the formats; None: the stored format, else text.
+
+    Attributes:
+        undecoded: How many keys and values are not of a format that nobody named: they come as their bytes.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,8 @@ class TextConsumer:
         partition = read_range.partition
         self._log, self._topic, self._span = log, topic, read_range.times
         self._key, self._value = serdes_of(log, topic, key_format, value_format)
+        self._is_named = {"key": key_format is not None, "value": value_format is not None}
+        self.undecoded = 0
         count = log.partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
@@ -107,17 +113,20 @@ class TextConsumer:
             "partition": partition,
             "offset": row["offset"],
             "timestamp": row["timestamp"],
-            "key": self._decode(self._key, row["key"], f"{partition}@{row['offset']}: the key"),
-            "value": self._decode(self._value, row["value"], f"{partition}@{row['offset']}: the value"),
+            "key": self._decode(self._key, row["key"], f"{partition}@{row['offset']}", "key"),
+            "value": self._decode(self._value, row["value"], f"{partition}@{row['offset']}", "value"),
             "headers": [(h["key"], h["value"]) for h in row["headers"] or ()],
         }
 
-    def _decode(self, serde: Any, data: bytes | None, what: str) -> Any:
+    def _decode(self, serde: Any, data: bytes | None, place: str, part: str) -> Any:
         try:
             return serde.deserialize(data)
         except SerializationError as error:
+            if not self._is_named[part]:
+                self.undecoded += 1
+                return data
             raise SerializationError(
-                f"{self._topic}-{what} is not {with_article(serde.name)}: {error.message}",
+                f"{self._topic}-{place}: the {part} is not {with_article(serde.name)}: {error.message}",
                 hint="Give --key-format and --value-format (bytes shows anything).",
             ) from error
 

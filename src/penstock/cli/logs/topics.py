@@ -237,13 +237,17 @@ def consume(
             while True:
                 for record in only.among(consumer.poll(only)):
                     if maximum is not None and shown >= maximum:
-                        return
+                        break
                     print(line_of(record, headers=headers, as_json=as_json), flush=follow)
                     shown += 1
                     bar.at(shown)
                 if not follow or (maximum is not None and shown >= maximum):
-                    return
+                    break
                 consumer.wait(0.5)
+    if consumer.undecoded:
+        number = counted(consumer.undecoded, "key or value is", "keys and values are")
+        note = f"{number} not of the topic's format: see the bytes. Other formats: --key-format, --value-format."
+        console(stderr=True).print(note, markup=False, highlight=False)
 
 
 def owner_of(topic: str, applications: Iterable[str]) -> str | None:
