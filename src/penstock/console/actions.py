@@ -121,9 +121,16 @@ def ask_to_stop(checkpoint: str, application: str) -> None:
     write_document(checkpoint, _STOP, json.dumps({"asked_ms": unix_ms(), "started_ms": now.get("started_ms")}))
 
 
-def stop_asked(checkpoint: str, started_ms: int) -> bool:
-    """Return whether a stop of the run that began then has been asked for."""
-    with suppress(OSError, ValueError):
+def stop_asked(checkpoint: str, started_ms: int, *, of_all: bool = False) -> bool:
+    """Return whether a stop of the run that began then has been asked for.
+
+    Args:
+        checkpoint: Its checkpoint location.
+        started_ms: When it began.
+        of_all: Whether it is one of several instances, all of which stop: consoles show one of them.
+    """
+    with suppress(OSError, ValueError, TypeError, AttributeError):
         text = read_document(checkpoint, _STOP)
-        return text is not None and json.loads(text).get("started_ms") == started_ms
+        asked = {} if text is None else json.loads(text)
+        return asked.get("started_ms") == started_ms or (of_all and asked.get("asked_ms", 0) >= started_ms)
     return False

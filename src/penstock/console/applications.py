@@ -48,7 +48,7 @@ class Application:
         self._read: dict[str, tuple[int | None, dict[str, Any] | None]] = {}
         self._lock = threading.Lock()
         self._looked = float("-inf")
-        self._runs = False
+        self._runs = self._has_members = False
 
     def stamp(self) -> object:
         """Return a value that changes when the figures do."""
@@ -63,6 +63,8 @@ class Application:
         picture = Picture(document)
         if self._log is not None and not runs and picture.state not in ENDED:  # its process is gone without an end
             document = {**document, "state": DIED, "was": picture.state}
+        elif self._has_members and picture.state in ENDED:  # of another instance, which has not written yet
+            document = {**document, "state": "RUNNING"}
         dated = {(alert["name"], alert["where"]): alert for alert in document.get("alerts", ())}
         now = [
             dated.get((alert.name, alert.where), alert.document()) | {"what": alert.what}
@@ -110,7 +112,9 @@ class Application:
         if self._log is not None and time.monotonic() - self._looked > _NAMES_S:
             self._looked = time.monotonic()
             lease = self._log.lease(self.name)
-            self._runs = (lease is not None and is_fresh(lease)) or self._has_instances(self._log)
+            is_leased = lease is not None and is_fresh(lease)
+            self._has_members = not is_leased and self._has_instances(self._log)
+            self._runs = is_leased or self._has_members
         return self._runs
 
     def _has_instances(self, log: TopicLog) -> bool:

@@ -42,12 +42,15 @@ class ConsoleExtension(ApplicationExtension):
         self._recorder = Recorder.of(application.config, lambda: application.state().value, application.batches)
         self._console: EmbeddedConsole | None = None
         self._checkpoint: str | None = None
+        self._has_others = False
         self._next_look = 0.0
 
     def started(self, run: Run) -> None:
         """Begin to record."""
         self._checkpoint = None if run.places is None else run.places.checkpoint
-        self._recorder.begin(watched(run))
+        what = watched(run)
+        self._has_others = what.has_others
+        self._recorder.begin(what)
 
     def batch_done(self, progress: BatchProgress, record: BatchRecord) -> None:
         """Record a batch."""
@@ -64,7 +67,7 @@ class ConsoleExtension(ApplicationExtension):
             return False
         is_local = local_directory(self._checkpoint) is not None
         self._next_look = time.monotonic() + (_LOOK_S if is_local else _LOOK_REMOTE_S)
-        if not stop_asked(self._checkpoint, document["started_ms"]):
+        if not stop_asked(self._checkpoint, document["started_ms"], of_all=self._has_others):
             return False
         audit("the console", f"stop {self.application.config['application.id']}", "stopping")
         return True

@@ -7,7 +7,6 @@ them up, takes over how far the application is behind, judges the alerts, and wr
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Recorder", "Watched"]
 
 _log = own_logger(__name__)
+_RUNS = ("RUNNING", "REBALANCING")
+_WHO = ("host", "pid", "process_start")
+_SILENT_MS = 60_000  # an instance on another machine that has written nothing for so long is gone
 _ENDS = {"PENDING_ERROR": "ERROR", "ERROR": "ERROR"}
 _MINUTES = 1440
 _LOOK_S = 1.0
@@ -128,6 +130,7 @@ class Recorder:
         self._watched: Watched | None = None
         self._thread: threading.Thread | None = None
         self._started_ms = 0
+        self._is_shown = True  # else the documents are those of another instance
         self._lock = threading.Lock()
         self._document: dict[str, Any] = {}
         self._asked_phase, self._said_phase = float("-inf"), ""
@@ -341,9 +344,10 @@ class Recorder:
     def _recall(self, checkpoint: str) -> None:
         before = read_facts(checkpoint, HISTORY) or {}
         now = read_facts(checkpoint, NOW) or {}
+        self._is_shown = not self._is_of_another(now)
         self._past.recall(before.get("past", {}))
         self._groups.recall(now.get("errors", ()))
-        if now.get("state") in ("RUNNING", "REBALANCING") and not self._is_of_another(now.get("facts", {})):
+        if now.get("state") in _RUNS and self._is_shown:
             self._past.ended_without_a_word(unix_ms())
         try:
             self._minutes.extend(Minute(*row) for row in before.get("minutes", ()))
@@ -351,15 +355,32 @@ class Recorder:
         except TypeError:  # another version's
             self._minutes.clear()
 
-    def _is_of_another(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether a document is of an instance that may run beside this one."""
+    def _is_of_another(self, document: Mapping[str, Any]) -> bool:
+        """Return whether a document is of an instance that runs beside this one."""
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        if not self._watched.has_others:
+        if not self._watched.has_others or document.get("state") not in _RUNS:
             return False
         with suppress(KeyError, TypeError, ValueError, AttributeError):  # another version's, or somebody's hand
+            facts, now_ms = document["facts"], unix_ms()
+            age_ms = now_ms - int(document.get("written_ms", now_ms))
             host, pid, start = str(facts["host"]), int(facts["pid"]), str(facts["process_start"])
-            return pid != os.getpid() and may_run(host, pid, start)
+            is_own = (host, pid, start) == tuple(self._watched.facts.get(name) for name in _WHO)
+            return not is_own and age_ms < _SILENT_MS and may_run(host, pid, start)
         return False
+
+    def _look_for_another(self) -> None:
+        """Note whether another instance is shown: the documents of all are in one place, and are those of one."""
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        if not self._watched.has_others:
+            return
+        was_shown = self._is_shown
+        self._is_shown = not self._is_of_another(read_facts(self._watched.checkpoint, NOW) or {})
+        if self._is_shown and not was_shown:  # the history goes on where that of the other instance ended
+            own = {minute.start_ms for minute in self._minutes}
+            kept = (read_facts(self._watched.checkpoint, HISTORY) or {}).get("minutes", ())
+            with suppress(TypeError):  # another version's
+                before = [minute for row in kept if (minute := Minute(*row)).start_ms not in own]
+                self._minutes = deque(sorted([*before, *self._minutes], key=_start_ms), maxlen=_MINUTES)
 
     def _describe(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
@@ -368,16 +389,21 @@ class Recorder:
 
     def _write(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        write_facts(self._watched.checkpoint, NOW, self._document)
+        if not self._is_shown:
+            self._look_for_another()
+        if self._is_shown:
+            write_facts(self._watched.checkpoint, NOW, self._document)
 
     def _write_history(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        write_facts(self._watched.checkpoint, HISTORY, {"past": self._past.kept(), "minutes": self.minutes()})
+        self._look_for_another()
+        if self._is_shown:
+            write_facts(self._watched.checkpoint, HISTORY, {"past": self._past.kept(), "minutes": self.minutes()})
 
     def _finish(self) -> None:
         self._renew(force=True)
-        self._write()
         self._write_history()
+        self._write()
 
     def minutes(self) -> list[list[Any]]:
         """Return the history of the last day, a row for each minute with batches."""
@@ -390,6 +416,10 @@ class Recorder:
             _log.debug("the console's figures: %s", error)
         except Exception:  # noqa: BLE001 - logged; the application goes on
             _log.exception("the console's figures could not be kept")
+
+
+def _start_ms(minute: Minute) -> int:
+    return minute.start_ms
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Instance:
     ) -> None:
         self.clock_ms = clock_ms
         self.threads: dict[str, Thread] = {}
-        facts = MemberFacts("app", "", "", TOPOLOGY)
+        facts = MemberFacts("app", "", "", settings.pop("topology", TOPOLOGY))
         self.members = GroupMembers(
             coordinator, Identities(facts, uuid.uuid4(), {0: 0}), 200, clock_ms, in_background=False
         )

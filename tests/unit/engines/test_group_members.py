@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from epoch_support import plan_of_tasks
-from group_support import Instance
+from group_support import EPOCH, Instance
 
+from penstock.engines.threads.hosting.control_server import Member
 from penstock.errors import LogUnavailableError, TopologyError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
@@ -28,6 +30,7 @@ class Away:
 
     def __init__(self, coordinator: EmbeddedStreamsCoordinator) -> None:
         self.coordinator, self.is_away = coordinator, False
+        self.describing: Callable[[str], GroupDescription | None] = coordinator.describe
 
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         if self.is_away:
@@ -35,7 +38,7 @@ class Away:
         return self.coordinator.heartbeat(heartbeat)
 
     def describe(self, group: str) -> GroupDescription | None:
-        return self.coordinator.describe(group)
+        return self.describing(group)
 
     def commit(
         self, group: str, membership: StreamsMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -284,3 +287,47 @@ def test_a_thread_that_is_busy_does_not_keep_others_from_the_tasks_that_it_has_l
     assert (busy.newest("assign")["active"], len(other.owned), lost <= other.owned) == ([], TASKS, True)
     stage.settle()
     assert stage.sizes() == [[2, 2]]
+
+
+def test_the_only_thread_of_an_instance_that_dies_leaves_at_once_and_comes_back(stage: Stage) -> None:
+    one = stage.instance("thread-0")
+    stage.instance("thread-0")
+    stage.settle()
+    one.epoch.on_message(Member("thread-0", EPOCH), {"gone": True})
+    assert one.epoch.lost(lambda _: True) == ["thread-0"]
+    one.epoch.fenced("thread-0")
+    one.threads["thread-0"].owned.clear()
+    assert not one.epoch.is_running
+    stage.settle()
+    assert stage.sizes() == [[0], [TASKS]]
+    one.hello("thread-0", pid=9)
+    one.work()
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+    assert one.epoch.is_running
+
+
+def test_why_a_group_refuses_a_member_is_asked_once_and_nobody_waits_for_the_answer(stage: Stage) -> None:
+    """It is a request: threads report meanwhile, and the epoch ends with the answer."""
+    one = stage.instance("thread-0")
+    stage.settle()
+    asked: list[int] = []
+
+    def reported_meanwhile(group: str) -> GroupDescription | None:
+        asked.append(1)
+        reporting = threading.Thread(target=lambda: two.members.lists, daemon=True)
+        reporting.start()
+        reporting.join(60)
+        assert not reporting.is_alive(), "the lock is held while the group is described"
+        return stage.coordinator.coordinator.describe(group)
+
+    other = GroupTopology((GroupSubtopology("0", ("elsewhere",)),))
+    two = Instance(stage.coordinator, lambda: stage.now, TASKS, count=1, topology=other)
+    stage.coordinator.describing = reported_meanwhile
+    two.begin("thread-0")
+    for _ in range(5):
+        stage.now += 200
+        two.beat()
+    assert isinstance(two.epoch.error, TopologyError)
+    assert asked == [1]
+    assert one.epoch.error is None

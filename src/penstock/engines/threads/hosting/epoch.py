@@ -165,8 +165,8 @@ class Epoch:
     def lost(self, is_dead: Callable[[ThreadState], bool] = lambda _: False) -> list[str]:
         """Return the threads whose processes are gone, while others run: they are to be fenced, and then `fenced`.
 
-        From now on a thread of such a name that comes back waits until it is fenced: a new attempt has no tasks, and
-        so no producer, before.
+        Where instances share the tasks, those others may be threads of another instance. From now on a thread of such a
+        name that comes back waits until it is fenced: a new attempt has no tasks, and so no producer, before.
 
         Args:
             is_dead: Returns whether the process of a thread without a connection is known to have ended; else a thread
@@ -178,7 +178,7 @@ class Epoch:
             late = self._clock() - _GONE_S
             away = {name: each for name, each in self.threads.items() if each.gone is not None}
             gone = [name for name, each in away.items() if (each.gone or 0.0) < late or is_dead(each)]
-            lost = gone if len(gone) < len(self.threads) else []
+            lost = gone if self.job.instance or len(gone) < len(self.threads) else []
             self._fencing |= dict.fromkeys(lost)
             return lost
 
@@ -313,6 +313,7 @@ class Epoch:
         with self._lock:
             return (
                 self.is_assigned
+                and bool(self.threads)
                 and self._sharing.is_settled
                 and all(self._has_done(name, each) for name, each in self.threads.items())
             )

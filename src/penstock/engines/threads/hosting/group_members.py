@@ -119,7 +119,7 @@ class GroupMembers:
         self._job: ContinuousJob | None = None
         self._tell: Callable[[Collection[str]], None] = lambda _: None
         self._fail: Callable[[PenstockError], None] = lambda _: None
-        self._has_joined = self._has_ended = self._is_open = False
+        self._has_joined = self._has_ended = self._is_open = self._has_failed = False
         self._endpoint: Endpoint | None = None
         self._unknown: set[GroupTask] = set()
         self._failures = 0
@@ -283,10 +283,13 @@ class GroupMembers:
             self._advance()
             self._warn_of_missing()
             names = {*self._newer_than(before), *self._shown_anew()}
-            error = self._failure()
+            refused, error = self._refused(), self._failure()
         if names:
             self._tell(names)
-        if error is not None:
+        if refused is not None and not self._has_failed:
+            error = self._refusal(refused)
+        if error is not None and not self._has_failed:
+            self._has_failed = True
             self._fail(error)
         with self._lock:
             return None if self._has_ended and not self._leaving else self._next_s()
@@ -336,14 +339,21 @@ class GroupMembers:
             )
         self._missing = missing
 
+    def _refused(self) -> StreamsMember | None:
+        """Return a member that the group refuses for good."""
+        return next((each for each in self._present() if each.failure is not None), None)
+
+    def _refusal(self, member: StreamsMember) -> PenstockError:
+        """Ask why the group refuses a member; the lock is not held, as the coordinator may be slow."""
+        assert member.failure is not None  # noqa: S101 - it is refused
+        try:
+            return refusal(member.failure, member.facts, self._coordinator)
+        except PenstockError as error:
+            return error
+
     def _failure(self) -> PenstockError | None:
-        """Return the error for which the group refuses a member, or has to stop."""
+        """Return the error for which the instance has to stop."""
         for member in self._present():
-            if member.failure is not None:
-                try:
-                    return refusal(member.failure, member.facts, self._coordinator)
-                except PenstockError as error:
-                    return error
             wrong = [each.detail for each in member.status if each.code == StatusCode.INCORRECTLY_PARTITIONED_TOPICS]
             if wrong:
                 return TopologyError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadQuery
 from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
 from penstock.engines.threads.hosting.instance_group import InstanceGroup, require_sharable
+from penstock.engines.threads.hosting.query_folder import own_query_folder
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.engines.threads.hosting.unread import UnreadPatience
@@ -127,7 +127,7 @@ class StreamThreads:
         session_s = int(config.get("session.timeout.ms") or _SESSION_MS) / 1000
         folder = Path(app.places.replicas).with_name("query")
         if self.shares_tasks:  # with other processes of this machine, too
-            folder = folder.with_name(f"query-{os.getpid()}")
+            folder = own_query_folder(folder.parent)
         patience = UnreadPatience.of(int(config["max.task.idle.ms"]), int(config["task.timeout.ms"]))
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
