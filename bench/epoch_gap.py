@@ -63,7 +63,7 @@ class Sender(threading.Thread):
             columns = {
                 "timestamp": pa.array([int(time.time() * 1000)] * count, pa.int64()),
                 "key": pa.array([str(partition).encode()] * count, pa.large_binary()),
-                "value": pa.array([b"x"] * count, pa.large_binary()),
+                "value": pa.array([b"1"] * count, pa.large_binary()),
             }
             self._log.append("in", partition, pa.RecordBatch.from_pydict(columns))
             turn += 1

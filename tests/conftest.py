@@ -34,7 +34,7 @@ ON_SPARK = frozenset({"integration", "soak", "faults"})
 GROUPS = ("integration a-d", "integration e-z", "faults", "broker")
 ON_A_BROKER = frozenset({
     "test_broker.py", "test_fenced_records.py", "test_hanging_transactions.py", "test_instances.py", "test_kafka_clients.py",
-    "test_kafka_log.py", "test_kafka_threads.py", "test_kafka_wire.py", "test_shared_positions.py",
+    "test_kafka_log.py", "test_kafka_threads.py", "test_kafka_wire.py", "test_mixed_group.py", "test_shared_positions.py",
     "test_streams_commits.py", "test_streams_coordinators.py", "test_streams_groups_shown.py", "test_streams_renewal.py", "test_streams_takeover.py", "test_zombie_threads.py",
 })  # fmt: skip
 OF_THEIR_OWN_PROCESSES = frozenset({

@@ -25,7 +25,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
-/** Kafka Streams. settings.py says what the environment holds; THREADS, CACHE_BYTES, COMMIT_MS and LINGER_MS besides. */
+/** Kafka Streams. settings.py says what the environment holds; THREADS, CACHE_BYTES, COMMIT_MS, LINGER_MS, GROUP_PROTOCOL too. */
 public final class KafkaStreamsPeer {
     private static final Pattern LINE = Pattern.compile(
         "^(\\S+) \\S+ \\S+ \\[[^\\]]+\\] \"\\S+ (\\S+) [^\"]*\" (\\d{3}) (?:\\d+|-) \"[^\"]*\" \"([^\"]*)\"$");
@@ -138,6 +138,7 @@ public final class KafkaStreamsPeer {
         Map<String, String> optional = Map.of(
             "CACHE_BYTES", StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG,
             "COMMIT_MS", StreamsConfig.COMMIT_INTERVAL_MS_CONFIG,
+            "GROUP_PROTOCOL", StreamsConfig.GROUP_PROTOCOL_CONFIG,
             "LINGER_MS", StreamsConfig.producerPrefix("linger.ms"));
         optional.forEach((name, key) -> {
             if (System.getenv(name) != null) {

@@ -1,4 +1,6 @@
-"""An application that runs until it is stopped, as often as it is started: ``shared_app.py LOG APPLICATION STATE_DIR``.
+"""An application that runs until it is stopped, as often as it is started.
+
+``shared_app.py LOG APPLICATION STATE_DIR [SETTINGS AS JSON]``
 
 It passes each record of ``<application>-words`` on to ``<application>-passed``, and counts the words in
 ``<application>-out``. Nothing tells its instances of each other.
@@ -6,7 +8,9 @@ It passes each record of ``<application>-words`` on to ``<application>-passed``,
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.topology.topology import Topology
@@ -21,8 +25,8 @@ def build(application: str) -> Topology:
     return builder.build()
 
 
-def main(log: str, application: str, state: str) -> None:
-    settings = {
+def main(log: str, application: str, state: str, more: str = "{}") -> None:
+    settings: dict[str, Any] = {
         "application.id": application,
         "bootstrap.servers": log,
         "state.dir": state,
@@ -32,6 +36,7 @@ def main(log: str, application: str, state: str) -> None:
         "default.key.serde": "string",
         "default.value.serde": "string",
         "spark.master": "local[2]",
+        **json.loads(more),
     }
     KafkaStreams(build(application), settings).run()
 

@@ -240,3 +240,15 @@ def test_java_takes_over_and_gives_back(topics: Topics, java: Any, kafka_bench: 
     assert pairs(topics.read(out, 120)) == counted(whole)
     by_word = latest(topics.read(f"{application}-counts-changelog", WORDS))
     assert sum(int.from_bytes(count, "big") for count in by_word.values()) == 120
+
+
+def test_penstock_takes_over_from_java(topics: Topics, java: Any, kafka_bench: Any) -> None:
+    """It continues at the group's offsets, with the store that it restores from the changelog that Java wrote."""
+    source, out = topics.create("in", "out")
+    application = topics("app")
+    topics.write("in", words(40))
+    with java(application, "counts", source, out):
+        assert len(topics.read(out, 40)) == 40
+    topics.write("in", words(30))
+    kafka_bench.run(counts(source, out), **{"application.id": application, "statestore.cache.max.bytes": 0})
+    assert pairs(topics.read(out, 70)) == counted(words(40) + words(30))

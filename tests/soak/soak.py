@@ -1,6 +1,6 @@
 """Exactly once, whatever happens: rounds of faults against an application over a real broker, under a steady producer.
 
-python tests/soak/soak.py [--cluster | --continuous] [--rounds 50] [--seed 1]
+python tests/soak/soak.py [--cluster | --continuous | --instances 3 [--java 2]] [--rounds 50] [--seed 1]
     [--faults driver_killed ...] [--folder DIR] [--summary FILE]
 
 The application joins two streams, joins one of them with a table and counts through a repartition. Each round does one
@@ -8,7 +8,8 @@ thing at random: kills the driver (-9), at any time or at a step of the protocol
 task slow or stalls a worker, so that Spark runs a task a second time; stops or kills the broker and starts it again. With
 --cluster there are three brokers with replicated topics, a checkpoint on an S3 server, and losses of a leader or of one
 of Spark's two machines; what is lost comes back only when outputs have come without it. With --continuous stream threads
-are killed or paused at each of their steps. A reader with read_committed sees each output exactly once, and at the end
+are killed or paused at each of their steps. With --instances there are several instances that share the tasks of another
+application, --java of them in Java; one ends or is killed in each round (`soak_instances`). A reader with read_committed sees each output exactly once, and at the end
 exactly those that plain Python computes from the input; the group's offsets are at the end of all inputs. What was done is
 in DIR/rounds.jsonl; the same seed does the same again (when exactly, within a batch, is not in its hands). When nothing
 comes any more, DIR/threads.log says what all processes do.
@@ -35,6 +36,7 @@ from soak_app import APPLICATION
 from soak_cluster_faults import ClusterFaults
 from soak_continuous_faults import ContinuousFaults
 from soak_faults import Faults
+from soak_instances import InstancesSoak
 from soak_places import Place, alone, clustered
 from soak_process import App
 from soak_report import summary_of
@@ -248,13 +250,20 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=100, help="orders, and payments, a second")
     parser.add_argument("--cluster", action="store_true", help="three brokers, and a checkpoint on an S3 server")
     parser.add_argument("--continuous", action="store_true", help="processing.mode=continuous, with its own faults")
+    parser.add_argument("--instances", type=int, default=0, help="so many instances share the tasks, and come and go")
+    parser.add_argument(
+        "--java", type=int, default=0, help="so many more are Kafka Streams programs, which needs a JDK"
+    )
     parser.add_argument("--faults", nargs="+", metavar="NAME", help="some of them only")
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="do nothing but compare what an earlier run has left")
     parser.add_argument("--summary", type=Path, help="a file for the result, as JSON")
     given = parser.parse_args()
-    if given.cluster and given.continuous:
-        parser.error("--cluster and --continuous do not go together")
+    has_instances = bool(given.instances or given.java)
+    if given.cluster + given.continuous + has_instances > 1:
+        parser.error("--cluster, --continuous and --instances do not go together")
+    if has_instances and (given.faults or given.judge):
+        parser.error("--instances has its own faults, and is judged at its end")
     known = names(cluster=given.cluster, continuous=given.continuous)
     if unknown := set(given.faults or ()) - set(known):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -264,11 +273,17 @@ def main() -> None:
     folder = given.judge or given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
-    soak = Soak(folder, given.seed, given.rate, cluster=given.cluster, continuous=given.continuous)
-    problems = soak.judge() if given.judge else soak.run(given.rounds, given.faults)
+    soak: Soak | InstancesSoak
+    if has_instances:
+        soak = InstancesSoak(folder, given.seed, given.instances, given.java)
+        problems = soak.run(given.rounds)
+    else:
+        soak = Soak(folder, given.seed, given.rate, cluster=given.cluster, continuous=given.continuous)
+        problems = soak.judge() if given.judge else soak.run(given.rounds, given.faults)
     if given.summary is not None:
         when = "afterwards, by --judge" if given.judge else "at the end of the run"
         mode = "--cluster " if given.cluster else "--continuous " if given.continuous else ""
+        mode = f"--instances {given.instances} --java {given.java} " if has_instances else mode
         command = mode + f"--rounds {len(soak.rounds)} --seed {given.seed}"
         command += f" --faults {' '.join(given.faults)}" if given.faults else ""
         found = summary_of(soak.rounds, problems, soak.totals, command, when)

@@ -48,6 +48,13 @@ public final class StreamsProgram {
                 .groupBy((key, value) -> value, Grouped.with("counts", TEXT, TEXT))
                 .count(Materialized.as("counts"))
                 .toStream().to(topics[1], Produced.with(TEXT, LONG));
+            case "shared" -> {
+                var words = builder.stream(topics[0], Consumed.with(TEXT, TEXT));
+                words.to(topics[1], Produced.with(TEXT, TEXT));
+                words.groupBy((key, value) -> value.substring(0, value.indexOf(':')), Grouped.with(TEXT, TEXT))
+                    .count(Materialized.as("counts"))
+                    .toStream().to(topics[2], Produced.with(TEXT, LONG));
+            }
             default -> throw new IllegalArgumentException(program);
         }
     }
@@ -69,6 +76,7 @@ public final class StreamsProgram {
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 3_600_000); // for those who want to look at them
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, System.getProperty("group.protocol", "classic"));
         StreamsBuilder builder = new StreamsBuilder();
         build(builder, arguments[3], Arrays.copyOfRange(arguments, 4, arguments.length));
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);

@@ -108,6 +108,7 @@ class BrokerSettings:
             "group.streams.initial.rebalance.delay.ms": "0",
             "group.streams.assignment.interval.ms": "0",
             "group.streams.min.session.timeout.ms": "6000",  # for groups that ask for it
+            "group.streams.min.heartbeat.interval.ms": "100",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.num.partitions": "4",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.engines.application.changelog_topics import fit_partitions
 from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.log.ensure_topic import ensure_topic
+from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.topology.plan.changelog_topics import numbers_topic
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
 
     Args:
         app: The application; the lease is held.
-        has_run: Whether it goes on; else there must be no records in its changelogs.
+        has_run: Whether it goes on; else there must be no records in its changelogs, unless a program in Java has
+            written them: a Kafka Streams application is taken over, or shared.
 
     Raises:
         CoPartitionError: A topic of that name has another number of partitions.
@@ -50,12 +52,21 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
             )
     for each in app.changelogs:
         count = ensure_topic(log, each.topic, each.partitions, each.config)
-        if each.topic in there and not has_run:
+        if each.topic in there and not has_run and not _is_of_kafka_streams(log, app.application):
             _check_empty(log, app.application, each.topic)
         fit_partitions(each, count, log)
     numbers = numbers_topic(app.application)
     if numbers not in {each.topic for each in app.changelogs}:
         ensure_topic(log, numbers, 1, {"cleanup.policy": "compact", **topic_settings})
+
+
+def _is_of_kafka_streams(log: TopicLog, application: str) -> bool:
+    """Return whether a Kafka Streams program has committed, whose changelogs are as its offsets say.
+
+    Penstock commits such texts only as a member of a group, after it has noted itself. A reset replaces them.
+    """
+    group = log.group_offsets(application)
+    return any(OffsetMetadata.parse(each.metadata) is not None for each in group.values())
 
 
 def _check_empty(log: TopicLog, application: str, topic: str) -> None:
