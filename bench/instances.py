@@ -24,7 +24,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -115,11 +115,12 @@ class Instances:
     def kill_thread(self, instance: subprocess.Popen[bytes]) -> float:
         """Kill a Python worker that is a member; return when."""
         before = self.members()
-        below = psutil.Process(instance.pid).children(recursive=True)
-        workers = [each for each in below if "pyspark.daemon" in " ".join(each.cmdline()) and not each.children()]
-        for worker in workers:  # one that Spark keeps idle is none
+        for worker in psutil.Process(instance.pid).children(recursive=True):
             began = now()
-            worker.kill()
+            with suppress(psutil.Error):  # it has ended by itself
+                if "pyspark.daemon" not in " ".join(worker.cmdline()) or worker.children():
+                    continue
+                worker.kill()  # one that Spark keeps idle is no member
             while now() < began + 5:
                 if before - self.members():
                     return began

@@ -23,6 +23,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
+from penstock.errors import LogUnavailableError
 from penstock.log.open import open_log
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
@@ -104,6 +105,8 @@ class Move:
         self.started: list[subprocess.Popen[bytes]] = []
         self._log = open_log(servers)
         self._group = self._log.streams_coordinator()  # type: ignore[attr-defined] # brokers have one
+        # Members in Java ask every 5 s by default, also whether there is a task to give up.
+        self._group.set_group_settings(APPLICATION, {"streams.heartbeat.interval.ms": "500"})
 
     def start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         """Start a program, whose messages go to a file."""
@@ -120,7 +123,10 @@ class Move:
 
     def shares(self) -> dict[str, int]:
         """Return the number of tasks of each instance; none while tasks move."""
-        group = self._group.describe(APPLICATION)
+        try:
+            group = self._group.describe(APPLICATION)
+        except LogUnavailableError:  # the broker has just been started
+            return {}
         if group is None or group.state != "Stable":
             return {}
         shares: Counter[str] = Counter()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from penstock import KafkaStreams, Materialized, Produced, StreamsBuilder
+from penstock import Grouped, KafkaStreams, Materialized, Produced, StreamsBuilder
 
 builder = StreamsBuilder()
 (
     builder.stream("lines")
     .flat_map_values(lambda line: line.split(" "))
-    .group_by(lambda _, word: word)
+    .group_by(lambda _, word: word, Grouped(key_serde="string", value_serde="string"))
     .count(Materialized("counts"))
     .to_stream()
     .to("counts", Produced(key_serde="string", value_serde="long"))

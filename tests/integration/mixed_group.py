@@ -13,11 +13,13 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.base.jars import java_command
+from penstock.errors import LogUnavailableError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
@@ -87,6 +89,7 @@ class MixedGroup:
     def __init__(self, root: Path, bootstrap: str, application: str, class_path: str) -> None:
         self.root, self.bootstrap, self.application, self._class_path = root, bootstrap, application, class_path
         self.log: TopicLog = open_log(bootstrap)
+        self._fed_log: TopicLog = open_log(bootstrap)  # another thread's
         self.coordinator: StreamsCoordinator = self.log.streams_coordinator()  # type: ignore[attr-defined] # both logs
         self.instances: Instances = []
         self.fed = 0
@@ -117,12 +120,15 @@ class MixedGroup:
         for each in self.instances:
             each.kill()
         self.coordinator.close()
+        self._fed_log.close()
         self.log.close()
 
     # The group
 
     def described(self) -> GroupDescription | None:
-        return self.coordinator.describe(self.application)
+        with suppress(LogUnavailableError):  # the coordinator is being loaded
+            return self.coordinator.describe(self.application)
+        return None
 
     def sharing(self) -> dict[str, int]:
         """Return the tasks of each process of the group while nothing moves, and all tasks are somewhere; else none."""
@@ -156,7 +162,7 @@ class MixedGroup:
                     [b"word %d:%d" % (number % WORDS, number) for number in of_partition], pa.large_binary()
                 ),
             }
-            self.log.append(f"{self.application}-words", partition, pa.RecordBatch.from_pydict(columns))
+            self._fed_log.append(f"{self.application}-words", partition, pa.RecordBatch.from_pydict(columns))
         self.fed += count
 
     def ends(self) -> dict[TopicPartition, int]:

@@ -30,22 +30,31 @@ def group(tmp_path: Path, kafka: Broker) -> Iterator[MixedGroup]:
         yield made
 
 
-def _until_shared_by(group: MixedGroup, instances: int) -> None:
+def _until_shared_by(group: MixedGroup, instances: int, *, dead: str = "") -> set[str]:
+    """Wait until so many instances share the tasks, and the group knows that one is dead; return their processes."""
+
+    processes: set[str] = set()
+
     def is_shared() -> bool:
         assert len(group.running()) >= instances, group.story()
-        return group.is_shared_by(instances)
+        processes.clear()
+        processes.update(process for process, tasks in group.sharing().items() if tasks)
+        return len(processes) == instances and dead not in processes
 
     eventually(is_shared, 480.0, facts=group.story)
+    return processes
 
 
 def test_instances_in_python_and_in_java_share_the_tasks_of_one_application(group: MixedGroup) -> None:
     feeder = Feeder(group)
     feeder.start()
-    python, more_python, java = group.start("python"), group.start("python"), group.start("java")
+    java = group.start("java")
+    (process,) = _until_shared_by(group, 1)
+    python, more_python = group.start("python"), group.start("python")
     _until_shared_by(group, 3)
     java.kill()
     more_java = group.start("java")
-    _until_shared_by(group, 3)
+    _until_shared_by(group, 3, dead=process)
     python.kill()
     _until_shared_by(group, 2)
     more_python.end()

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from penstock import Materialized, StreamsBuilder
+from penstock import Grouped, Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.threads.hosting.internal_topics import create_internal_topics
-from penstock.errors import CheckpointMismatchError
+from penstock.errors import CheckpointMismatchError, TopologyError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 
 CHANGELOG = "app-counts-changelog"
 READ = TopicPartition("in", 0)
+TEXTS = Grouped(key_serde="string", value_serde="string")
 
 
 @pytest.fixture
@@ -37,11 +38,16 @@ def log() -> Iterator[TopicLog]:
         yield opened
 
 
-def app(log: TopicLog) -> PlannedApp:
+def app(log: TopicLog, grouped: Grouped | None = None) -> PlannedApp:
+    """A count of words; a value's type is not known after the split."""
     builder = StreamsBuilder()
-    builder.stream("in").group_by_key().count(Materialized("counts"))
+    words = builder.stream("in").flat_map_values(lambda line: line.split())
+    words.group_by(lambda _, word: word, grouped or TEXTS).count(Materialized("counts"))
     topology = builder.build()
-    config = StreamsConfig({"application.id": "app", "bootstrap.servers": log.url})
+    config = StreamsConfig({
+        "application.id": "app", "bootstrap.servers": log.url, "default.key.serde": "string",
+        "default.value.serde": "string",
+    })  # fmt: skip
     return PlannedApp(topology, config, plan_for(topology, config, log), log)
 
 
@@ -58,3 +64,13 @@ def test_without_its_offsets_nobody_knows_what_changelogs_have(text: str | None,
         log.commit_with_metadata("app", {READ: OffsetAndMetadata(0, text)})
     with pytest.raises(CheckpointMismatchError, match=CHANGELOG):
         create_internal_topics(app(log), has_run=False)
+
+
+def test_topics_that_a_program_in_java_cannot_read_are_not_shared_with_it(log: TopicLog) -> None:
+    """Each side would fail at the first record of the other."""
+    untyped = Grouped("words")
+    create_internal_topics(app(log, untyped), has_run=True)
+    log.commit_with_metadata("app", {READ: OffsetAndMetadata(1, OffsetMetadata(1_000).encode())})
+    with pytest.raises(TopologyError, match=r"repartition topic words-repartition would be written by Serdes\.auto"):
+        create_internal_topics(app(log, untyped), has_run=False)
+    create_internal_topics(app(log), has_run=False)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.engines.application.changelog_topics import fit_partitions
-from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.errors import CheckpointMismatchError, CoPartitionError, TopologyError
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
+from penstock.serde.auto import AutoSerde
+from penstock.topology.configured.apply import with_settings
 from penstock.topology.plan.changelog_topics import numbers_topic
 
 if TYPE_CHECKING:
@@ -37,8 +39,12 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
     Raises:
         CoPartitionError: A topic of that name has another number of partitions.
         CheckpointMismatchError: The application starts anew, but there are changelogs of an earlier one.
+        TopologyError: A Kafka Streams application has internal topics that this one writes in another format.
     """
     log = app.log
+    is_taken_over = not has_run and _is_of_kafka_streams(log, app.application)
+    if is_taken_over:
+        _require_java_serdes(app)
     there = {topic.name for topic in log.topics()}
     topic_settings = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
     for topic, logical in app.plan.repartition_topics.items():
@@ -52,7 +58,7 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
             )
     for each in app.changelogs:
         count = ensure_topic(log, each.topic, each.partitions, each.config)
-        if each.topic in there and not has_run and not _is_of_kafka_streams(log, app.application):
+        if each.topic in there and not has_run and not is_taken_over:
             _check_empty(log, app.application, each.topic)
         fit_partitions(each, count, log)
     numbers = numbers_topic(app.application)
@@ -67,6 +73,28 @@ def _is_of_kafka_streams(log: TopicLog, application: str) -> bool:
     """
     group = log.group_offsets(application)
     return any(OffsetMetadata.parse(each.metadata) is not None for each in group.values())
+
+
+def _require_java_serdes(app: PlannedApp) -> None:
+    """Check that internal topics, which a program in Java has written and may go on to write, are read as it does."""
+    topology = with_settings(app.topology, app.config)
+    read = {
+        f"repartition topic {topic}": (node.key_serde, node.value_serde)
+        for node in topology.sources
+        for topic in node.topics
+        if topic in topology.internal_topics
+    }
+    kept = {
+        f"store {name}": (spec.key_serde, spec.value_serde) for name, spec in topology.stores.items() if spec.logging
+    }
+    for what, serdes in {**read, **kept}.items():
+        if any(isinstance(serde, AutoSerde) for serde in serdes):
+            raise TopologyError(
+                f"{app.application!r} is an application of Kafka Streams, and the {what} would be written by "
+                "Serdes.auto(), which no Java program reads",
+                hint='Name the serdes that it has there: Grouped(key_serde="string", value_serde="string"), '
+                'Materialized("name", value_serde="long").',
+            )
 
 
 def _check_empty(log: TopicLog, application: str, topic: str) -> None:
