@@ -70,7 +70,8 @@ def field_at(value: Any, path: str) -> Any:
         kind=Kind.STRING,
         default="none",
         rule=OneOf(("none", "cursor", "link", "page")),
-        doc="cursor: each answer names the next one; link: by the header Link; page: numbers, until one is empty.",
+        doc="cursor: each answer names the next one; link: by the header Link; page: numbers, until one is "
+        "empty, not found, or the page before again.",
     ),
     cursor_path=Setting(name="cursor.path", kind=Kind.STRING, default="next", doc="The next cursor in an answer."),
     cursor_param=Setting(
@@ -104,7 +105,8 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
     Records are read once where the address allows it: requests continue from the stored cursor or page, an
     answer with the same ETag is not read twice, and with ``since.path`` only newer records are read, in
     any order. An address without any of these is read as a whole in each round. An address that fails, or asks to
-    wait (``Retry-After``), is requested again later.
+    wait (``Retry-After``), is requested again later. Redirections to another server are followed only without
+    secrets: with ``headers`` or ``authorization`` they are refused.
     """
     import httpx
 

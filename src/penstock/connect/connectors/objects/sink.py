@@ -252,7 +252,7 @@ CONFIG = ConfigDef(
             default="parquet",
             rule=OneOf(FORMATS),
             importance=Importance.HIGH,
-            doc="parquet, json (a line for each record) or csv.",
+            doc="parquet, json (a line for each record) or csv; bytes are base64 in json and csv.",
         ),
         Setting(
             name="compression",
