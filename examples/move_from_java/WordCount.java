@@ -8,7 +8,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Counts words in Kafka Streams, as word_count.py does in Penstock: java WordCount BOOTSTRAP_SERVERS STATE_DIR. */
+/** Counts words in Kafka Streams, as counting.py does in Penstock: java WordCount BOOTSTRAP_SERVERS STATE_DIR. */
 public final class WordCount {
     public static void main(String[] arguments) throws InterruptedException {
         StreamsBuilder builder = new StreamsBuilder();

@@ -1,7 +1,7 @@
 """Moves a running word count from Java to Python, on one machine and without a stop: python move.py.
 
 Starts a broker in a folder of its own, the program in Java (WordCount.java), and a producer of lines that never pauses.
-Then the program in Python (word_count.py) is started beside it, and takes its share; the one in Java is ended, and
+Then the program in Python (counting.py) is started beside it, and takes its share; the one in Java is ended, and
 the one in Python has it all. At the end the counts are compared with what was produced. It needs a JDK (javac).
 """
 
@@ -170,7 +170,7 @@ def run(folder: Path) -> None:
 
         java = move.start("java", [java_command(), "-Xmx256m", "-cp", class_path, "WordCount"])
         move.wait(f"Java has all {TASKS} tasks", lambda: [*move.shares().values()] == [TASKS])
-        python = move.start("python", [sys.executable, str(HERE / "word_count.py")])
+        python = move.start("python", [sys.executable, str(HERE / "counting.py")])
         move.wait(
             "Python has joined, and both share the tasks", lambda: sorted(map(bool, move.shares().values())) == [1, 1]
         )
