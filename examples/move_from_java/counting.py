@@ -1,4 +1,4 @@
-"""Counts words in Penstock, as WordCount.java does in Kafka Streams: word_count.py BOOTSTRAP_SERVERS STATE_DIR."""
+"""Counts words in Penstock, as WordCount.java does in Kafka Streams: counting.py BOOTSTRAP_SERVERS STATE_DIR."""
 
 from __future__ import annotations
 
