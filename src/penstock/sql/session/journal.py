@@ -23,6 +23,7 @@ from penstock.log.fenced_record import FencedRecord, RecordName
 
 __all__ = ["JournalEntry", "Journal"]
 
+FORMAT = 1  # of entries, which have no number until there is another one
 START = "0" * 16
 KEY = b"statement"
 LASTING = {"retention.ms": "-1", "cleanup.policy": "delete"}
@@ -155,6 +156,8 @@ class Journal:
     def _entry(self, value: bytes | None, number: int) -> JournalEntry:
         try:
             body = json.loads(value or b"")
+            if body.get("format", FORMAT) != FORMAT:
+                raise self._newer(number, body["format"])
             checksum = body.pop("checksum")
             entry = JournalEntry(body["statement"], body["settings"], body["made"], body.get("functions", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -163,6 +166,13 @@ class Journal:
             raise self._damaged(number, "has another checksum than it was written with, or one before it is missing")
         self._last = checksum
         return entry
+
+    def _newer(self, number: int, written: object) -> LogError:
+        return LogError(
+            f"statement {number} of the topic {self.topic} has format {written}; this version of Penstock reads "
+            f"format {FORMAT}",
+            hint="Open the session with the version of Penstock that wrote it.",
+        )
 
     def _damaged(self, number: int, why: str) -> LogError:
         return LogError(
