@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from penstock import KafkaStreams
-from penstock.errors import CheckpointMismatchError
 from penstock.testing import TopologyTestDriver
 from versions import kept_application
 
@@ -60,15 +58,3 @@ def test_an_application_goes_on(name: str, tmp_path: Path, spark: Any) -> None:
             assert newest(after[topic]) == newest(expected[topic])
         else:
             assert after[topic] == expected[topic], topic
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_a_plan_of_a_newer_format_is_refused(name: str, tmp_path: Path, spark: Any) -> None:
-    root = kept(name, tmp_path)
-    (plan,) = (root / "checkpoint").rglob("plan.json")
-    document = json.loads(plan.read_text())
-    document["plan"]["format"] = 2
-    plan.write_text(json.dumps(document))
-    settings = kept_application.settings(root, **{"processing.mode": MODES[name]})
-    with pytest.raises(CheckpointMismatchError, match="the plan has format 2, this Penstock reads format 1"):
-        KafkaStreams(kept_application.topology(), settings, session=spark).run(until="latest")

@@ -13,13 +13,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import kept_application
-import kept_connect
-import kept_sql
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from penstock import KafkaStreams
+from versions import kept_application, kept_connect, kept_sql
 
 FOLDER = Path(__file__).parent
 

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import tarfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import kept_connect
-import kept_sql
-
-from penstock.errors import LogError
+from penstock.engines.application.stored_plans import read_stored_plan
+from penstock.errors import CheckpointMismatchError, LogError
 from penstock.log.open import open_log
 from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.topology.plan.stored import StoredPlan
+from versions import kept_connect, kept_sql
 
 FOLDER = Path(__file__).parent
 
@@ -74,6 +71,18 @@ def test_a_log_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(LogError, match="is a Penstock log of format 2; this version of Penstock reads format 1"):
         open_log(f"sqlite:///{root / 'log.db'}").topics()
+
+
+@pytest.mark.parametrize("name", ["threads", "batches"])
+def test_a_plan_of_a_newer_format_is_refused(name: str, tmp_path: Path) -> None:
+    checkpoint = kept(name, tmp_path) / "checkpoint"
+    plan = checkpoint / "plan.json"
+    facts = json.loads(plan.read_text())
+    assert read_stored_plan(str(checkpoint)) == StoredPlan.of(facts)
+    facts["plan"]["format"] = 2
+    plan.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointMismatchError, match="'kept' has format 2, this Penstock reads format 1"):
+        read_stored_plan(str(checkpoint))
 
 
 def test_a_journal_of_a_newer_format_is_refused() -> None:

@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from penstock.errors import CheckpointMismatchError
+from penstock.topology.plan.document import FORMAT
+
 __all__ = ["Home", "StoredPlan"]
 
 
@@ -39,7 +42,19 @@ class StoredPlan:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> StoredPlan:
-        """Parse the contents of ``plan.json``."""
+        """Parse the contents of ``plan.json``, or of the log's note.
+
+        Raises:
+            CheckpointMismatchError: A newer version has written it.
+        """
+        plan_format = facts["plan"].get("format", FORMAT)
+        if plan_format > FORMAT:
+            raise CheckpointMismatchError(
+                f"the plan of application {facts['plan'].get('application')!r} has format {plan_format}, this Penstock "
+                f"reads format {FORMAT}",
+                hint="Run the version of Penstock that wrote it, or a newer one. Nothing was changed.",
+                format=plan_format,
+            )
         last = max(map(int, facts["plan"]["subtopologies"]), default=-1)
         dropped = facts.get("dropped", {})
         last = max(last, facts.get("last_id", -1))
