@@ -34,7 +34,7 @@ WORDS = 7
 SETTINGS = {"streams.session.timeout.ms": "6000", "streams.heartbeat.interval.ms": "500"}  # so kills are noticed soon
 MORE = '{"group.protocol": "streams", "num.stream.threads": 1, "statestore.cache.max.bytes": 0}'  # outputs = changelog
 _END_S = 120
-_INTERRUPTED = 130
+_INTERRUPTED = (0, 130, -signal.SIGINT)  # while it is starting, or even importing
 _FEED_S, _FED = 0.1, 20
 Instances = list["MixedInstance"]
 
@@ -58,7 +58,7 @@ class MixedInstance:
         if self.kind == "python":
             self.process.send_signal(signal.SIGINT)
         self._close_input()  # at which the program in Java ends
-        assert self.process.wait(_END_S) in ((0, _INTERRUPTED) if is_starting else (0,)), self.said()
+        assert self.process.wait(_END_S) in (_INTERRUPTED if is_starting else (0,)), self.said()
 
     def kill(self) -> None:
         """Kill everything that belongs to it at once, as the end of its machine does."""

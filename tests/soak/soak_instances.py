@@ -53,6 +53,7 @@ class InstancesSoak:
                     group.start(kind)
                 feeder = Feeder(group)
                 feeder.start()
+                self._await_all(group, "before the first round")
                 self._await_progress(group, "before the first round")
                 for number in range(rounds):
                     self._round(group, number, chance)
