@@ -95,7 +95,7 @@ def gaps(arrivals: list[tuple[float, bytes]], since: float, until: float) -> dic
     seen = [(at, key) for at, key in arrivals if since - 1.0 <= at <= until]
 
     def longest(times: list[float]) -> float:
-        return max((b - a for a, b in zip(times, [*times[1:], until], strict=True)), default=until - since)
+        return max((b - a for a, b in zip(times, [*times[1:], until], strict=False)), default=until - since)
 
     keys = {key for _, key in seen}
     return {

@@ -148,6 +148,11 @@ def series(name: str, url: str, folder: Path, rounds: int) -> dict[str, Any]:
         stack.callback(sender.done.set)
         stack.callback(reader.done.set)
         group.wait(1)
+        end = now() + PATIENCE_S
+        while len({key for _, key in reader.arrivals}) < PARTITIONS:  # it may have the tasks, and restore them still
+            if now() > end:
+                raise SystemExit(f"no outputs come; the logs are in {folder}")
+            time.sleep(0.05)
 
         def measure(event: str, cause: Callable[[], float | None], instances: int) -> None:
             time.sleep(BEFORE_S)
