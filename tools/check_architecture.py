@@ -23,6 +23,7 @@ Run it without arguments; it prints one line a finding and exits with 1 if there
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -389,4 +390,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # syntax trees of the whole package stay until the end
     sys.exit(main())

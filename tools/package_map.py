@@ -8,6 +8,7 @@ An arrow leads from a package to one that imports it. An import that follows fro
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,4 +71,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # syntax trees of the whole package stay until the end
     sys.exit(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
 import sys
 from collections import Counter, defaultdict
@@ -55,7 +56,7 @@ class Shape:
     @cached_property
     def arrows(self) -> set[tuple[str, str]]:
         """Pairs of entries of the root of which the first imports the second, imports for type checkers left out."""
-        entries = {_entry(module) for module in self.imports} - {"", "__main__"}
+        entries = {_entry(_module(path, self._root)) for path in self._texts} - {"", "__main__"}
         pairs = {
             (_entry(_module(path, self._root)), _entry(name))
             for path, tree in self.trees.items()
@@ -234,4 +235,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # syntax trees of the whole package stay until the end
     sys.exit(main())
