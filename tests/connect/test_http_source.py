@@ -21,6 +21,15 @@ def poll(driver, rounds=4):
     return [record.value for record in driver.read("items")]
 
 
+def poll_until(driver, count):
+    """The values when there are so many, however many calls that takes, and after two more calls."""
+    for _ in range(200):
+        driver.poll()
+        if any(topic.name == "items" for topic in driver.log.topics()) and len(driver.read("items")) >= count:
+            break
+    return poll(driver, 2)
+
+
 def feed(total):
     def answer(query, _):
         first = int(query.get("cursor", 0))
@@ -45,7 +54,7 @@ def test_pages_end_with_an_empty_one_and_links_with_the_last():
         return 200, [page * 10, page * 10 + 1] if page < 3 else []
 
     with serving(JsonServer(pages)) as server:
-        assert poll(source(server, pagination="page", interval_ms=60_000), 1) == [10, 11, 20, 21]
+        assert poll_until(source(server, pagination="page", interval_ms=60_000), 4) == [10, 11, 20, 21]
 
     def links(query, _):
         page = int(query.get("p", 1))
@@ -53,7 +62,7 @@ def test_pages_end_with_an_empty_one_and_links_with_the_last():
 
     with serving(JsonServer(links)) as server:
         driver = source(server, pagination="link", key_path="id", interval_ms=60_000)
-        assert poll(driver, 1) == [{"id": 1}, {"id": 2}, {"id": 3}]
+        assert poll_until(driver, 3) == [{"id": 1}, {"id": 2}, {"id": 3}]
         assert [record.key for record in driver.read("items")] == ["1", "2", "3"]
 
 
@@ -222,7 +231,7 @@ def test_offsets_of_the_form_before_are_read():
 def test_an_answer_without_records_is_no_failure(answer):
     answers = [answer, answer, (200, {"items": [7]})]
     with serving(JsonServer(lambda *_: answers.pop(0) if len(answers) > 1 else answers[0])) as server:
-        assert poll(source(server, records_path="items"))[:1] == [7]
+        assert poll_until(source(server, records_path="items"), 1)[:1] == [7]
 
 
 def test_a_cursor_stays_where_nothing_is_behind_it_yet():
@@ -234,8 +243,9 @@ def test_a_cursor_stays_where_nothing_is_behind_it_yet():
         return (204, b"") if query.get("cursor") else (200, {"items": [1], "next": "b"})
 
     with serving(JsonServer(answer)) as server:
-        assert poll(source(server, pagination="cursor", records_path="items"), 6) == [1, 2]
-        assert [query.get("cursor") for query in server.asked[:5]] == [None, "b", "b", "b", "c"]
+        assert poll_until(source(server, pagination="cursor", records_path="items"), 2) == [1, 2]
+        assert [query.get("cursor") for query in server.asked[:4]] == [None, "b", "b", "b"]
+        assert {query.get("cursor") for query in server.asked[4:]} <= {"c"}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +259,7 @@ def test_a_cursor_stays_where_nothing_is_behind_it_yet():
 )
 def test_pages_have_an_end_however_the_address_says_it(answer, values):
     with serving(JsonServer(lambda query, _: answer(int(query["page"])))) as server:
-        assert poll(source(server, pagination="page", interval_ms=60_000), 1) == values
+        assert poll_until(source(server, pagination="page", interval_ms=60_000), len(values)) == values
         assert len(server.asked) <= len(values) + 1
 
 
