@@ -115,8 +115,25 @@ def same_value(a, b, *, strict=False):
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same_value(a[k], b[k], strict=strict) for k in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(same_value(x, y, strict=strict) for x, y in zip(a, b, strict=True))
+        if any_order(a) and any_order(b) and len(a) == len(b):
+            left = list(b)
+            for pair in a:
+                at = next((i for i, other in enumerate(left) if same_value(pair, other, strict=strict)), None)
+                if at is None:
+                    return False
+                left.pop(at)
+            return True
+        return same_list(a, b, strict)
     return type(a) is type(b) and a == b
+
+
+def any_order(value):
+    """Pairs of a map whose keys are not all texts: Java's maps have their own order."""
+    return all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+
+
+def same_list(a, b, strict):
+    return len(a) == len(b) and all(same_value(x, y, strict=strict) for x, y in zip(a, b, strict=True))
 
 
 def same_record(a, b, *, strict=False):

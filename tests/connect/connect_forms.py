@@ -1,13 +1,11 @@
 """The JSON form in which the recorded cases have schemas, values and records, read and written."""
 
 import base64
-import json
 import math
 from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
-from penstock.connect.converters.json_schemas import schema_to_json
 from penstock.connect.data import (
     BigInteger,
     Field,
@@ -27,11 +25,18 @@ from penstock.connect.data import (
     Type,
     fits,
 )
-from penstock.serde.data.json_values import JsonOptions, from_json, to_json
-from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    decimal_from_bytes,
+    decimal_schema,
+    decimal_to_bytes,
+    unscaled,
+)
 from penstock.serde.data.numbers import DAY_MS
 
-OPTIONS = JsonOptions()
 TYPES = {kind.value: kind for kind in Type}
 TAGS = {"$int8": Int8, "$int16": Int16, "$int32": Int32, "$bigint": BigInteger}
 TYPED = {
@@ -65,28 +70,44 @@ def read_schema(form):
     )
     if form.get("default") is None:
         return made
-    default = json.loads(
-        json.dumps(form["default"]), parse_float=Decimal
-    )  # as the converter's own parser reads numbers
-    return replace(made, default=from_json(made, default, OPTIONS))
+    return replace(made, default=read_value(form["default"], made, is_default=True))
 
 
 def write_schema(schema):
     if schema is None:
         return None
-    default = schema.default
-    if isinstance(default, Struct):
-        bare = replace(schema, default=None)
-        form = json.loads(schema_to_json(bare, OPTIONS))
-        return {**form, "default": json.loads(to_json(default.schema, default, OPTIONS))}
-    if schema.type is Type.STRUCT:
-        form = json.loads(schema_to_json(replace(schema, fields=()), OPTIONS))
-        return {**form, "fields": [{**write_schema(part.schema), "field": part.name} for part in schema.fields]}
-    return json.loads(schema_to_json(schema, OPTIONS))
+    form = {"type": schema.type.value, "optional": schema.optional}
+    for part in ("name", "version", "doc"):
+        if getattr(schema, part) is not None:
+            form[part] = getattr(schema, part)
+    if schema.parameters is not None:
+        form["parameters"] = dict(schema.parameters)
+    if schema.type is Type.ARRAY:
+        form["items"] = write_schema(schema.values)
+    elif schema.type is Type.MAP:
+        form |= {"keys": write_schema(schema.keys), "values": write_schema(schema.values)}
+    elif schema.type is Type.STRUCT:
+        form["fields"] = [{**write_schema(part.schema), "field": part.name} for part in schema.fields]
+    if schema.default is not None:
+        form["default"] = _write_default(schema, schema.default)
+    return form
 
 
-def read_value(form, schema=None):
-    """A value of a case."""
+def _write_default(schema, value):
+    """A default, in JsonConverter's form: a Decimal as its unscaled bytes."""
+    if isinstance(value, Decimal) and schema.name == DECIMAL_NAME:
+        return base64.b64encode(decimal_to_bytes(decimal_schema(unscaled(value)[1]), value)).decode()
+    if isinstance(value, Struct):
+        parts = ((part, value.get(part, with_default=False)) for part in value.schema.fields)
+        shown = ((part, part.schema.default if one is None else one) for part, one in parts)
+        return {part.name: None if one is None else _write_default(part.schema, one) for part, one in shown}
+    if isinstance(value, list) and schema.values is not None:
+        return [None if each is None else _write_default(schema.values, each) for each in value]
+    return write_value(value, schema)
+
+
+def read_value(form, schema=None, *, is_default=False):
+    """A value of a case, or a default in JsonConverter's form: a Decimal as its unscaled bytes."""
     if form is None:
         return None
     if isinstance(form, dict) and form.keys() == {"$typed"}:
@@ -94,7 +115,7 @@ def read_value(form, schema=None):
     if schema is None:
         return _plain(form)
     if schema.name == DECIMAL_NAME:
-        return Decimal(form)
+        return decimal_from_bytes(schema, base64.b64decode(form)) if is_default else Decimal(form)
     if schema.name == DATE_NAME:
         return Moment(form * DAY_MS)
     if schema.name in (TIME_NAME, TIMESTAMP_NAME):
@@ -105,14 +126,17 @@ def read_value(form, schema=None):
         case Type.FLOAT32 | Type.FLOAT64:
             return FLOATS[form] if isinstance(form, str) else float(form)
         case Type.ARRAY:
-            return [read_value(part, schema.values) for part in form]
+            return [read_value(part, schema.values, is_default=is_default) for part in form]
         case Type.MAP:
             pairs = form.items() if isinstance(form, dict) else form
-            return {read_value(k, schema.keys): read_value(v, schema.values) for k, v in pairs}
+            return {
+                read_value(k, schema.keys, is_default=is_default): read_value(v, schema.values, is_default=is_default)
+                for k, v in pairs
+            }
         case Type.STRUCT:
             made = Struct(schema)
             for part in schema.fields:  # as recorded: nulls of required fields too
-                made._values[part.index] = read_value(form.get(part.name), part.schema)
+                made._values[part.index] = read_value(form.get(part.name), part.schema, is_default=is_default)
             return made
     return form
 
@@ -120,7 +144,17 @@ def read_value(form, schema=None):
 def _typed(form):
     schema = read_schema(form["schema"])
     value = read_value(form["value"], schema)
-    return TYPED[schema.type](value) if schema.type in TYPED else value
+    return _tagged(value, schema)
+
+
+def _tagged(value, schema):
+    """A value whose numbers know their type, as no schema will tell it."""
+    match value:
+        case list():
+            return [_tagged(each, schema.values) for each in value]
+        case dict():
+            return {_tagged(k, schema.keys): _tagged(each, schema.values) for k, each in value.items()}
+    return TYPED[schema.type](value) if isinstance(value, int | float) and schema.type in TYPED else value
 
 
 def _plain(form):

@@ -9,11 +9,21 @@ from decimal import Decimal, DecimalException
 
 from penstock.base.java_text.text_error import JavaTextError
 
-__all__ = ["double_text", "float_text", "parse_big_decimal", "parse_double", "parse_integer", "to_float32"]
+__all__ = [
+    "double_text",
+    "float_text",
+    "parse_big_decimal",
+    "parse_double",
+    "parse_integer",
+    "to_float32",
+    "whole_number",
+]
 
 LONGEST = 10_000  # characters of a number; longer ones are refused before they cost time
-WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-EXACT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# Digits of any script, as Java's readers of whole numbers and decimals take them; those of doubles take ASCII's only.
+WHOLE = re.compile(r"[+-]?\d+")
+EXACT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?(\d+))?")
+LARGEST_EXPONENT = (1 << 31) - 1
 FLOATING = re.compile(
     r"([+-]?)(?:(NaN)|(Infinity)|([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)[fFdD]?"
     r"|(0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)",
@@ -77,11 +87,21 @@ def parse_integer(text: str, bits: int) -> int:
     Raises:
         JavaTextError: The text is not a number, or does not fit the bits.
     """
-    if len(text) <= LONGEST and WHOLE.fullmatch(text) and len(text.lstrip("+-0")) <= 20:
-        value = int(text)
-        if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-            return value
+    value = whole_number(text)
+    if value is not None and -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        return value
     raise JavaTextError(f'For input string: "{text}"')
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number of a text, as Java's ``BigInteger`` reads it; None if it is something else.
+
+    >>> whole_number("-12"), whole_number("\u0663"), whole_number("1_0")
+    (-12, 3, None)
+    """
+    if len(text) > LONGEST or not WHOLE.fullmatch(text) or max(text) > "\uffff":
+        return None
+    return int(Decimal(text))  # not by int: Python limits its digits
 
 
 def parse_double(text: str) -> float:
@@ -106,12 +126,18 @@ def parse_big_decimal(text: str) -> Decimal:
     >>> parse_big_decimal("12.30"), parse_big_decimal("1e3")
     (Decimal('12.30'), Decimal('1E+3'))
     """
-    if len(text) > LONGEST or not EXACT.fullmatch(text):
+    match = EXACT.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None or max(text) > "\uffff":
         odd = next((c for c in text if not c.isdigit() and c not in "+-.eE"), "")
         raise JavaTextError(
             f'Character {odd} is neither a decimal digit number, decimal point, nor "e" notation exponential mark.'
         )
     try:
-        return Decimal(text)
+        value = Decimal(text)
     except DecimalException as error:
         raise JavaTextError(f"the exponent of {text} is too large") from error
+    if match[1] is not None:
+        exponent = value.as_tuple().exponent
+        if int(match[1]) > LARGEST_EXPONENT or not -LARGEST_EXPONENT <= -int(exponent) <= LARGEST_EXPONENT:
+            raise JavaTextError(f"the exponent of {text} is too large")
+    return value or value.copy_abs()  # there is no negative zero

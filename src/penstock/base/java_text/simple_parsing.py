@@ -12,7 +12,7 @@ __all__ = ["Part", "parse_parts"]
 
 NUMBER = re.compile(r"-?[0-9]+")
 ZONES = {
-    **dict.fromkeys(("coordinated universal time", "greenwich mean time", "utc", "ut", "wet"), 0),
+    **dict.fromkeys(("coordinated universal time", "greenwich mean time", "utc", "wet"), 0),
     "est": -300,
     "edt": -240,
     "cst": -360,
@@ -29,7 +29,28 @@ ZONES = {
     "west": 60,
     "msk": 180,
     "jst": 540,
-    "ist": 330,
+    "ist": 120,
+    "hst": -600,
+    "ast": -240,
+    "adt": -180,
+    "akst": -540,
+    "nst": -210,
+    "ndt": -150,
+    "kst": 540,
+    "sgt": 480,
+    "hkt": 480,
+    "pkt": 300,
+    "wib": 420,
+    "aest": 600,
+    "aedt": 660,
+    "acst": 570,
+    "awst": 480,
+    "nzst": 720,
+    "nzdt": 780,
+    "sast": 120,
+    "eat": 180,
+    "cat": 120,
+    "wat": 60,
 }
 NAMES: dict[str, tuple[str, ...]] = {
     "M": (

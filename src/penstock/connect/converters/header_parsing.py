@@ -163,12 +163,12 @@ class _HeaderParser:
 
     def _map(self) -> SchemaAndValue:
         tokens = self._tokens
-        result: list[tuple[Any, Any]] = []
+        result: dict[tuple[type, Any], Any] = {}  # by the key and its type, which tells true from 1
         keys, values = Merger(), Merger()
         while tokens.has_next():
             if tokens.take("}"):
                 common = values.common if keys.common is not None else None
-                pairs = {_hashable(converted(keys.common, k)): converted(common, v) for k, v in result}
+                pairs = {converted(keys.common, k): converted(common, v) for (_, k), v in result.items()}
                 return SchemaAndValue(map_of(keys.common, common), pairs)
             if tokens.take(","):
                 raise DataError(f"Unable to parse a map entry with no key or value: {tokens.text}")
@@ -178,7 +178,8 @@ class _HeaderParser:
             if not tokens.take(":"):
                 raise DataError(f"Map entry is missing ':' at {tokens.mark()} in {tokens.text}")
             value = self.parse(embedded=True)
-            result.append((key.value, value.value if value is not None else None))
+            name = _hashable(key.value)
+            result[type(name), name] = value.value if value is not None else None
             tokens.take(",")
             keys.merge(key)
             values.merge(value)

@@ -127,7 +127,7 @@ class JsonConverter(Converter):
         content = parsed["schema.content"]
         if content and not is_blank(content):
             try:
-                self._schema = schema_from_json(read_json(content.encode()), self._options)
+                self._schema = schema_from_json(read_json(content.encode(), leading_zeros=True), self._options)
             except BytesError as error:
                 raise DataError("Failed to parse schema in converter config due to serialization error: ") from error
 
@@ -140,7 +140,7 @@ class JsonConverter(Converter):
         if data is None:
             return NO_VALUE
         try:
-            node = read_json(data)
+            node = read_json(data, leading_zeros=True)
         except BytesError as error:
             message = "Converting byte[] to Kafka Connect data failed due to serialization error: "
             raise DataError(message) from error
@@ -169,10 +169,10 @@ class JsonConverter(Converter):
         if schema is None and value is None:
             return None
         try:
-            text = to_json(schema, value, self._options)
-            if self._with_schemas:
-                text = f'{{"schema":{self._schema_text(schema)},"payload":{text}}}'
-            return text.encode()
+            if not self._with_schemas:
+                return to_json(schema, value, self._options).encode()
+            head = self._schema_text(schema)  # first: of two errors Kafka reports that of the schema
+            return f'{{"schema":{head},"payload":{to_json(schema, value, self._options)}}}'.encode()
         except (BytesError, UnicodeEncodeError) as error:
             message = "Converting Kafka Connect data to byte[] failed due to serialization error: "
             raise DataError(message) from error

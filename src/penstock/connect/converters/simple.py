@@ -8,7 +8,7 @@ import codecs
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from penstock.connect.config import ConfigDef, Importance, Kind, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
@@ -43,7 +43,8 @@ __all__ = [
     "StringConverter",
 ]
 
-SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # half a pair: one replacement in Java, three in Python
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")  # half a pair: one replacement in Java, three in Python
+MARKS = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)}
 PACKAGE = "org.apache.kafka.connect.converters"
 
 
@@ -87,9 +88,10 @@ class StringConverter(Converter):
             return SchemaAndValue(OPTIONAL_STRING, None)
         if self._encoding == "utf-8":
             return SchemaAndValue(OPTIONAL_STRING, _utf8(data))
-        if self._encoding == "utf-16" and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-            return SchemaAndValue(OPTIONAL_STRING, data.decode("utf-16-be", "replace"))
-        return SchemaAndValue(OPTIONAL_STRING, data.decode(self._encoding, "replace"))
+        marks = MARKS.get(self._encoding)
+        if marks is not None and not data.startswith(marks):  # big-endian in Java, as the machine has it in Python
+            return SchemaAndValue(OPTIONAL_STRING, _decoded(data, f"{self._encoding}-be"))
+        return SchemaAndValue(OPTIONAL_STRING, _decoded(data, self._encoding))
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the bytes of the text; characters that the encoding lacks become question marks."""
@@ -97,7 +99,9 @@ class StringConverter(Converter):
             return None
         text = java_text(value, schema)
         if self._encoding == "utf-16":  # Java writes big-endian with a mark, Python as the machine has it
-            return b"\xfe\xff" + text.encode("utf-16-be", "replace")
+            return codecs.BOM_UTF16_BE + text.encode("utf-16-be", "replace") if text else b""
+        if self._encoding == "utf-32":
+            return text.encode("utf-32-be", "replace")
         return text.encode(self._encoding, "replace")
 
     def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
@@ -118,6 +122,40 @@ class StringConverter(Converter):
             except UnicodeEncodeError:
                 pass  # half a surrogate pair
         return super().all_from_connect(topic, schema, values)
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        if not encoding.startswith("utf-16"):
+            return data.decode(encoding, "replace")
+    if encoding == "utf-16":
+        encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+        data = data[2:]
+    return _wrong_utf16(data, "big" if encoding == "utf-16-be" else "little")
+
+
+def _wrong_utf16(data: bytes, order: Literal["big", "little"]) -> str:
+    """Return the text of wrong UTF-16: Java takes half a pair and what follows it as one wrong character."""
+    units = [int.from_bytes(data[at : at + 2], order) for at in range(0, len(data) - 1, 2)]
+    characters: list[str] = []
+    at = 0
+    while at < len(units):
+        unit, low = units[at], units[at + 1] if at + 1 < len(units) else None
+        at += 1
+        if not 0xD800 <= unit < 0xE000:
+            characters.append(chr(unit))
+            continue
+        if unit < 0xDC00:
+            at += 1
+            if low is None:
+                return "".join([*characters, "\ufffd"])
+            if 0xDC00 <= low < 0xE000:
+                characters.append(chr(0x10000 + ((unit - 0xD800) << 10) + low - 0xDC00))
+                continue
+        characters.append("\ufffd")
+    return "".join([*characters, "\ufffd"] if len(data) % 2 else characters)
 
 
 def _utf8(data: bytes) -> str:

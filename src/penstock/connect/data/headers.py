@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.serde.data.errors import DataError
 from penstock.serde.data.schema import Schema
+from penstock.serde.data.structs import Struct
 from penstock.serde.data.texts import java_text
 from penstock.serde.data.values import fits
 
@@ -16,11 +17,15 @@ __all__ = ["Header", "Headers"]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One header."""
+    """One header. A struct's own schema is the header's, if no other is given."""
 
     key: str
     value: Any = None
     schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        if self.schema is None and isinstance(self.value, Struct):
+            object.__setattr__(self, "schema", self.value.schema)
 
     def __str__(self) -> str:
         schema = "null" if self.schema is None else str(self.schema)

@@ -126,8 +126,7 @@ class SourceDelivery:
                 self._creation.ensure(topic)
             try:
                 written = self._writer.prepare(outgoing, list(self._offsets(pending).values()), copies)
-                self._on_step(Step.WRITTEN)
-                self._writer.write(written)
+                self._writer.write(written, lambda: self._on_step(Step.WRITTEN))
             except PenstockError as error:
                 raise ConnectError(NOT_SENT) from error
         self._on_step(Step.COMMITTED)

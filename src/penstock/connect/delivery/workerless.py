@@ -39,7 +39,7 @@ def plainly() -> Iterator[None]:
 
 
 class SingleSource:
-    """A source's task that delivers exactly once.
+    """A source's task that delivers exactly once, or at least once.
 
     Args:
         log: The log that is written to.
@@ -47,6 +47,7 @@ class SingleSource:
         task: The task, not started yet.
         settings: Its config.
         pipeline: Transformations and converters.
+        exactly_once: Records and source offsets are one transaction.
         more: The ``watcher`` and ``on_step`` of a `SourceDelivery`.
     """
 
@@ -57,8 +58,11 @@ class SingleSource:
         task: SourceTask,
         settings: Mapping[str, str],
         pipeline: Pipeline,
+        *,
+        exactly_once: bool = True,
         **more: Any,
     ) -> None:
+        self._exactly_once = exactly_once
         self.task, self._settings = task, settings
         self.offsets = StoredOffsets(log, identity[0])
         self._log, self._identity = log, identity
@@ -70,14 +74,17 @@ class SingleSource:
         """Fence an earlier run, and start the task at its stored offsets."""
         name, number = self._identity
         writable = cast("WritableLog", self._log)
-        self._writer = RecordWriter(writable, Writer("connect", f"{name}-{number}", None), self.offsets.topic, number)
+        writer = Writer("connect", f"{name}-{number}", None, self._exactly_once)
+        self._writer = RecordWriter(writable, writer, self.offsets.topic, number)
         boundary = boundary_of(self._settings)
         creation = TopicCreation(self._log, self._settings, enabled=True)
         steps = SourceSteps(self._pipeline)
         self._delivery = SourceDelivery(
             name, self.task, steps, self._writer, creation, boundary=boundary, **self._more
         )  # fmt: skip
-        self.task.context = SourceContext(self._settings, self.offsets, boundary.context, self._pipeline.copies)
+        self.task.context = SourceContext(
+            self._settings, self.offsets, boundary.context, self._exactly_once and self._pipeline.copies
+        )
         self.task.start(self._settings)
 
     def deliver(self) -> Sequence[SourceRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -68,8 +68,13 @@ class RecordWriter:
         self._turn += 1
         return prepared
 
-    def write(self, prepared: Write) -> None:
+    def write(self, prepared: Write, sent: Callable[[], None] = lambda: None) -> None:
         """Write what was prepared.
+
+        Args:
+            prepared: What `prepare` returned.
+            sent: Called when the records are sent and before they count: before the commit of their transaction, or,
+                without transactions, before the source offsets are written.
 
         Raises:
             ProductionError: The log refuses records for good.
@@ -77,26 +82,32 @@ class RecordWriter:
             LogUnavailableError: The log is away for too long.
         """
         if self._producer is None:
-            for each in prepared.parts:
+            for each in prepared.of_records:
+                each.first = self._log.append(*each.part)
+            sent()
+            for each in prepared.offsets:
                 each.first = self._log.append(*each.part)
             return
         try:
-            following = self._send(self._producer, prepared)
+            following = self._send(self._producer, prepared, sent)
         except ProductionError:
             if not any(copied.is_stored for copied in prepared.copies):
                 raise
             self._producer.replace(())
             for copied in prepared.copies:
                 copied.is_stored = False  # as columns, in batches that the log accepts
-            following = self._send(self._producer, prepared)
+            following = self._send(self._producer, prepared, sent)
         prepared.note(self._producer.firsts, following)
 
-    def _send(self, producer: ThreadProducer, prepared: Write) -> Mapping[TopicPartition, int]:
+    def _send(
+        self, producer: ThreadProducer, prepared: Write, sent: Callable[[], None]
+    ) -> Mapping[TopicPartition, int]:
         for each in prepared.parts:
             if isinstance(each, _Copied) and each.is_stored and isinstance(producer, BatchProducer):
                 producer.send_stored(each.tp, each.copy.records)
             else:
                 producer.send([each.part])
+        sent()
         return producer.commit({})
 
     def close(self) -> None:
@@ -192,9 +203,14 @@ class Write:
     @property
     def parts(self) -> Iterator[_Placed | _Copied]:
         """All parts; the source offsets come last."""
+        yield from self.of_records
+        yield from self.offsets
+
+    @property
+    def of_records(self) -> Iterator[_Placed | _Copied]:
+        """The parts of records and copies."""
         yield from self.records
         yield from self.copies
-        yield from self.offsets
 
     def note(self, firsts: Mapping[TopicPartition, int], following: Mapping[TopicPartition, int]) -> None:
         """Note the offsets of the rows, in partitions where nobody else has written in between."""

@@ -58,6 +58,11 @@ class FunctionSourceTask(SourceTask):
             records += _records(yielded)
         return records
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the function has returned: there will be no more records."""
+        return self._yielded is None
+
     def stop(self) -> None:
         self._stopped.set()
 

@@ -2,5 +2,6 @@
 
 from penstock.connect.delivery import Step
 from penstock.connect.testing.driver import ConnectTestDriver
+from penstock.connect.testing.source_check import SourceFaultError, SourceModel
 
-__all__ = ["ConnectTestDriver", "Step"]
+__all__ = ["ConnectTestDriver", "SourceFaultError", "SourceModel", "Step"]

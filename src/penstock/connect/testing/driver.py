@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +15,9 @@ from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
 from penstock.connect.delivery.workerless import SingleSource, plainly, single_sink
 from penstock.connect.functions.loading import installed_plugins, plugin_of
+from penstock.connect.functions.tasks import FunctionSourceTask
 from penstock.connect.plugins import Plugin, Plugins
+from penstock.connect.testing.source_check import SourceModel, check_source
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
@@ -40,6 +43,8 @@ class ConnectTestDriver:
         config: The connector's config. Converters that it does not name are plain text for keys, JSON for values.
         log: The log; by default one in memory.
         tasks: The number of tasks (``tasks.max``).
+        exactly_once: Records and source offsets are one transaction, as with ``delivery.guarantee=exactly_once``;
+            False: records are written first, then the offsets.
 
     Example:
         >>> from penstock.connect.functions import Record, source
@@ -62,7 +67,9 @@ class ConnectTestDriver:
         log: TopicLog | None = None,
         tasks: int = 1,
         plugins: Plugins | None = None,
+        exactly_once: bool = True,
     ) -> None:
+        self.exactly_once = exactly_once
         self.plugins = plugins or with_own(installed_plugins())
         plugin = _named(self.plugins, connector) if isinstance(connector, str) else plugin_of(connector, "connector")
         self.name = str(config.get("name", "test"))
@@ -76,6 +83,7 @@ class ConnectTestDriver:
         self._make: Callable[[], Connector] = plugin.make
         self._max_tasks = tasks
         self._crash: Step | None = None
+        self._killed: list[SourceTask] = []
         self._start()
 
     @property
@@ -96,6 +104,71 @@ class ConnectTestDriver:
     def offsets(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the stored source partitions with their offsets."""
         return self.sources[0].offsets.all() if self.sources else []
+
+    def read_all(self) -> list[SinkRecord]:
+        """Return all committed records of all topics, but for those of source offsets."""
+        offsets = {source.offsets.topic for source in self.sources}
+        return [record for info in self.log.topics() if info.name not in offsets for record in self.read(info.name)]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all tasks are functions that have returned."""
+        tasks = [source.task for source in self.sources]
+        return all(isinstance(task, FunctionSourceTask) and task.has_ended for task in tasks)
+
+    def poll_acknowledged_twice(self) -> list[SourceRecord]:
+        """Poll each task once, write what comes, and acknowledge it once more, as after an answer that was lost."""
+        records: list[SourceRecord] = []
+        for source in self.sources:
+            delivered = source.deliver()
+            for record in delivered:
+                source.task.commit_record(record, None)
+            if delivered:
+                source.task.commit()
+            records += delivered
+        return records
+
+    @staticmethod
+    def check_source(
+        make: Callable[[], ConnectTestDriver],
+        model: Callable[[ConnectTestDriver], SourceModel] | Mapping[Any, Sequence[Any]],
+        *,
+        runs: int = 30,
+        seed: int = 0,
+        quiet_polls: int = 3,
+        schedule: Sequence[str] | None = None,
+    ) -> None:
+        """Run a source through crashes, restarts and rebalances, and compare what it has written with a model.
+
+        One disturbance alone comes first, after none, one and two polls: a crash at each `Step`, one between polls, a
+        clean restart, one, two or three tasks, an acknowledgement that comes twice. Then come schedules at random. At
+        the end of each, and once more after a restart, the topics must hold every record of the model; in the order of
+        its part of the source, within a partition of a topic; and once, or with ``exactly_once=False`` more often
+        only where a task crashed.
+
+        Args:
+            make: Makes the driver of a run; each has a source and a log of its own.
+            model: The values of the source by its parts, or a function of the driver that returns a `SourceModel`.
+                Values must differ.
+            runs: The number of schedules at random.
+            seed: The same seed makes the same schedules.
+            quiet_polls: The source is at its end when so many polls have brought nothing.
+            schedule: Run this one alone, as an error names it.
+
+        Raises:
+            SourceFaultError: Records are lost, doubled, or out of order; it has the shortest schedule that shows it.
+
+        Example:
+            >>> from penstock.connect.functions import Record, source
+            >>> @source("Letters", topic=str)
+            ... def letters(settings, offsets):
+            ...     for at in range(offsets.get({}, {"next": 0})["next"], 3):
+            ...         yield [Record(settings.topic, "abc"[at], partition={}, offset={"next": at + 1})]
+            >>> ConnectTestDriver.check_source(
+            ...     lambda: ConnectTestDriver(letters, {"topic": "letters"}), {"letters": "abc"}, runs=3
+            ... )
+        """
+        check_source(make, model, runs=runs, seed=seed, quiet_polls=quiet_polls, schedule=schedule)
 
     def read(self, topic: str) -> list[SinkRecord]:
         """Return all committed records of a topic, read by the connector's converters."""
@@ -178,6 +251,19 @@ class ConnectTestDriver:
         self.stop()
         self._start()
 
+    def kill(self) -> None:
+        """Leave the tasks as they are between two polls, without ``stop``, and start new ones from what is stored."""
+        self.connector.stop()  # its threads would outlive a process that is gone
+        self._killed += [source.task for source in self.sources]
+        self._start()
+
+    def release(self) -> None:
+        """Stop the tasks that were killed, which closes their files and connections, once nothing else is to come."""
+        for task in self._killed:
+            with contextlib.suppress(Exception):
+                task.stop()
+        self._killed.clear()
+
     def rebalance(self, tasks: int) -> None:
         """Share the work among another number of tasks; partitions that stay with a task are not touched."""
         self._max_tasks = tasks
@@ -210,7 +296,10 @@ class ConnectTestDriver:
             if not isinstance(task, SourceTask):
                 raise ConfigError(f"{type(task).__name__} is not a task of a source")
             own = {**self.config, **settings}
-            source = SingleSource(self.log, (self.name, number), task, own, self._pipeline(own), on_step=self._at)
+            source = SingleSource(
+                self.log, (self.name, number), task, own, self._pipeline(own),
+                exactly_once=self.exactly_once, on_step=self._at,
+            )  # fmt: skip
             source.start()
             self.sources.append(source)
 
@@ -254,8 +343,7 @@ class ConnectTestDriver:
                 return work()
         except _Killed:
             self._crash = None
-            self.connector.stop()  # its threads would outlive a process that is gone
-            self._start()  # the tasks are neither stopped nor closed
+            self.kill()
             return nothing
         finally:
             self._crash = None

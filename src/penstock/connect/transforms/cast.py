@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from penstock.base.java_text.hashing import hash_order
 from penstock.base.java_text.numbers import parse_double, parse_integer, to_float32
 from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import Check, ConfigDef, Importance, Kind
@@ -119,6 +120,7 @@ class Cast(SidedTransformation):
         parsed = self.config.parse(settings)
         self._casts = _parse(parsed["spec"])
         self._whole = self._casts.get(None)
+        self._fields = hash_order(field for field in self._casts if field is not None)
         self.replace_null = required(parsed, REPLACE_NULL.name)
         self._schemas = schema_cache(self._changed)
 
@@ -131,7 +133,7 @@ class Cast(SidedTransformation):
             if self._whole is not None:
                 return self.updated(record, None, cast_value(None, value, self._whole))
             fields = require_map(value, PURPOSE)
-            casts = {field: cast_value(None, fields.get(field), kind) for field, kind in self._casts.items()}
+            casts = {field: cast_value(None, fields.get(field), self._casts[field]) for field in self._fields}
             return self.updated(record, None, {**fields, **casts})
         if self._whole is not None:
             changed = self._schemas(schema)

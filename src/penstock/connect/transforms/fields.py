@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.base.java_text.hashing import hash_order
 from penstock.connect.config import AnyCase, Check, ConfigDef, Importance, Kind, UniqueList
 from penstock.connect.data import (
     DataError,
@@ -28,6 +29,7 @@ from penstock.connect.transforms.transformation import (
     raw_structs,
     require_map,
     require_struct,
+    require_text_key,
     required,
     schema_cache,
     setting,
@@ -276,7 +278,7 @@ class ReplaceField(SidedTransformation):
         parsed = self.config.parse(settings)
         self._exclude, self._include = frozenset(required(parsed, "exclude")), frozenset(required(parsed, "include"))
         self._renames = parse_renames(required(parsed, "renames"))
-        self._originals = {new: old for old, new in self._renames.items()}
+        self._originals = {self._renames[old]: old for old in hash_order(self._renames)}
         self.replace_null = required(parsed, REPLACE_NULL.name)
         self._schemas = schema_cache(self._changed)
 
@@ -287,7 +289,11 @@ class ReplaceField(SidedTransformation):
             return record
         if schema is None:
             fields = require_map(value, "field replacement")
-            kept = {self._renames.get(name, name): part for name, part in fields.items() if self._keeps(name)}
+            kept = {
+                self._renames.get(name, name): part
+                for name, part in fields.items()
+                if self._keeps(require_text_key(name))
+            }
             return self.updated(record, None, kept)
         before = require_struct(value, "field replacement")
         changed = self._schemas(before.schema)
@@ -305,9 +311,9 @@ class ReplaceField(SidedTransformation):
         if raw_values is None:
             return None
         changed = self._schemas(schema)
-        originals = (schema.field(self._originals.get(part.name, part.name)) for part in changed.fields)
-        rows = [part.index for part in originals if part is not None]
-        if len(rows) < len(changed.fields):
+        pairs = ((part, schema.field(self._originals.get(part.name, part.name))) for part in changed.fields)
+        rows = [original.index for part, original in pairs if original is not None and original.schema == part.schema]
+        if len(rows) < len(changed.fields):  # two fields have been given one name
             return None
         return changed, [Struct.of_checked(changed, [value[row] for row in rows]) for value in raw_values]
 
@@ -352,7 +358,7 @@ class ValueToKey(Transformation):
         source = require_struct(record.value, purpose)
         schema = self._schemas(source.schema)
         values = {name: source[name] if self._replace_null else source.raw(name) for name in self._fields}
-        return record.with_(key_schema=schema, key=Struct(schema, values))
+        return record.with_(key_schema=schema, key=Struct(schema, values), value_schema=source.schema)
 
     def _key_schema(self, schema: Schema) -> Schema:
         fields: list[tuple[str, Schema]] = []

@@ -13,7 +13,7 @@ from penstock.connect.transforms.transformation import (
     SidedTransformation,
     require_map,
     require_struct,
-    required,
+    require_text_key,
     schema_cache,
     setting,
 )
@@ -43,7 +43,8 @@ class Flatten(SidedTransformation):
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Take the delimiter."""
-        self._delimiter = required(self.config.parse(settings), "delimiter")
+        delimiter = self.config.parse(settings)["delimiter"]
+        self._delimiter = "null" if delimiter is None else delimiter  # as Java joins texts
         self._schemas = schema_cache(self._flat_schema)
 
     def apply(self, record: R) -> R:
@@ -67,7 +68,7 @@ class Flatten(SidedTransformation):
         flat: dict[str, Any] = {}
         inner: dict[str, Any] = {}
         for key, value in nested.items():
-            name = self._name(prefix, key)
+            name = self._name(prefix, require_text_key(key))
             kind = None if value is None else type_of(value)
             if kind is None and value is not None:
                 raise DataError(

@@ -140,16 +140,13 @@ class HeaderFrom(SidedTransformation):
         if self._moves:
             result = Struct(changed)
             for part in changed.fields:
-                result[part.name] = self._field(source, part.name)
+                result[part.name] = source[part.name] if self.replace_null else source.raw(part.name)
         for name, header in self._pairs:
             field = schema.field(name)
             if field is None:
                 raise UnexpectedDataError(f"there is no field {name} to make the header {header} of")
-            headers = headers.add(header, self._field(source, name), field.schema)
+            headers = headers.add(header, self.field_of(source, field), field.schema)
         return self.updated(record, changed, result, headers=headers)
-
-    def _field(self, source: Struct, name: str) -> Any:
-        return source[name] if self.replace_null else source.raw(name)
 
     def _rest(self, schema: Schema) -> Schema:
         moved = {name for name, _ in self._pairs}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 from uuid import UUID
 
-from penstock.base.java_text.numbers import parse_big_decimal, to_float32
+from penstock.base.java_text.hashing import hash_order
+from penstock.base.java_text.numbers import parse_big_decimal, to_float32, whole_number
 from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, UniqueList
 from penstock.connect.converters.header_merging import number_of
@@ -42,7 +42,6 @@ __all__ = ["MaskField"]
 
 PURPOSE = "mask fields"
 CLASSES: dict[Type, type[int]] = {Type.INT8: Int8, Type.INT16: Int16, Type.INT32: Int32, Type.INT64: int}
-WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
@@ -72,7 +71,7 @@ class MaskField(SidedTransformation):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Take the settings."""
         parsed = self.config.parse(settings)
-        self._fields: list[str] = parsed["fields"]
+        self._fields = hash_order(parsed["fields"])
         self._replacement: str | None = parsed["replacement"]
         self.replace_null = required(parsed, REPLACE_NULL.name)
 
@@ -136,6 +135,7 @@ def _replaced(value: Any, schema: Schema | None, text: str) -> Any:
             return parse_big_decimal(text)
         except JavaTextError as error:
             raise DataError(f"Unable to convert {text} (class java.lang.String) to number") from error
-    if not WHOLE.fullmatch(text):
+    whole = whole_number(text)
+    if whole is None:
         raise DataError(f"Unable to convert {text} (class java.lang.String) to number")
-    return BigInteger(text)
+    return BigInteger(whole)

@@ -11,7 +11,7 @@ from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.base.java_text.text_error import JavaTextError
 from penstock.connect.config import ConfigDef, Importance, JavaRegex, Kind
 from penstock.connect.data import DataError, UnexpectedDataError
-from penstock.connect.transforms.transformation import PACKAGE, R, Transformation, required, setting
+from penstock.connect.transforms.transformation import PACKAGE, R, Transformation, setting
 
 __all__ = ["Filter", "RegexRouter", "TimestampRouter"]
 
@@ -105,14 +105,16 @@ class TimestampRouter(Transformation):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Take the formats; a wrong one of the timestamp shows at the first record, as in Kafka."""
         parsed = self.config.parse(settings)
-        self._topic: str = required(parsed, "topic.format")
-        self._pattern: str = required(parsed, "timestamp.format")
+        self._topic: str | None = parsed["topic.format"]
+        self._pattern: str | None = parsed["timestamp.format"]
         self._format: SimpleDateFormat | None = None
 
     def apply(self, record: R) -> R:
         """Return the record under another topic."""
         if record.timestamp is None:
             raise DataError(f"Timestamp missing on record: {record}")
+        if self._topic is None or self._pattern is None:
+            raise UnexpectedDataError("the settings topic.format and timestamp.format must not be null")
         try:
             self._format = self._format or SimpleDateFormat(self._pattern)
         except JavaTextError as error:

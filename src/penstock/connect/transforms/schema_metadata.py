@@ -49,8 +49,14 @@ class SetSchemaMetadata(SidedTransformation):
             raise DataError("Schema required for [updating schema metadata]")
         changed = self._schemas(schema)
         if isinstance(value, Struct):
-            value = Struct(changed, self.raw_or_default(value))
+            value = self._moved(value, changed)
         return self.updated(record, changed, value)
+
+    def _moved(self, value: Struct, schema: Schema) -> Struct:
+        moved = Struct(schema)
+        for part in schema.fields:
+            moved[part.name] = self.field_of(value, part)
+        return moved
 
     def _changed(self, schema: Schema) -> Schema:
         schema.struct_fields()

@@ -99,7 +99,7 @@ class TimestampConverter(SidedTransformation):
         parsed = self.config.parse(settings)
         self._target: str = parsed["target.type"]
         self._per_second = PER_SECOND[parsed["unix.precision"]]
-        self._field: str = required(parsed, "field")
+        self._field: str | None = parsed["field"]
         self.replace_null = required(parsed, REPLACE_NULL.name)
         pattern = parsed["format"]
         self._format: SimpleDateFormat | None = None
@@ -121,6 +121,8 @@ class TimestampConverter(SidedTransformation):
     def apply(self, record: R) -> R:
         """Return the record with the timestamp in the other form."""
         value, schema = self.value_of(record), self.schema_of(record)
+        if self._field is None:
+            raise UnexpectedDataError("the setting field is null")
         if schema is None:
             if value is None or not self._field:
                 return self.updated(record, None, self._converted(value, None))

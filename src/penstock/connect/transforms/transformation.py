@@ -10,6 +10,7 @@ from penstock.connect.config import NO_DEFAULT, ConfigDef, Importance, Kind, Set
 from penstock.connect.data import (
     ConnectRecord,
     DataError,
+    Field,
     Schema,
     SinkRecord,
     Struct,
@@ -28,6 +29,7 @@ __all__ = [
     "require_map",
     "require_sink_record",
     "require_struct",
+    "require_text_key",
     "schema_cache",
     "setting",
 ]
@@ -129,6 +131,18 @@ class SidedTransformation(Transformation):
             return record.with_(key_schema=schema, key=value, **more)
         return record.with_(value_schema=schema, value=value, **more)
 
+    def field_of(self, value: Struct, part: Field) -> Any:
+        """Return the value of a field of the record's schema: with defaults by its place, without by its name.
+
+        Raises:
+            UnexpectedDataError: The value is of another schema, which has fewer fields.
+        """
+        if not self.replace_null:
+            return value.raw(part.name)
+        if part.index >= len(value.schema.fields):
+            raise UnexpectedDataError(f"the value has no field {part.index}, which its schema names {part.name}")
+        return value.get(part)
+
     def raw_or_default(self, value: Struct) -> dict[str, Any]:
         """Return all fields of a struct, defaults in place of nulls if the settings say so."""
         return {part.name: value.get(part, with_default=self.replace_null) for part in value.schema.fields}
@@ -171,6 +185,17 @@ def require_map(value: Any, purpose: str) -> dict[Any, Any]:
         java_type = java_class(value)
         raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {java_type}")
     return value
+
+
+def require_text_key(key: Any) -> str:
+    """Return a key of a map as the name of a field.
+
+    Raises:
+        UnexpectedDataError: It is something else, where Java fails without words.
+    """
+    if not isinstance(key, str):
+        raise UnexpectedDataError(f"the key {key} of a map is of {java_class(key)}, and not the name of a field")
+    return key
 
 
 def raw_structs(schema: Schema, values: Sequence[Any], *, replace_null: bool) -> list[list[Any]] | None:

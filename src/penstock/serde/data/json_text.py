@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
+from collections.abc import Iterator
 from decimal import Decimal, DecimalException
 from json.encoder import encode_basestring
 from typing import Any
 
-from penstock.base.java_text.numbers import double_text, float_text
+from penstock.base.java_text.numbers import double_text, float_text, parse_big_decimal
+from penstock.base.java_text.text_error import JavaTextError
 from penstock.base.json_depth import depth_of
 from penstock.serde.data import BytesError
 
@@ -18,6 +21,9 @@ MAX_DEPTH = 500  # Jackson's limit of 1,000 is beyond what a reader that calls i
 MAX_DIGITS = 1000
 SPECIAL = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff\ud800-\udfff]')
 SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_LEADING_ZEROS = re.compile(r'("(?:[^"\\]|\\.)*")|(?<![\w.+-])(-?)0+(?=[0-9])', re.DOTALL | re.ASCII)
+_HALF_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 BLANKS = " \t\n\r"
 
 
@@ -77,31 +83,75 @@ def node_type(value: Any) -> str:
     return kinds.get(type(value).__name__, "MISSING")
 
 
-def read_json(data: bytes) -> Any:
+def read_json(data: bytes, *, leading_zeros: bool = False) -> Any:
     """Return the first JSON value of the bytes, numbers with a fraction as decimals; what follows it is not looked at.
 
-    >>> read_json(b' {"a": [1, 2.50]} rest'), read_json(b" ") is MISSING
-    ({'a': [1, Decimal('2.50')]}, True)
+    Args:
+        data: The bytes.
+        leading_zeros: Numbers may begin with zeros, as Kafka's JsonConverter reads them.
+
+    >>> read_json(b' {"a": [1, 2.50]} rest'), read_json(b" ") is MISSING, read_json(b"[007]", leading_zeros=True)
+    ({'a': [1, Decimal('2.50')]}, True, [7])
 
     Raises:
         BytesError: It is not JSON, or nests too deeply.
     """
     try:
-        text = data.decode(json.detect_encoding(data))
-        text = text.removeprefix("\ufeff").lstrip(BLANKS)
+        text = _decoded(data).removeprefix("\ufeff").lstrip(BLANKS)
         if not text:
             return MISSING
         if depth_of(data) > MAX_DEPTH:
             raise BytesError(f"the JSON text nests more than {MAX_DEPTH} levels deep")
+    except ValueError as error:
+        raise BytesError(f"the text is not JSON: {error}") from error
+    try:
+        return _first_value(text)
+    except BytesError:
+        shorter = _LEADING_ZEROS.sub(r"\1\2", text) if leading_zeros and "0" in text else text
+        if shorter == text:
+            raise
+        return _first_value(shorter)
+
+
+def _first_value(text: str) -> Any:
+    try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, DecimalException, RecursionError) as error:
         raise BytesError(f"the text is not JSON: {error}") from error
+    if _HALF_ESCAPE.search(text, 0, end) and any(map(_HALF.search, _names(value))):
+        raise BytesError("the text is not JSON: a name has half a surrogate pair")
     following = text[end : end + 1]
     if following in BLANKS or isinstance(value, str | list | dict):
         return value
-    if (isinstance(value, int | Decimal) and not isinstance(value, bool)) or following.isalnum() or following in "_$":
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    if is_number or following.isalnum() or following in "_$" or following > "\x7f":
         raise BytesError(f"the text is not JSON: unexpected character {text[end]!r} after the first value")
     return value  # a word that ends at a sign
+
+
+def _names(value: Any) -> Iterator[str]:
+    left = [value]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield from node
+            left += node.values()
+        elif isinstance(node, list):
+            left += node
+
+
+def _decoded(data: bytes) -> str:
+    """Return the text of the bytes; what is no text, which may stand after the first value, as a letter."""
+    if data == codecs.BOM_UTF8:
+        raise BytesError("the text is not JSON: it is a byte order mark alone")  # as Jackson, which needs one byte more
+    data = data.removeprefix(codecs.BOM_UTF8)
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        if not encoding.startswith("utf-8"):
+            raise
+        return data[: error.start].decode() + "\u00e9"
 
 
 def _integer(text: str) -> int:
@@ -113,7 +163,12 @@ def _integer(text: str) -> int:
 def _decimal(text: str) -> Decimal:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has more than {MAX_DIGITS} digits")
-    return Decimal(text)
+    if "e" not in text and "E" not in text:
+        return Decimal(text) or Decimal(text).copy_abs()  # Java's decimals have no negative zero
+    try:
+        return parse_big_decimal(text)
+    except JavaTextError as error:
+        raise ValueError(str(error)) from error
 
 
 def _constant(text: str) -> Any:

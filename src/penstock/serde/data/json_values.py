@@ -90,7 +90,8 @@ def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
     if schema is None and kind is None:
         raise DataError(f"Java class class {java_class(value)} does not have corresponding schema type.")
     if schema is not None and not fits(schema, value):
-        raise DataError(f"Invalid type for {schema.type}: class {java_class(value)}")
+        word = "bytes type" if schema.type is Type.BYTES else schema.type
+        raise DataError(f"Invalid type for {word}: class {java_class(value)}")
     match kind:
         case Type.STRING:
             return quoted(value)
@@ -106,7 +107,9 @@ def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
         case Type.MAP:
             return _map_json(schema, value, options)
         case Type.STRUCT:
-            return _struct_json(schema or value.schema, value, options)
+            if schema is None:
+                raise DataError("Mismatching schema.")
+            return _struct_json(schema, value, options)
     return int.__repr__(value)
 
 

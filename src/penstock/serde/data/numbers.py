@@ -25,7 +25,7 @@ __all__ = [
 
 DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TO_STRING = SimpleDateFormat("EEE MMM dd HH:mm:ss zzz yyyy")
+_TO_STRING = SimpleDateFormat("EEE MMM dd HH:mm:ss zzz y")
 
 
 class Int8(int):

@@ -55,6 +55,7 @@ def number_text(value: float | Decimal, schema: Schema | None = None) -> str:
     ('1.0E20', '0.1', '1E+3', '7')
     """
     if isinstance(value, float):
-        single = isinstance(value, Float32) or (schema is not None and schema.type is Type.FLOAT32)
+        plain = type(value) is float and schema is not None and schema.type is Type.FLOAT32
+        single = plain or isinstance(value, Float32)
         return float_text(value) if single else double_text(value)
     return int.__repr__(value) if isinstance(value, int) else str(value)
