@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -83,7 +82,6 @@ class ConnectTestDriver:
         self._make: Callable[[], Connector] = plugin.make
         self._max_tasks = tasks
         self._crash: Step | None = None
-        self._killed: list[SourceTask] = []
         self._start()
 
     @property
@@ -254,15 +252,7 @@ class ConnectTestDriver:
     def kill(self) -> None:
         """Leave the tasks as they are between two polls, without ``stop``, and start new ones from what is stored."""
         self.connector.stop()  # its threads would outlive a process that is gone
-        self._killed += [source.task for source in self.sources]
         self._start()
-
-    def release(self) -> None:
-        """Stop the tasks that were killed, which closes their files and connections, once nothing else is to come."""
-        for task in self._killed:
-            with contextlib.suppress(Exception):
-                task.stop()
-        self._killed.clear()
 
     def rebalance(self, tasks: int) -> None:
         """Share the work among another number of tasks; partitions that stay with a task are not touched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -9,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from penstock.connect.api import SourceTask
 from penstock.connect.data import SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Step
+from penstock.connect.delivery.workerless import SingleSource
 
 __all__ = ["SourceFaultError", "SourceModel", "check_source"]
 
@@ -28,6 +31,7 @@ class SteppedSource(Protocol):
     """What the check does with a `ConnectTestDriver`."""
 
     exactly_once: bool
+    sources: list[SingleSource]
 
     @property
     def has_ended(self) -> bool: ...
@@ -38,7 +42,6 @@ class SteppedSource(Protocol):
     def rebalance(self, tasks: int) -> None: ...
     def read_all(self) -> list[SinkRecord]: ...
     def stop(self) -> None: ...
-    def release(self) -> None: ...
 
 
 class SourceModel(Protocol):
@@ -143,10 +146,15 @@ def _run(
 ) -> tuple[str, str] | None:
     """Return the kind of the fault and its words; None if there is none."""
     driver = make()
+    killed: list[SourceTask] = []
     try:
         source = model(driver) if callable(model) else _Fixed(model)
         for event in schedule:
+            before = [each.task for each in driver.sources]
             _happen(driver, source, event)
+            if event in _CRASHES:
+                left = [each.task for each in driver.sources]
+                killed += [task for task in before if task not in left]
         while source.change():
             driver.poll()
         doubles_may_be = not driver.exactly_once and any(event in _CRASHES for event in schedule)
@@ -159,7 +167,9 @@ def _run(
         raise
     finally:
         driver.stop()
-        driver.release()
+        for task in killed:  # to close their files and connections, now that nothing else is to come
+            with contextlib.suppress(Exception):
+                task.stop()
     return fault
 
 
