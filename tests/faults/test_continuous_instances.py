@@ -15,6 +15,8 @@ from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
 from penstock.tools.broker.process import Broker
 
+ALONE = {"group.protocol": "classic"}
+
 
 @pytest.fixture
 def words(kafka: Broker, tmp_path: Path) -> Iterator[Words]:
@@ -30,7 +32,7 @@ def await_end(process: Process) -> int:
 def started_after(words: Words, ended: float) -> Process:
     """Start an instance again and again until it is not refused."""
     while True:
-        made = Process(words)
+        made = Process(words, **ALONE)
         before = words.written("upper").total()
         while made.process.poll() is None:
             if words.written("upper").total() > before:
@@ -42,10 +44,10 @@ def started_after(words: Words, ended: float) -> Process:
 
 @pytest.mark.whole
 def test_a_second_instance_is_refused_and_takes_over_from_one_that_is_paused(words: Words) -> None:
-    with Process(words) as first:
+    with Process(words, **ALONE) as first:
         words.send(40)
         words.check(first.facts)
-        second = Process(words)
+        second = Process(words, **ALONE)
         assert await_end(second) == 1
         assert f"application '{words.name}' runs already" in second.said
         assert "pyspark" not in second.said.rpartition("Traceback")[2]  # it did not come to that

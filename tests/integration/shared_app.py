@@ -30,7 +30,6 @@ def main(log: str, application: str, state: str, more: str = "{}") -> None:
         "application.id": application,
         "bootstrap.servers": log,
         "state.dir": state,
-        "group.protocol": "streams",
         "num.stream.threads": 2,
         "commit.interval.ms": 100,
         "default.key.serde": "string",

@@ -6,6 +6,7 @@ Each record has to be passed on once, and counted once, whatever happens to the 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pytest
 
 from eventually import eventually
+from penstock import KafkaStreams, StreamsBuilder
+from penstock.errors import FencedError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
@@ -41,7 +44,7 @@ class Instance:
         self.lines = scene.root / f"instance-{next(scene.started)}.log"
         with self.lines.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, str(APP), scene.url, scene.app, str(scene.root / "state")],
+                [sys.executable, str(APP), scene.url, scene.app, scene.state, json.dumps(scene.settings)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -97,7 +100,8 @@ class Scene:
     """A log with the topics of an application, and its instances."""
 
     def __init__(self, root: Path, url: str) -> None:
-        self.root, self.url = root, url
+        self.root, self.url, self.state = root, url, str(root / "state")
+        self.settings = {"group.protocol": "streams"}
         self.app = f"shared-{os.getpid()}-{next(_numbers)}"
         self.log: TopicLog = open_log(url)
         self.coordinator: StreamsCoordinator = self.log.streams_coordinator()  # type: ignore[attr-defined] # both logs
@@ -118,6 +122,13 @@ class Scene:
                 each.kill()
         self.coordinator.close()
         self.log.close()
+
+    # The lease
+
+    def is_alone(self, instance: Instance) -> bool:
+        """Whether an instance has the lease, and the group has no members."""
+        lease = self.log.lease(self.app)
+        return lease is not None and not lease.released and lease.pid == instance.process.pid and not self.members()
 
     # The group
 
@@ -250,3 +261,35 @@ def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, 
     scene.until_shared_by(2)
     scene.feed(500)
     scene.check()
+
+
+@pytest.mark.parametrize("where", ["embedded", "over_broker"])
+def test_a_second_start_shares_the_tasks_without_any_setting(where: str, request: pytest.FixtureRequest) -> None:
+    scene: Scene = request.getfixturevalue(where)
+    scene.settings = {}
+    scene.feed(1000)
+    [one] = scene.start()
+    scene.check()
+    assert scene.is_alone(one)
+    [two] = scene.start()
+    scene.feed(1000)
+    scene.until_shared_by(2)
+    scene.feed(1000)
+    scene.check()
+
+    builder = StreamsBuilder()
+    builder.stream(f"{scene.app}-words").to(f"{scene.app}-passed")
+    settings = {"application.id": scene.app, "bootstrap.servers": scene.url, "state.dir": scene.state}
+    with pytest.raises(FencedError, match=r"runs already with group\.protocol=streams: 2 instances with 4 threads"):
+        KafkaStreams(builder.build(), settings).run(until="latest")
+
+    scene.feed(500)
+    one.end()
+    scene.until_shared_by(1)
+    scene.check()
+    two.kill()
+    [three] = scene.start()  # alone again, as soon as it has started: the members of the killed one are gone
+    scene.feed(500)
+    scene.check()
+    assert scene.is_alone(three)
+    three.end()

@@ -55,6 +55,7 @@ class Application:
             "bootstrap.servers": world.bootstrap,
             "state.dir": str(world.folder / "state"),
             "processing.mode": mode,
+            **({"group.protocol": "classic"} if mode == "continuous" else {}),  # a start beside a paused one is refused
             "processing.guarantee": "exactly_once_v2",
             "auto.offset.reset": "earliest",
             "replication.factor": len(world.brokers),

@@ -27,11 +27,12 @@ CONTINUOUS: tuple[tuple[str, SettingKind, Any, str], ...] = (
     (
         "group.protocol",
         choice("classic", "streams"),
-        "classic",
+        None,
         (
             "`streams`: each stream thread is a member of the application's group (KIP-1071; Kafka 4.2 and later), and "
             "all instances of the application share its tasks. `classic`: one instance runs, and a second one is "
-            "refused. Only with `processing.mode=continuous`."
+            "refused. By default the first instance runs alone, and goes over to `streams` when a second one is "
+            "started. Only with `processing.mode=continuous`."
         ),
     ),
     (

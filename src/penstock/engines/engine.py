@@ -82,6 +82,26 @@ class Engine(Protocol):
         """Whether several instances of the application may run, and share its tasks."""
         ...
 
+    def may_share(self, *, until_latest: bool) -> bool:
+        """Return whether a run that has the application alone goes over to sharing when another instance asks."""
+        ...
+
+    def sharing_identity(self, app: PlannedApp) -> str:
+        """Return what all instances have in common that share the tasks."""
+        ...
+
+    def why_not_shared(self, app: PlannedApp) -> str:
+        """Return why the tasks cannot be shared, in words; empty: they can."""
+        ...
+
+    def share(self) -> None:
+        """Share the tasks from the next `start`, or `resume`, on."""
+        ...
+
+    def forget_dead(self, app: PlannedApp) -> None:
+        """Have the application's group forget members of this machine whose processes have ended."""
+        ...
+
     # Before the start
 
     def check(self, topology: Topology, *, until_latest: bool) -> None:

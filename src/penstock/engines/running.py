@@ -13,6 +13,7 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
+from penstock.engines.application.sharing import wait_to_share
 from penstock.engines.application.sink_formats import note_sinks
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.conversion.convert import convert_at_start
@@ -27,6 +28,7 @@ from penstock.engines.spark.machine_limits import check_open_files
 from penstock.engines.spark.session import running_session, session_for, spare_slots
 from penstock.errors import FencedError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
+from penstock.log.url import kafka_servers
 from penstock.topology.plan.plan import changed
 
 if TYPE_CHECKING:
@@ -108,8 +110,8 @@ class Run:
         places = self.places = Locations.of(self.config, log)
         places.prepare()
         application = self.config["application.id"]
-        tenure = self._tenure = (SharedTenure if self.engine.shares_tasks else LeaseTenure)(log, self.config)
-        tenure.take()
+        self.engine.forget_dead(self._planned())
+        tenure = self._entitle(log, until_latest=until_latest)
         has_changed = self.engine.take_notes(log, tenure.lease)
         if create_missing(self.topology, self.config, log) or has_changed:
             self.plan = self._plan(log)
@@ -165,6 +167,58 @@ class Run:
     def lease(self) -> Lease | None:
         """The lease; None before the start, and where instances share the tasks."""
         return None if self._tenure is None else self._tenure.lease
+
+    def _entitle(self, log: TopicLog, *, until_latest: bool) -> Tenure:
+        """Take the right to run: alone, or with other instances.
+
+        Raises:
+            FencedError: An instance runs that does not share its tasks with this one.
+        """
+        engine, application = self.engine, self.config["application.id"]
+        if not engine.shares_tasks:
+            lease = LeaseTenure(log, self.config)
+            self._tenure = lease
+            if not engine.may_share(until_latest=until_latest):
+                lease.take()
+                return lease
+            app = self._planned()
+            facts = lambda: (engine.sharing_identity(app), engine.why_not_shared(app))  # noqa: E731 - asked again
+            if not wait_to_share(log, application, lease, facts, self._meter.doing):
+                lease.offer_to_share(engine.sharing_identity(app))
+                return lease
+            engine.share()
+        shared = self._tenure = SharedTenure(log, self.config)
+        shared.take()
+        return shared
+
+    def may_share(self) -> bool:
+        """Return whether to go over to sharing, as another instance asks; if that cannot be, it is told why."""
+        tenure = self._tenure
+        if tenure is None or not tenure.is_asked_to_share:
+            return False
+        reason = self.engine.why_not_shared(self._planned())
+        if not reason and kafka_servers(str(self.config["bootstrap.servers"])) and tenure.membership(0.0) is None:
+            reason = "it is not a member of its group, which it may not be allowed to join"
+        if reason:
+            _log.warning("%s: another start is refused: %s", self.config["application.id"], reason)
+            tenure.refuse_to_share(reason)
+        return not reason
+
+    @rebalancing()
+    def share(self) -> None:
+        """Go on with the other instances that ask for it, as members of the application's group.
+
+        Raises:
+            FencedError: An instance has taken over that does not share its tasks.
+        """
+        assert self._tenure is not None and self.log is not None  # noqa: S101, PT018 - launch() comes first
+        _log.info("another instance of %s starts: they share its tasks from now on", self.config["application.id"])
+        self.engine.suspend()
+        self._tenure.give_back()
+        self.engine.share()
+        self._tenure = SharedTenure(self.log, self.config)
+        self._tenure.take()
+        self.engine.resume(self._start())
 
     def _attend(self) -> None:
         """Join the application's group, so that other tools see that it runs."""

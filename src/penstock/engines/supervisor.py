@@ -78,6 +78,9 @@ class Supervisor:
                 elif (plan := run.new_plan()) is not None:
                     lifecycle.become(State.REBALANCING)
                     run.rebalance(plan)
+                elif run.may_share():
+                    lifecycle.become(State.REBALANCING)
+                    run.share()
         except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
             if not lifecycle.stop.is_set():
                 self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))

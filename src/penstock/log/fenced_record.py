@@ -30,6 +30,8 @@ __all__ = [
     "ATTEMPT",
     "OFFSETS_KEY",
     "OFFSETS_WRITER",
+    "SHARING_KEY",
+    "SHARING_WRITER",
     "WRITERS",
     "FencedRecord",
     "RecordName",
@@ -42,9 +44,12 @@ __all__ = [
 ]
 
 ATTEMPT = "penstock-attempt"  # the header with the id of the attempt that has written a record
-# Of leases, applications' notes, SQL statements, planned batches, and the offsets of groups that are made anew.
-WRITERS = ("driver", "note", "journal", "planned", "offsets")
+# Of leases, applications' notes, SQL statements, planned batches, the offsets of groups that are made anew, and offers
+# to share tasks.
+WRITERS = ("driver", "note", "journal", "planned", "offsets", "sharing")
 OFFSETS_WRITER, OFFSETS_KEY = WRITERS[4], b"offsets"
+# Readers of the topic of leases know keys of this form from earlier versions, and pass over them.
+SHARING_WRITER, SHARING_KEY = WRITERS[5], b"notes/sharing"
 _FIRST_STEP = 4096  # offsets
 _MOST_TRIES = 12
 _BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other

@@ -10,7 +10,7 @@ from penstock.errors import FencedError
 from penstock.log.base import Lease
 from penstock.log.processes import may_run
 
-__all__ = ["heartbeat_pause_s", "holder_runs", "is_fresh", "may_have_another_clock", "runs_already"]
+__all__ = ["heartbeat_pause_s", "holder_runs", "is_fresh", "may_have_another_clock", "not_shared", "runs_already"]
 
 _MOST_S = 5.0
 _OF_TTL = 4  # heartbeats within the time to live
@@ -43,13 +43,21 @@ def holder_runs(lease: Lease, process_start: str) -> bool:
     return is_fresh(lease) and may_run(lease.host, lease.pid, process_start)
 
 
-def runs_already(held: Lease) -> FencedError:
+def not_shared(held: Lease, reason: str) -> FencedError:
+    """Return the error for a start that would share the tasks of the holder, and cannot."""
+    return runs_already(held, f"Its tasks are not shared: {reason}. Stop that instance first, or give this one another "
+                        "application.id")  # fmt: skip
+
+
+def runs_already(
+    held: Lease, hint: str = "stop that instance first, or give this one another application.id"
+) -> FencedError:
     """Return the error for a start of an application whose lease is held."""
     since = datetime.fromtimestamp(held.since_ms / 1000, UTC).isoformat(timespec="seconds")
     return FencedError(
         f"application {held.application!r} runs already: {held.owner} "
         f"(process {held.pid} on {held.host}, since {since})",
-        hint="stop that instance first, or give this one another application.id",
+        hint=hint,
         application=held.application,
         owner=held.owner,
         host=held.host,

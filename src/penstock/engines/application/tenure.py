@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.log_lines import own_logger
+from penstock.engines.application.sharing import SharingOffer, SharingRecord
+from penstock.errors import FencedError
 from penstock.log.lease_holders import holder_runs, runs_already
 from penstock.log.lease_keeper import LeaseKeeper
 from penstock.log.processes import process_start
@@ -62,6 +64,15 @@ class Tenure(Protocol):
         """Raise FencedError if another instance has taken over."""
         ...
 
+    @property
+    def is_asked_to_share(self) -> bool:
+        """Whether another instance waits to share the tasks."""
+        ...
+
+    def refuse_to_share(self, reason: str) -> None:
+        """Answer that the tasks are not shared, and why."""
+        ...
+
     def give_back(self) -> None:
         """Give the right back."""
         ...
@@ -79,6 +90,7 @@ class LeaseTenure:
         self._log, self._application = log, str(config["application.id"])
         self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
         self._keeper: LeaseKeeper | None = None
+        self._offer: SharingOffer | None = None
 
     @property
     def lease(self) -> Lease | None:
@@ -107,8 +119,26 @@ class LeaseTenure:
         assert self._keeper is not None  # noqa: S101 - take() comes first
         self._keeper.check()
 
+    def offer_to_share(self, identity: str) -> None:
+        """Say that other instances may share the tasks, if they have this in common with this one."""
+        keeper = self._keeper
+        assert keeper is not None  # noqa: S101 - take() comes first
+        self._offer = SharingOffer(SharingRecord(self._log, self._application), lambda: keeper.lease, identity)
+
+    @property
+    def is_asked_to_share(self) -> bool:
+        """Whether another instance waits to share the tasks."""
+        return self._offer is not None and self._offer.is_asked
+
+    def refuse_to_share(self, reason: str) -> None:
+        """Answer that the tasks are not shared, and why."""
+        if self._offer is not None:
+            self._offer.refuse(reason)
+
     def give_back(self) -> None:
         """Release the lease."""
+        if self._offer is not None:
+            self._offer.end()
         if self._keeper is None:
             return
         if self._keeper.end():
@@ -126,19 +156,33 @@ class SharedTenure:
     """
 
     lease = None
+    is_asked_to_share = False
 
     def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
         self._log, self._application = log, str(config["application.id"])
+        self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
 
     def take(self) -> None:
-        """Check that no instance runs that has a lease.
+        """Check that no instance runs that has a lease; one that is paused, and wakes up later, is fenced.
 
         Raises:
             FencedError: One does.
         """
         held = self._log.lease(self._application)
-        if held is not None and holder_runs(held, process_start(held.pid)):
+        if held is None or held.released:
+            return
+        if holder_runs(held, process_start(held.pid)):
             raise runs_already(held)
+        try:
+            newer = self._log.acquire_lease(self._application, self._owner, LEASE_TTL_MS)
+        except FencedError as error:
+            if "members" not in error.facts:
+                raise
+        else:
+            self._log.release_lease(newer)
+
+    def refuse_to_share(self, reason: str) -> None:
+        """Do nothing: they are shared."""
 
     def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Do nothing: its threads are members."""

@@ -21,6 +21,7 @@ from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.application.planned_app import PlannedApp
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
     from penstock.log.base import TopicLog, TopicPartition
@@ -71,6 +72,24 @@ class MicroBatches:
 
     def check(self, topology: Topology, *, until_latest: bool) -> None:
         """Accept every topology."""
+
+    def may_share(self, *, until_latest: bool) -> bool:  # noqa: ARG002 - the engines' interface
+        """Return False: one driver plans each batch."""
+        return False
+
+    def sharing_identity(self, app: PlannedApp) -> str:  # noqa: ARG002 - the engines' interface
+        """Return nothing: no tasks are shared."""
+        return ""
+
+    def why_not_shared(self, app: PlannedApp) -> str:  # noqa: ARG002 - the engines' interface
+        """Return why not."""
+        return "it runs in micro-batches"
+
+    def share(self) -> None:
+        """Do nothing: no tasks are shared."""
+
+    def forget_dead(self, app: PlannedApp) -> None:
+        """Do nothing: it has no members."""
 
     def read_notes(self, log: TopicLog) -> None:
         """Do nothing: the checkpoint has the plan."""

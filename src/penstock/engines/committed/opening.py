@@ -103,7 +103,7 @@ def instances_of(topology: Topology, config: StreamsConfig, state: CommittedStor
         config: Its settings.
         state: Its committed state.
     """
-    if config["group.protocol"] != "streams" or mode_of_state(config, state.checkpoint) != CONTINUOUS:
+    if config["group.protocol"] == "classic" or mode_of_state(config, state.checkpoint) != CONTINUOUS:
         return Instances(state.checkpoint)
     return GroupInstances(state.checkpoint, topology, config["application.id"], partial(open_app_log, config))
 

@@ -63,6 +63,10 @@ class EmbeddedStreamsCoordinator:
     ) -> None:
         self._log, self._settings, self._clock = log, settings or GroupSettings(), clock
 
+    def is_supported(self) -> bool:
+        """Return True."""
+        return True
+
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Take a member's heartbeat, and return its answer."""
         now_ms = self._clock()

@@ -12,6 +12,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import LogError, LogUnavailableError
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, membership_failure, persist
+from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.groups import commit_as_streams_member
 from penstock.log.kafka.wire.streams_groups import describe_streams_group, set_group_setting
 from penstock.log.kafka.wire.streams_heartbeats import send_heartbeat
@@ -28,6 +29,7 @@ __all__ = ["KafkaStreamsCoordinator"]
 
 _T = TypeVar("_T")
 _log = own_logger(__name__)
+_FEATURE = "streams.version"
 _PATIENCE_S = 10.0
 _UNKNOWN_SETTING = "Unknown group config name"  # of an older broker
 
@@ -42,6 +44,19 @@ class KafkaStreamsCoordinator:
 
     def __init__(self, cluster: Cluster, access: ClusterAccess | None = None) -> None:
         self._cluster, self._access = cluster, access
+
+    def is_supported(self) -> bool:
+        """Return whether the cluster has finalised the feature.
+
+        Raises:
+            LogError: No broker answers.
+        """
+
+        def ask() -> bool:
+            return feature_level(self._cluster.any_broker(), _FEATURE) > 0
+
+        doing = "asking for the features of the cluster"
+        return persist(ask, doing, _PATIENCE_S, self._access, self._cluster.forget)
 
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Send a member's heartbeat; there are no retries here, as the next heartbeat says everything again.

@@ -17,6 +17,14 @@ __all__ = ["StreamsCoordinator"]
 class StreamsCoordinator(Protocol):
     """What keeps streams groups; safe to use from several threads."""
 
+    def is_supported(self) -> bool:
+        """Return whether there are streams groups here.
+
+        Raises:
+            LogError: No broker answers.
+        """
+        ...
+
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Send a member's heartbeat. What the coordinator refuses is an answer with an error.
 

@@ -79,9 +79,10 @@ def shared_already(application: str, described: GroupDescription) -> FencedError
     return FencedError(
         f"application {application!r} runs already with group.protocol=streams: {counted(instances, 'instance')} with "
         f"{counted(len(described.members), 'thread')}",
-        hint="Start this one with group.protocol=streams too, to share their work; or stop them first: penstock groups "
+        hint="One that goes on, without group.protocol=classic, shares their work. Or stop them first: penstock groups "
         f"describe {application} --members shows them.",
         application=application,
+        members=len(described.members),
     )
 
 

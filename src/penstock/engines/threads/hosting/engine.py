@@ -187,6 +187,14 @@ class ThreadQuery:
         topology, _ = load_app(job.pickled_app)
         return self._group.members(job.plan, topology)
 
+    def go_over(self, group: InstanceGroup, known: KnownPositions) -> None:
+        """Have the threads of the next epoch be members of a group; those of the one before had a lease."""
+        self._group, self.known = group, known
+        self._membership, self._holders = None, StateHolders()
+        if self.note is not None:  # the group knows the places
+            self.note.remove()
+            self.note = None
+
     def may_begin_again(self, error: PenstockError) -> bool:
         """Note the error that has ended the epoch; return whether a new one may succeed.
 

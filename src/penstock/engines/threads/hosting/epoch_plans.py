@@ -66,6 +66,14 @@ class EpochPlans:
         self._notes = read_notes(log, application) if lease is None else take_notes(log, lease)
         return self._notes != before
 
+    def go_over(self, epoch: int) -> None:
+        """Have the tasks be shared from the next epoch on; offsets are the group's affair then.
+
+        Args:
+            epoch: The number of the epoch before: the next ones have higher numbers.
+        """
+        self._epochs, self.known = epoch, KnownPositions()
+
     def next(
         self, app: PlannedApp, lease: Lease | None, slots: int, group: InstanceGroup | None = None
     ) -> ContinuousJob:

@@ -98,6 +98,7 @@ class GroupMembers:
         most_ms: The longest time between two heartbeats of a member.
         clock_ms: Returns the time in milliseconds.
         in_background: Whether heartbeats are sent in a thread of its own; else the caller calls `beat`.
+        note: Notes the members, before they join: who finds that their process has ended leaves in their name.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class GroupMembers:
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         *,
         in_background: bool = True,
+        note: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
+        self._note = note
         self._coordinator, self._identities = coordinator, identities
         self._most_ms, self._clock_ms, self._in_background = most_ms, clock_ms, in_background
         self._lock = threading.RLock()
@@ -257,6 +260,12 @@ class GroupMembers:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_END_S)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the group has heard that all members have left."""
+        with self._lock:
+            return not self._leaving and not self._present()
+
     # Heartbeats
 
     def _run(self) -> None:
@@ -375,12 +384,15 @@ class GroupMembers:
         if self._has_ended:
             return
         seats = [seat for seat in self._seats.values() if not seat.has_ended]
+        before = len(self._present())
         if self._has_joined or (self._is_open and seats and all(seat.is_ready for seat in seats)):
             for seat in seats:
                 if seat.is_ready and seat.member is None:
                     facts = self._identities.member_at(seat.place, self._endpoint)
                     seat.member = StreamsMember(facts, self._clock_ms(), most_ms=self._most_ms)
                     self._has_joined = True
+        if len(self._present()) > before:
+            self._note([*self._leaving, *(member.facts.member for member in self._present())])
         self._unknown.clear()
         for name, seat in self._seats.items():
             if seat.member is not None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
+from penstock.engines.threads.hosting.member_notes import MemberNote
 from penstock.errors import ConfigError
+from penstock.log.streams_groups.configured import configured
 from penstock.log.streams_groups.member import MemberFacts
+from penstock.log.streams_groups.messages import StatusCode
 from penstock.log.streams_groups.refusals import refuse_other_topology
 from penstock.log.streams_groups.renewal import fit_group
 from penstock.log.url import kafka_servers
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["InstanceGroup", "require_sharable"]
+__all__ = ["InstanceGroup", "require_sharable", "sharing_identity", "why_not_shared"]
 
 _log = own_logger(__name__)
 _EMBEDDED_MS, _BROKER_MS = 200, 500  # between two heartbeats
@@ -51,7 +57,7 @@ def require_sharable(topology: Topology, config: StreamsConfig, *, until_latest:
             hint=hint,
             setting="group.protocol",
         )
-    if static := [name for name in config.given if name.endswith(_STATIC)]:
+    if static := _static_names(config):
         raise ConfigError(
             f"group.protocol is streams, and {static[0]} is set: stream threads are no static members",
             hint=f"Leave {static[0]} out.",
@@ -65,6 +71,39 @@ def require_sharable(topology: Topology, config: StreamsConfig, *, until_latest:
             hint=f"{hint} Or write them into a topic by an application of their own, and read that.",
             setting="group.protocol",
         )
+
+
+def sharing_identity(app: PlannedApp) -> str:
+    """Return what all instances have in common: the topology that the group compares, and the processing guarantee."""
+    text = f"{_topology(app)!r} {app.config['processing.guarantee']}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def why_not_shared(app: PlannedApp) -> str:
+    """Return why instances cannot share the tasks of an application, in words; empty: they can."""
+    config, topology = app.config, app.topology
+    if static := _static_names(config):
+        return f"{static[0]} is set"
+    if topology.dataframes:
+        return f"it reads DataFrames ({', '.join(sorted(topology.dataframes))})"
+    is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
+    if not is_embedded and any(source.pattern is not None for source in topology.sources):
+        return "it reads a pattern of topics, which brokers do not know in streams groups yet"
+    clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
+    with closing(clients.streams_coordinator()) as coordinator:
+        if not coordinator.is_supported():
+            return "that needs brokers of Kafka 4.2 or later with the feature streams.version"
+    counts = {each.name: each.partitions for each in app.log.topics()}
+    wrong = [
+        each.detail
+        for each in configured(_topology(app), counts).status
+        if each.code == StatusCode.INCORRECTLY_PARTITIONED_TOPICS
+    ]
+    return wrong[0] if wrong else ""
+
+
+def _static_names(config: StreamsConfig) -> list[str]:
+    return [name for name in config.given if name.endswith(_STATIC)]
 
 
 class InstanceGroup:
@@ -83,6 +122,7 @@ class InstanceGroup:
         self.instance = uuid.uuid4()
         self._endpoint: Endpoint | None = None
         self._is_open = False
+        self._note = MemberNote(Path(app.places.replicas).parent, self.instance)
         self._members: GroupMembers | None = None
         self._application, self._config = app.application, config
         self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
@@ -146,6 +186,8 @@ class InstanceGroup:
     def close(self) -> None:
         """Close the connections to the coordinator."""
         self.coordinator.close()
+        if self._members is None or self._members.has_left:
+            self._note.remove()
 
     def members(self, plan: PhysicalPlan, topology: Topology) -> GroupMembers:
         """Return the members that the threads of an epoch are.
@@ -155,7 +197,7 @@ class InstanceGroup:
             topology: Its topology, whose sub-topologies the group knows by their numbers.
         """
         identities = Identities(self._facts, self.instance, _numbers(plan, topology))
-        members = self._members = GroupMembers(self.coordinator, identities, self._most_ms)
+        members = self._members = GroupMembers(self.coordinator, identities, self._most_ms, note=self._note.write)
         if self._is_open:
             members.open_at(self._endpoint)
         return members

@@ -12,7 +12,13 @@ from penstock.engines.spark.session import dataframe_query_settings
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadQuery
 from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
-from penstock.engines.threads.hosting.instance_group import InstanceGroup, require_sharable
+from penstock.engines.threads.hosting.instance_group import (
+    InstanceGroup,
+    require_sharable,
+    sharing_identity,
+    why_not_shared,
+)
+from penstock.engines.threads.hosting.member_notes import leave_for_dead
 from penstock.engines.threads.hosting.query_folder import own_query_folder
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
@@ -24,6 +30,7 @@ from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.engines.application.planned_app import PlannedApp
     from penstock.engines.engine import Start
     from penstock.engines.spark.progress import BatchProgress
     from penstock.engines.threads.hosting.job import ContinuousJob
@@ -68,11 +75,34 @@ class StreamThreads:
         self._group: InstanceGroup | None = None
         self._topology = Topology()
         self._restores = RestoreWatch()
+        self._shares_tasks = bool(config["group.protocol"] == "streams" and not reads_nothing)
+        self._is_open = False
+        self._endpoint: Endpoint | None = None  # where queries reach this instance
 
     @property
     def shares_tasks(self) -> bool:
         """Whether threads are members of the application's group, with those of other instances."""
-        return bool(self._config["group.protocol"] == "streams" and not self._reads_nothing)
+        return self._shares_tasks
+
+    def may_share(self, *, until_latest: bool) -> bool:
+        """Return whether the run goes on, and ``group.protocol`` is not set."""
+        return not (until_latest or self._reads_nothing or self.shares_tasks or self._config["group.protocol"])
+
+    def sharing_identity(self, app: PlannedApp) -> str:
+        """Return the identity of the topology that the group knows, and of the processing guarantee."""
+        return sharing_identity(app)
+
+    def why_not_shared(self, app: PlannedApp) -> str:
+        """Return why the tasks cannot be shared; empty: they can."""
+        return why_not_shared(app)
+
+    def share(self) -> None:
+        """Have threads be members from the next `start`, or `resume`, on."""
+        self._shares_tasks = True
+
+    def forget_dead(self, app: PlannedApp) -> None:
+        """Leave the group in the name of threads of this machine that were killed with their driver."""
+        leave_for_dead(Path(app.places.replicas).parent, app)
 
     def check(self, topology: Topology, *, until_latest: bool) -> None:
         """Raise ConfigError for state without changelogs, and for what instances cannot share."""
@@ -132,8 +162,7 @@ class StreamThreads:
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
         if self.shares_tasks:
-            self._group, self._topology = InstanceGroup(app), app.topology
-            self._group.check()
+            self._join_group(app)
         query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience, self._group)
         query.restores, query.known = self._restores, self._epochs.known
         if self._group is None:  # else the group knows the places
@@ -149,6 +178,19 @@ class StreamThreads:
         if not start.until_latest:
             self._start_feeds(start)
         start.doing("starting stream threads")
+
+    def _join_group(self, app: PlannedApp) -> InstanceGroup:
+        """Have the threads of the next epoch be members.
+
+        Raises:
+            TopologyError: Other instances run with another topology.
+        """
+        group = self._group = InstanceGroup(app)
+        self._topology = app.topology
+        group.check()
+        if self._is_open:
+            group.open_at(self._endpoint)
+        return group
 
     def _start_feeds(self, start: Start) -> None:
         """Start the queries of DataFrames; in a run until "latest" return when all present rows are written."""
@@ -172,8 +214,9 @@ class StreamThreads:
 
     def serve_at(self, address: HostInfo | None) -> None:
         """Have the members of the group tell the others; from now on threads may join."""
+        self._is_open, self._endpoint = True, None if address is None else Endpoint(address.host, address.port)
         if self._group is not None:
-            self._group.open_at(None if address is None else Endpoint(address.host, address.port))
+            self._group.open_at(self._endpoint)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
@@ -219,7 +262,12 @@ class StreamThreads:
     def resume(self, start: Start) -> None:
         """Begin the next epoch."""
         assert self._query is not None, "call start() first"  # noqa: S101
+        if goes_over := self.shares_tasks and self._group is None:
+            self._epochs.go_over(self._query.job.epoch)
+            self._query.go_over(self._join_group(start.app), self._epochs.known)
         job = self._next_epoch(start)
+        if goes_over and self._group is not None:
+            self._group.prepare(start.app.log)
         start.join()
         self._query.begin_epoch(job)
         if not start.until_latest:

@@ -15,9 +15,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import Batches
-from penstock.log.kafka.wire.protocol_errors import check, failed
+from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
 from penstock.log.membership import GroupMembership
@@ -102,7 +103,7 @@ class ThreadTransactions:
         self._go_on_as(answer)
         if not again:
             with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
-                self._is_of_kafka_4 = _transaction_version(coordinator) >= _OF_KAFKA_4
+                self._is_of_kafka_4 = feature_level(coordinator, _FEATURE) >= _OF_KAFKA_4
 
     def write(
         self,
@@ -346,26 +347,6 @@ def _check_committed(answer: Any, group: str) -> None:
     for topic in answer.topics:
         for each in topic.partitions:
             check(each.error_code, f"committing {topic.name}-{each.partition_index} for group {group!r}")
-
-
-def _transaction_version(connection: BrokerConnection) -> int:
-    """Return the cluster's version of transactions; 0 before Kafka 4."""
-    from kafka.protocol.metadata import ApiVersionsRequest
-
-    try:
-        answer = connection.ask(
-            ApiVersionsRequest(
-                client_software_name="penstock", client_software_version="1", min_version=3, max_version=3
-            )
-        )
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
-            return 0
-        raise
-    if answer.error_code:
-        raise failed(answer.error_code, "asking for the features of the cluster")
-    levels = {each.name: each.max_version_level for each in answer.finalized_features or ()}
-    return int(levels.get(_FEATURE, 0))
 
 
 class MarkerWatch:

@@ -1,0 +1,245 @@
+"""The way from one instance, which has a lease, to several that share the tasks: a second start asks for it.
+
+An application whose ``group.protocol`` is not set begins with a lease, and *offers* to share: a record of its log says
+so, beside the lease. Another start that finds the lease held *asks* in that record, and waits. The holder ends its
+epoch, releases the lease, and both go on as members of the application's group. Or it refuses, and says why.
+
+For some time after it was asked for, each start shares, whether or not it finds an instance: so a third one that comes
+while the first has released its lease, and is no member yet, does not take the lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.base.clock import unix_ms
+from penstock.base.log_lines import own_logger
+from penstock.errors import FencedError, PenstockError
+from penstock.log.fenced_record import SHARING_KEY, SHARING_WRITER, RecordName, change_record
+from penstock.log.lease_holders import holder_runs, not_shared, runs_already
+from penstock.log.leases import lease_name
+from penstock.log.processes import process_start
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.log.fenced_record import StoredRecord
+    from penstock.log.lease import Lease
+
+__all__ = ["Offer", "SharingOffer", "SharingRecord", "wait_to_share"]
+
+_log = own_logger(__name__)
+_ASKED_MS = 120_000  # so long a request counts
+_ASK_AGAIN_MS = 30_000
+_OFFER_MS = 10_000  # after it has taken the lease, an instance that offers to share has said so
+_PATIENCE_S = 600.0  # for an instance that offers to share, and may be starting on a busy machine
+_LOOK_S = 1.0
+_POLL_S = 0.2
+_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The offer of an instance to share its tasks, and a request to do so.
+
+    Attributes:
+        epoch: The epoch of its lease; 0: there is no offer.
+        identity: What an instance that shares the tasks has in common with it, see `Engine.sharing_identity`.
+        asked_ms: The time of the last request; 0: there is none.
+        refused: Why it does not share all the same; empty: it has not refused.
+    """
+
+    epoch: int = 0
+    identity: str = ""
+    asked_ms: int = 0
+    refused: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody has asked a short time ago, and was not refused."""
+        return not self.refused and abs(unix_ms() - self.asked_ms) < _ASKED_MS
+
+    @classmethod
+    def of(cls, stored: StoredRecord) -> Offer:
+        """Read a stored offer."""
+        facts: Mapping[str, Any] = json.loads(stored.value) if stored.value else {}
+        return cls(**{name: facts[name] for name in cls.__slots__ if name in facts})
+
+
+class LeaseHolder(Protocol):
+    """What takes the lease of an application."""
+
+    def take(self) -> None:
+        """Take it; raises FencedError if another instance runs."""
+        ...
+
+    def give_back(self) -> None:
+        """Give it back."""
+        ...
+
+
+class SharingRecord:
+    """The record of an application's log with the offer.
+
+    Args:
+        log: The log.
+        application: The ``application.id``.
+    """
+
+    def __init__(self, log: TopicLog, application: str) -> None:
+        topic = lease_name(application).topic
+        self._record = log.fenced_record(RecordName(application, SHARING_WRITER, topic, SHARING_KEY, is_in_topic=False))
+
+    def read(self) -> Offer:
+        """Return the present offer."""
+        return Offer.of(self._record.read())
+
+    def offer(self, epoch: int, identity: str) -> None:
+        """Offer to share, as the holder of a lease; a request stays."""
+        self._change(lambda before: Offer(epoch, identity, before.asked_ms if before.is_asked else 0))
+
+    def ask(self) -> None:
+        """Ask the holder of the lease to share."""
+        self._change(lambda before: replace(before, asked_ms=unix_ms(), refused=""))
+
+    def refuse(self, reason: str) -> None:
+        """Answer that the tasks are not shared."""
+        self._change(lambda before: replace(before, refused=reason))
+
+    def _change(self, change: Callable[[Offer], Offer]) -> None:
+        def changed(stored: StoredRecord) -> bytes | None:
+            before = Offer.of(stored)
+            after = change(before)
+            return None if after == before else json.dumps(asdict(after)).encode()
+
+        change_record(self._record, changed)
+
+
+class SharingOffer:
+    """Offers to share in a thread of its own, and looks whether somebody asks, until `end`.
+
+    Args:
+        record: The record.
+        lease: Returns the present lease.
+        identity: What an instance that shares the tasks has in common with this one.
+    """
+
+    def __init__(self, record: SharingRecord, lease: Callable[[], Lease], identity: str) -> None:
+        self._record, self._lease, self._identity = record, lease, identity
+        self._ended = threading.Event()
+        self._is_asked = False
+        self._thread = threading.Thread(target=self._run, name=f"{lease().application}-sharing", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody asks."""
+        return self._is_asked
+
+    def refuse(self, reason: str) -> None:
+        """Answer that the tasks are not shared, and why."""
+        self._record.refuse(reason)
+        self._is_asked = False
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._look()
+            except PenstockError as error:  # the log is away, or does not allow it; then nobody can ask
+                _log.debug("the offer to share is not looked at: %s", error.message)
+            except Exception:  # noqa: BLE001 - the application goes on without an offer
+                _log.debug("the offer to share is not looked at", exc_info=True)
+            self._ended.wait(_LOOK_S)
+
+    def _look(self) -> None:
+        epoch, offer = self._lease().epoch, self._record.read()
+        if (offer.epoch, offer.identity) != (epoch, self._identity):
+            self._record.offer(epoch, self._identity)
+        else:
+            self._is_asked = offer.is_asked
+
+
+def wait_to_share(
+    log: TopicLog,
+    application: str,
+    lease: LeaseHolder,
+    facts: Callable[[], tuple[str, str]],
+    doing: Callable[[str], None],
+) -> bool:
+    """Take the lease, or have the instance that holds it share its tasks.
+
+    Args:
+        log: The log.
+        application: The ``application.id``.
+        lease: Takes the lease, and gives it back.
+        facts: Returns what instances that share have in common, and why this one could not share; empty: it can.
+        doing: Called with what is waited for.
+
+    Returns:
+        Whether the tasks are shared from now on; else the lease is held.
+
+    Raises:
+        FencedError: An instance runs that does not share its tasks.
+    """
+    record, began, asked_ms = SharingRecord(log, application), time.monotonic(), 0
+    own_facts: tuple[str, str] | None = None
+    while True:
+        held = log.lease(application)
+        if held is None or not holder_runs(held, process_start(held.pid)):
+            if record.read().is_asked:
+                return True
+            try:
+                lease.take()
+            except FencedError as error:
+                if "members" in error.facts:  # of other instances, which share
+                    return True
+                if "owner" not in error.facts:
+                    raise
+                continue  # another one was faster
+            if record.read().is_asked:  # the lease was released to share
+                lease.give_back()
+                return True
+            return False
+        offer = record.read()
+        if offer.epoch != held.epoch and unix_ms() - held.since_ms > _OFFER_MS:
+            lease.take()  # which raises the error, or knows that the holder is gone
+            return False
+        own_facts = own_facts or facts()
+        if refusal := _refusal(held, offer, *own_facts):
+            raise refusal
+        if asked_ms and offer.refused:  # an earlier refusal was of another start
+            raise not_shared(held, offer.refused)
+        if offer.epoch == held.epoch and unix_ms() - asked_ms > _ASK_AGAIN_MS:
+            if not asked_ms:
+                _log.info("%s runs already, in process %d on %s: it is asked to share its tasks", application, held.pid,
+                          held.host)  # fmt: skip
+            record.ask()
+            asked_ms = unix_ms()
+        if time.monotonic() - began > _PATIENCE_S:
+            raise not_shared(held, f"it has not answered for {_PATIENCE_S:.0f} s")
+        doing(f"waiting for process {held.pid} on {held.host} to share its tasks")
+        time.sleep(_POLL_S)
+
+
+def _refusal(held: Lease, offer: Offer, identity: str, obstacle: str) -> FencedError | None:
+    """Return the error for a start that cannot share the tasks of the holder; None: it may be able to."""
+    if (held.host, held.pid) == (socket.gethostname(), os.getpid()):
+        return runs_already(held)
+    if obstacle:
+        return not_shared(held, obstacle)
+    if offer.epoch != held.epoch:
+        return None
+    if offer.identity != identity:
+        return not_shared(held, "its topology or processing.guarantee is another one")
+    return None

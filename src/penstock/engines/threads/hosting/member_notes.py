@@ -1,0 +1,98 @@
+"""Notes of the members that an instance on this machine is, for the time after it was killed.
+
+Brokers wait for the end of a session (45 s by default) before they give the tasks of a killed member to others. The
+next start on its machine sees that its process has ended, and leaves in its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Collection
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.base.log_lines import own_logger
+from penstock.errors import PenstockError
+from penstock.log.processes import may_run, process_start
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat
+
+if TYPE_CHECKING:
+    import uuid
+
+    from penstock.engines.application.planned_app import PlannedApp
+    from penstock.log.thread_clients import ThreadClients
+
+__all__ = ["MemberNote", "leave_for_dead"]
+
+_log = own_logger(__name__)
+_OLD_S = 86_400.0  # of a note whose process cannot be seen, as from before the machine's last start
+
+
+class MemberNote:
+    """The note of an instance.
+
+    Args:
+        folder: The folder of the application's state on this machine.
+        instance: The id of the instance.
+    """
+
+    def __init__(self, folder: Path, instance: uuid.UUID) -> None:
+        self._path = folder / f"members-{instance}.json"
+
+    def write(self, members: Collection[str]) -> None:
+        """Note the members, in place of those before."""
+        pid = os.getpid()
+        facts = {"process": [socket.gethostname(), pid, process_start(pid)], "members": sorted(members)}
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(facts))
+            new.replace(self._path)
+        except OSError as error:  # after a kill, brokers then wait for the end of the session
+            _log.debug("the members are not noted: %s", error)
+
+    def remove(self) -> None:
+        """Remove it: all members have left."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def leave_for_dead(folder: Path, app: PlannedApp) -> None:
+    """Leave the application's group in the name of members whose processes on this machine have ended.
+
+    Args:
+        folder: The folder of the application's state on this machine.
+        app: The application.
+    """
+    for path in sorted(folder.glob("members-*.json")):
+        try:
+            noted = json.loads(path.read_text())
+            host, pid, start = noted["process"]
+            members = [str(each) for each in noted["members"]]
+            runs = may_run(str(host), int(pid), str(start))
+        except (OSError, ValueError, TypeError, LookupError) as error:
+            _log.debug("%s cannot be read: %s", path, error)
+            continue
+        with suppress(PenstockError, OSError):
+            if not runs:
+                _leave(app, members)
+                shutil.rmtree(folder / f"query-{pid}", ignore_errors=True)
+                path.unlink()
+            elif not _is_of_here(str(start)) and time.time() - path.stat().st_mtime > _OLD_S:
+                path.unlink()
+
+
+def _is_of_here(start: str) -> bool:
+    """Return whether the process of this start can be seen from here."""
+    return start.rpartition("/")[0] == process_start(os.getpid()).rpartition("/")[0]
+
+
+def _leave(app: PlannedApp, members: Collection[str]) -> None:
+    clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
+    with closing(clients.streams_coordinator()) as coordinator:
+        for member in members:
+            coordinator.heartbeat(Heartbeat(app.application, member, LEAVE_EPOCH))

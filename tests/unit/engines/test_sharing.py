@@ -1,0 +1,273 @@
+"""A second start asks the instance that has the lease to share its tasks; the instance is a process of its own here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
+from penstock.base.clock import unix_ms
+from penstock.engines.application.planned_app import PlannedApp
+from penstock.engines.application.planning import plan_for
+from penstock.engines.application.sharing import SharingRecord, wait_to_share
+from penstock.engines.application.tenure import LeaseTenure, SharedTenure
+from penstock.engines.factory import engine_of
+from penstock.engines.threads.hosting.instance_group import InstanceGroup, sharing_identity, why_not_shared
+from penstock.engines.threads.hosting.member_notes import MemberNote, leave_for_dead
+from penstock.errors import FencedError
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.open import open_log
+from penstock.log.streams_groups.member import StreamsMember
+from penstock.topology.topology import Topology
+
+# It holds the lease, offers to share it as "one", and does as the lines say.
+HOLDER = """
+import sys
+from penstock import StreamsConfig
+from penstock.engines.application.tenure import LeaseTenure
+from penstock.log.open import open_log
+
+url, offers = sys.argv[1:]
+with open_log(url) as log:
+    tenure = LeaseTenure(log, StreamsConfig({"application.id": "app", "bootstrap.servers": url}))
+    tenure.take()
+    if offers == "offers":
+        tenure.offer_to_share("one")
+    print("holds", flush=True)
+    for line in sys.stdin:
+        while not tenure.is_asked_to_share:
+            pass
+        if line.startswith("refuse"):
+            tenure.refuse_to_share("it is shy")
+        else:
+            tenure.give_back()
+"""
+
+
+class Holder:
+    def __init__(self, url: str, offers: str = "offers") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, url, offers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "holds\n"
+
+    def when_asked(self, answer: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{answer}\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+@pytest.fixture
+def log(url: str) -> Iterator[EmbeddedLog]:
+    with open_log(url) as opened:
+        assert isinstance(opened, EmbeddedLog)
+        opened.create_topic("in", 2)
+        yield opened
+
+
+@pytest.fixture
+def holder(url: str, log: EmbeddedLog) -> Iterator[Holder]:
+    started = Holder(url)
+    yield started
+    started.kill()
+
+
+def config(url: str, **more: Any) -> StreamsConfig:
+    serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+    return StreamsConfig({"application.id": "app", "bootstrap.servers": url, **serdes, **more})
+
+
+def passing() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    return builder.build()
+
+
+def planned(url: str, log: EmbeddedLog, topology: Topology | None = None, /, **more: Any) -> PlannedApp:
+    topology, settings = topology or passing(), config(url, **more)
+    return PlannedApp(topology, settings, plan_for(topology, settings, log), log)
+
+
+def shares(log: EmbeddedLog, url: str, identity: str = "one", obstacle: str = "") -> bool:
+    return wait_to_share(log, "app", LeaseTenure(log, config(url)), lambda: (identity, obstacle), lambda _: None)
+
+
+def test_the_holder_releases_the_lease_when_it_is_asked(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    holder.when_asked("release")
+    assert shares(log, url)
+    lease = log.lease("app")
+    assert lease is not None
+    assert lease.released
+    assert shares(log, url)  # a third start, while nobody is a member yet
+
+
+@pytest.mark.parametrize(
+    ("identity", "obstacle", "text"),
+    [
+        ("two", "", "its topology or processing.guarantee is another one"),
+        ("one", "it reads DataFrames (rows)", "it reads DataFrames"),
+        ("one", "", "it is shy"),
+    ],
+)
+def test_a_start_is_refused_and_told_why(
+    url: str, log: EmbeddedLog, holder: Holder, identity: str, obstacle: str, text: str
+) -> None:
+    holder.when_asked("refuse")
+    with pytest.raises(FencedError, match=f"runs already: .*process {holder.process.pid} on") as refused:
+        shares(log, url, identity, obstacle)
+    assert f"Its tasks are not shared: {text}" in str(refused.value)
+
+
+def test_after_a_refusal_another_start_may_ask_again(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    holder.when_asked("refuse")
+    with pytest.raises(FencedError):
+        shares(log, url)
+    record = SharingRecord(log, "app")
+    record.ask()
+    assert record.read().is_asked
+    holder.when_asked("release")
+    assert shares(log, url)
+
+
+def test_an_instance_that_does_not_offer_is_not_waited_for_long(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.engines.application.sharing._OFFER_MS", 0)
+    silent = Holder(url, "is silent")
+    try:
+        with pytest.raises(FencedError, match="runs already"):
+            shares(log, url)
+    finally:
+        silent.kill()
+
+
+def test_the_lease_of_a_killed_holder_is_taken(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    holder.kill()
+    tenure = LeaseTenure(log, config(url))
+    assert not wait_to_share(log, "app", tenure, lambda: ("one", ""), lambda _: None)
+    assert tenure.lease is not None
+    tenure.give_back()
+
+
+def test_one_process_does_not_share_with_itself(url: str, log: EmbeddedLog) -> None:
+    tenure = LeaseTenure(log, config(url))
+    tenure.take()
+    tenure.offer_to_share("one")
+    try:
+        with pytest.raises(FencedError, match="runs already"):
+            shares(log, url)
+    finally:
+        tenure.give_back()
+
+
+def test_a_request_counts_for_some_time(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, now = SharingRecord(log, "app"), unix_ms()
+    monkeypatch.setattr("penstock.engines.application.sharing.unix_ms", lambda: now)
+    record.offer(1, "one")
+    assert not record.read().is_asked
+    record.ask()
+    record.offer(2, "one")  # with the lease of its next epoch
+    assert record.read().is_asked
+    now += 200_000
+    assert not record.read().is_asked
+
+
+def test_a_holder_that_was_paused_is_fenced_before_tasks_are_shared(url: str, log: EmbeddedLog) -> None:
+    paused = log.acquire_lease("app", "one that is paused", ttl_ms=-1)
+    SharedTenure(log, config(url)).take()
+    with pytest.raises(FencedError, match="has taken over"):
+        log.renew_lease(paused)
+    lease = log.lease("app")
+    assert lease is not None
+    assert lease.released
+
+
+@pytest.mark.parametrize(
+    ("given", "until_latest", "may_share"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"group.protocol": "classic"}, False, False),
+        ({"processing.mode": "micro_batch"}, False, False),
+    ],
+)
+def test_runs_that_go_over_to_sharing(url: str, given: dict[str, str], until_latest: bool, may_share: bool) -> None:
+    engine = engine_of(config(url, **given), lambda _: None, reads_nothing=False)
+    assert engine.may_share(until_latest=until_latest) is may_share
+    engine.share()
+    assert engine.shares_tasks is ("processing.mode" not in given)
+
+
+def test_what_instances_have_in_common(url: str, log: EmbeddedLog) -> None:
+    app = planned(url, log)
+    assert sharing_identity(app) == sharing_identity(planned(url, log, **{"num.stream.threads": 7}))
+    assert sharing_identity(app) != sharing_identity(planned(url, log, **{"processing.guarantee": "at_least_once"}))
+    builder = StreamsBuilder()
+    builder.stream("in").group_by(lambda _, value: value).count()
+    assert sharing_identity(app) != sharing_identity(planned(url, log, builder.build()))
+
+
+def test_why_tasks_cannot_be_shared(url: str, log: EmbeddedLog) -> None:
+    assert why_not_shared(planned(url, log)) == ""
+    assert why_not_shared(planned(url, log, **{"group.instance.id": "me"})) == "group.instance.id is set"
+    builder = StreamsBuilder()
+    builder.stream("in").group_by(lambda _, value: value).count()
+    counting = planned(url, log, builder.build())
+    assert why_not_shared(counting) == ""
+    repartition = next(iter(counting.plan.repartition_topics))
+    log.create_topic(repartition, 1)  # as before its source had grown
+    assert f"topic {repartition} has invalid partitions: expected 2, actual 1" in why_not_shared(counting)
+
+
+def test_the_next_start_leaves_for_members_whose_process_was_killed(url: str, log: EmbeddedLog, tmp_path: Path) -> None:
+    app = planned(url, log)
+    group, coordinator = InstanceGroup(app), log.streams_coordinator()
+    ids = [str(uuid.uuid4()) for _ in range(3)]
+    for each in ids:
+        facts = group.members(app.plan, app.topology)._identities.member_at("here", None)
+        join = StreamsMember(facts.__class__(facts.group, each, facts.process, facts.topology), 0).next_heartbeat(0)
+        assert join is not None
+        coordinator.heartbeat(join)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    MemberNote(tmp_path, uuid.uuid4()).write(ids[:1])  # of a process that runs: this one
+    killed = tmp_path / f"members-{uuid.uuid4()}.json"
+    text = next(tmp_path.glob("members-*.json")).read_text()
+    killed.write_text(text.replace(f" {_pid_in(text)},", f" {dead.pid},").replace(ids[0], f'{ids[1]}", "{ids[2]}'))
+    (tmp_path / f"query-{dead.pid}").mkdir()
+    (tmp_path / "members-broken.json").write_text("{")
+    leave_for_dead(tmp_path, app)
+    described = coordinator.describe("app")
+    assert described is not None
+    assert [each.member for each in described.members] == ids[:1]
+    assert not killed.exists()
+    assert not (tmp_path / f"query-{dead.pid}").exists()
+
+
+def _pid_in(text: str) -> str:
+    return text.split(",")[1].strip()
+
+
+def test_a_run_until_latest_is_refused_while_another_process_runs(
+    url: str, log: EmbeddedLog, holder: Holder, tmp_path: Path
+) -> None:
+    app = KafkaStreams(passing(), config(url, **{"state.dir": str(tmp_path / "state")}))
+    with pytest.raises(FencedError, match="runs already"):
+        app.run(until="latest")
+    assert not SharingRecord(log, "app").read().is_asked
