@@ -179,10 +179,10 @@ def test_one_process_does_not_share_with_itself(url: str, log: EmbeddedLog) -> N
 def test_a_request_counts_for_some_time(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     record, now = SharingRecord(log, "app"), unix_ms()
     monkeypatch.setattr("penstock.engines.application.sharing.unix_ms", lambda: now)
-    record.offer(1, "one")
+    record.offer("one")
     assert not record.read().is_asked
     record.ask()
-    record.offer(2, "one")  # with the lease of its next epoch
+    record.offer("one")  # of another process, which has the lease now
     assert record.read().is_asked
     now += 200_000
     assert not record.read().is_asked

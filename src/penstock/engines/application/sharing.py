@@ -25,7 +25,7 @@ from penstock.errors import FencedError, PenstockError
 from penstock.log.fenced_record import SHARING_KEY, SHARING_WRITER, RecordName, change_record
 from penstock.log.lease_holders import holder_runs, not_shared, runs_already
 from penstock.log.leases import lease_name
-from penstock.log.processes import process_start
+from penstock.log.processes import may_run, process_start
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -49,13 +49,17 @@ class Offer:
     """The offer of an instance to share its tasks, and a request to do so.
 
     Attributes:
-        epoch: The epoch of its lease; 0: there is no offer.
+        host: Its machine; empty: there is no offer.
+        pid: Its process.
+        start: The start of its process, see `penstock.log.processes.process_start`.
         identity: What an instance that shares the tasks has in common with it, see `Engine.sharing_identity`.
         asked_ms: The time of the last request; 0: there is none.
         refused: Why it does not share all the same; empty: it has not refused.
     """
 
-    epoch: int = 0
+    host: str = ""
+    pid: int = 0
+    start: str = ""
     identity: str = ""
     asked_ms: int = 0
     refused: str = ""
@@ -64,6 +68,10 @@ class Offer:
     def is_asked(self) -> bool:
         """Whether somebody has asked a short time ago, and was not refused."""
         return not self.refused and abs(unix_ms() - self.asked_ms) < _ASKED_MS
+
+    def is_of(self, held: Lease) -> bool:
+        """Return whether the holder of a lease offers this, and not an earlier process."""
+        return (self.host, self.pid) == (held.host, held.pid) and may_run(self.host, self.pid, self.start)
 
     @classmethod
     def of(cls, stored: StoredRecord) -> Offer:
@@ -100,9 +108,11 @@ class SharingRecord:
         """Return the present offer."""
         return Offer.of(self._record.read())
 
-    def offer(self, epoch: int, identity: str) -> None:
-        """Offer to share, as the holder of a lease; a request stays."""
-        self._change(lambda before: Offer(epoch, identity, before.asked_ms if before.is_asked else 0))
+    def offer(self, identity: str) -> None:
+        """Offer to share, as the process that holds the lease; a request stays."""
+        pid = os.getpid()
+        own = Offer(socket.gethostname(), pid, process_start(pid), identity)
+        self._change(lambda before: replace(own, asked_ms=before.asked_ms if before.is_asked else 0))
 
     def ask(self) -> None:
         """Ask the holder of the lease to share."""
@@ -126,15 +136,14 @@ class SharingOffer:
 
     Args:
         record: The record.
-        lease: Returns the present lease.
         identity: What an instance that shares the tasks has in common with this one.
     """
 
-    def __init__(self, record: SharingRecord, lease: Callable[[], Lease], identity: str) -> None:
-        self._record, self._lease, self._identity = record, lease, identity
+    def __init__(self, record: SharingRecord, identity: str) -> None:
+        self._record, self._identity = record, identity
         self._ended = threading.Event()
-        self._is_asked = False
-        self._thread = threading.Thread(target=self._run, name=f"{lease().application}-sharing", daemon=True)
+        self._has_offered = self._is_asked = False
+        self._thread = threading.Thread(target=self._run, name="penstock-sharing", daemon=True)
         self._thread.start()
 
     @property
@@ -163,11 +172,10 @@ class SharingOffer:
             self._ended.wait(_LOOK_S)
 
     def _look(self) -> None:
-        epoch, offer = self._lease().epoch, self._record.read()
-        if (offer.epoch, offer.identity) != (epoch, self._identity):
-            self._record.offer(epoch, self._identity)
-        else:
-            self._is_asked = offer.is_asked
+        if not self._has_offered:
+            self._record.offer(self._identity)
+            self._has_offered = True
+        self._is_asked = self._record.read().is_asked
 
 
 def wait_to_share(
@@ -212,7 +220,7 @@ def wait_to_share(
                 return True
             return False
         offer = record.read()
-        if offer.epoch != held.epoch and unix_ms() - held.since_ms > _OFFER_MS:
+        if not offer.is_of(held) and unix_ms() - held.since_ms > _OFFER_MS:
             lease.take()  # which raises the error, or knows that the holder is gone
             return False
         own_facts = own_facts or facts()
@@ -220,7 +228,7 @@ def wait_to_share(
             raise refusal
         if asked_ms and offer.refused:  # an earlier refusal was of another start
             raise not_shared(held, offer.refused)
-        if offer.epoch == held.epoch and unix_ms() - asked_ms > _ASK_AGAIN_MS:
+        if offer.is_of(held) and unix_ms() - asked_ms > _ASK_AGAIN_MS:
             if not asked_ms:
                 _log.info("%s runs already, in process %d on %s: it is asked to share its tasks", application, held.pid,
                           held.host)  # fmt: skip
@@ -238,8 +246,6 @@ def _refusal(held: Lease, offer: Offer, identity: str, obstacle: str) -> FencedE
         return runs_already(held)
     if obstacle:
         return not_shared(held, obstacle)
-    if offer.epoch != held.epoch:
-        return None
-    if offer.identity != identity:
+    if offer.is_of(held) and offer.identity != identity:
         return not_shared(held, "its topology or processing.guarantee is another one")
     return None

@@ -121,9 +121,7 @@ class LeaseTenure:
 
     def offer_to_share(self, identity: str) -> None:
         """Say that other instances may share the tasks, if they have this in common with this one."""
-        keeper = self._keeper
-        assert keeper is not None  # noqa: S101 - take() comes first
-        self._offer = SharingOffer(SharingRecord(self._log, self._application), lambda: keeper.lease, identity)
+        self._offer = SharingOffer(SharingRecord(self._log, self._application), identity)
 
     @property
     def is_asked_to_share(self) -> bool:
