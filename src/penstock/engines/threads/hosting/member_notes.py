@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Collection
@@ -80,7 +79,6 @@ def leave_for_dead(folder: Path, app: PlannedApp) -> None:
         with suppress(PenstockError, OSError):
             if not runs:
                 _leave(app, members)
-                shutil.rmtree(folder / f"query-{pid}", ignore_errors=True)
                 path.unlink()
             elif not _is_of_here(str(start)) and time.time() - path.stat().st_mtime > _OLD_S:
                 path.unlink()
