@@ -20,7 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
 from penstock.errors import LogUnavailableError
@@ -77,7 +78,10 @@ class Counts:
         """Read what has come; a count that does not grow was counted twice, or lost."""
         for message in self._consumer.consume(1000, 0.2):
             assert not message.error(), message.error()
-            word, count = message.key().decode(), int.from_bytes(message.value(), "big")
+            key, value = message.key(), message.value()
+            if key is None or value is None:
+                raise ValueError("a count has no word, or was deleted")
+            word, count = str(key, "utf-8"), int.from_bytes(value, "big")
             if count <= self.newest.get(word, 0):
                 self.wrong.append(f"{word}: {count} after {self.newest[word]}")
             self.newest[word] = count

@@ -34,6 +34,7 @@ ELSEWHERE = {
     "FixedKeyProcessorContext": "runtime.processors:NodeContext",
     "ProcessorContext": "runtime.processors:NodeContext",
     "HostInfo": "query.metadata",
+    "RecordHeaders": "serde",
     "KeyQueryMetadata": "query.metadata",
     "StreamsMetadata": "query.metadata",
     "KeyValueStore": "state.views:KeyValueView",

@@ -31,6 +31,7 @@ def test_there_may_be_no_folder_of_replicas(tmp_path: Path) -> None:
 def test_the_copy_of_global_tables_is_no_task(tmp_path: Path) -> None:
     shared = global_folder(tmp_path, "app", "log")
     for folder in (continuous_place(tmp_path, "app", "log", "1_12")[1], shared):
-        folder.mkdir()
+        (folder / "slot-0").mkdir(parents=True)
+        (folder / "slot-0" / "data.mdb").touch()
     assert shared in continuous_replicas(tmp_path, "app", "log")
     assert tasks_on_disk(str(tmp_path), "app", "log") == [TaskId(1, 12)]
