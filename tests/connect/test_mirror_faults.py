@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import threading
 from collections import Counter
 
 import pytest
@@ -96,7 +97,10 @@ def test_a_copier_that_sleeps_in_the_middle_of_a_batch_goes_on_after_it(tmp_path
         [task] = soak.workers[0].tasks()
         for _ in range(5):
             os.kill(task, signal.SIGSTOP)
-            soak.write(100)
+            writing = threading.Thread(target=soak.write, args=[100])  # it may wait for a lock that the copier holds
+            writing.start()
+            writing.join(2)
             os.kill(task, signal.SIGCONT)
+            writing.join()
         eventually(lambda: len(soak.copies()) >= soak.records, ROUND_S, "all is copied")
         assert sorted(map(int, soak.copies())) == list(range(soak.records))

@@ -113,6 +113,8 @@ class Broker:
             raise InvalidStateError(
                 f"a broker already runs in {self._directory} (process {pid})", hint="`penstock broker stop` ends it."
             )
+        if self._pid_file.exists():  # an earlier one was killed
+            self._wait_for_ports()
         taken = [port for port in self.settings.ports if is_taken(port)]
         if taken:
             raise EnvironmentProblemError(
@@ -158,10 +160,14 @@ class Broker:
         self._pid_file.unlink(missing_ok=True)
         if self._process is not None:
             self._process.wait(_STOP_S)
+        self._wait_for_ports()
+        return True
+
+    def _wait_for_ports(self) -> None:
+        """Wait for the other threads of a broker that has ended, which have its sockets until they end."""
         deadline = time.monotonic() + _PORTS_S
         while any(is_taken(port) for port in self.settings.ports) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)  # its other threads end, and have its sockets until then
-        return True
+            time.sleep(_POLL_S)
 
     def __enter__(self) -> Self:
         self._is_ours = True
