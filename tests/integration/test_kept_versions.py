@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,9 @@ import pytest
 from penstock import KafkaStreams
 from penstock.testing import TopologyTestDriver
 from versions import kept_application
+from versions.unpacking import kept
 
-FOLDER = Path(__file__).parents[1] / "versions"
 MODES = {"threads": "continuous", "batches": "micro_batch"}
-
-
-def kept(name: str, target: Path) -> Path:
-    with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
-    return target
 
 
 def undisturbed(root: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -9,7 +9,8 @@ from penstock.sql.session import SqlSession
 STATEMENTS = """
 SET 'auto.offset.reset' = 'earliest';
 CREATE TYPE place AS STRUCT<city STRING, number INT>;
-CREATE STREAM clicks (id INT KEY, page STRING, at place) WITH (kafka_topic='clicks', format='JSON', partitions=1);
+CREATE STREAM clicks (id INT KEY, page STRING, at place)
+    WITH (kafka_topic='clicks', format='JSON', partitions=1, retention_ms=-1);
 CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;
 CREATE STREAM homes AS SELECT id, at->city AS city FROM clicks WHERE page = '/home';
 DROP STREAM homes;

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,14 +18,7 @@ from penstock.log.open import open_log
 from penstock.sql.session.journal import Journal, JournalEntry
 from penstock.topology.plan.stored import StoredPlan
 from versions import kept_connect, kept_sql
-
-FOLDER = Path(__file__).parent
-
-
-def kept(name: str, target: Path) -> Path:
-    with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
-    return target
+from versions.unpacking import kept
 
 
 def test_a_session_of_sql_goes_on(tmp_path: Path) -> None:
