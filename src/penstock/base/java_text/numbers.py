@@ -22,11 +22,11 @@ __all__ = [
 LONGEST = 10_000  # characters of a number; longer ones are refused before they cost time
 # Digits of any script, as Java's readers of whole numbers and decimals take them; those of doubles take ASCII's only.
 WHOLE = re.compile(r"[+-]?\d+")
-EXACT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?(\d+))?")
+EXACT = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d+)(?:[eE][+-]?(\d+))?")
 LARGEST_EXPONENT = (1 << 31) - 1
 FLOATING = re.compile(
-    r"([+-]?)(?:(NaN)|(Infinity)|([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)[fFdD]?"
-    r"|(0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)",
+    r"([+-]?)(?:(NaN)|(Infinity)|([0-9]++\.?[0-9]*+(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+    r"|(0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)",
     re.ASCII,
 )
 
@@ -138,6 +138,6 @@ def parse_big_decimal(text: str) -> Decimal:
         raise JavaTextError(f"the exponent of {text} is too large") from error
     if match[1] is not None:
         exponent = value.as_tuple().exponent
-        if int(match[1]) > LARGEST_EXPONENT or not -LARGEST_EXPONENT <= -int(exponent) <= LARGEST_EXPONENT:
+        if Decimal(match[1]) > LARGEST_EXPONENT or not -LARGEST_EXPONENT <= -int(exponent) <= LARGEST_EXPONENT:
             raise JavaTextError(f"the exponent of {text} is too large")
     return value or value.copy_abs()  # there is no negative zero

@@ -21,7 +21,8 @@ MAX_DEPTH = 500  # Jackson's limit of 1,000 is beyond what a reader that calls i
 MAX_DIGITS = 1000
 SPECIAL = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff\ud800-\udfff]')
 SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_LEADING_ZEROS = re.compile(r'("(?:[^"\\]|\\.)*")|(?<![\w.+-])(-?)0+(?=[0-9])', re.DOTALL | re.ASCII)
+# A text without an end goes to the end: what stands behind each of its quotes is not looked at again.
+_LEADING_ZEROS = re.compile(r'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|(?<![\w.+-])(-?)0+(?=[0-9])', re.DOTALL | re.ASCII)
 _HALF_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 BLANKS = " \t\n\r"

@@ -58,7 +58,7 @@ class JsonRows(RowSerde):
         if depth_of(data) > MOST_DEPTH:
             self.reject(data, f"JSON of at most {MOST_DEPTH} levels")
         try:
-            document = parse_json(data.decode("utf-8-sig"))  # some programs begin a text with a mark of the byte order
+            document = parse_json(data.decode().removeprefix("\ufeff"))  # some programs begin a text with this mark
             if document is None:
                 return None
             if self.unwrapped:

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\r\f\v\n\ufeff\u00a0]+)
     | (?P<comment>--[^\n]*|/\*.*?\*/)
-    | (?P<DOUBLE>(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+)
+    | (?P<DOUBLE>(?:\d++\.?\d*+|\.\d+)[eE][+-]?\d+)
     | (?P<WORD>\d*[A-Za-z_][A-Za-z0-9_]*)
     | (?P<STRING>'(?:[^']|'')*')
     | (?P<QUOTED>`(?:[^`]|``)+`|"(?:[^"]|"")+")
