@@ -1,10 +1,11 @@
 """The SQL sink: tables that change under it, columns of any type, fields that stay out, keys of each kind."""
 
 import itertools
+from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
@@ -456,3 +457,42 @@ def test_a_statement_that_sqlite_cannot_run_is_not_tried_again(tmp_path, table, 
     with pytest.raises(ConnectError, match=message):
         driver.put()
     driver.stop()
+
+
+@contextmanager
+def faster(url, start):
+    """Let another one run the first statement that begins so just before the sink does."""
+    left = [start]
+
+    def before(connection, cursor, statement, *_):
+        if left and statement.startswith(left[0]):
+            left.clear()
+            execute(url, statement)
+
+    event.listen(Engine, "before_cursor_execute", before)
+    try:
+        yield left
+    finally:
+        event.remove(Engine, "before_cursor_execute", before)
+
+
+@pytest.mark.parametrize("tables", [(), ("CREATE TABLE t (b INTEGER)",)], ids=["table", "column"])
+def test_a_table_or_column_that_another_task_makes_at_the_same_time_is_taken(url, tables):
+    if tables:
+        execute(url, *tables)
+    driver = sink(url, auto_create="true", auto_evolve="true")
+    with faster(url, "ALTER TABLE" if tables else "CREATE TABLE") as left:
+        put(driver, {"a": 1})
+    driver.stop()
+    assert not left
+    assert execute(url, "SELECT a FROM t") == [(1,)]
+
+
+def test_a_table_of_offsets_that_another_task_makes_at_the_same_time_is_taken(url):
+    execute(url, "CREATE TABLE t (a INTEGER)")
+    with faster(url, "\nCREATE TABLE") as left:
+        driver = sink(url, exactly_once="true")
+        put(driver, {"a": 1}, {"a": 2})
+    driver.stop()
+    assert not left
+    assert execute(url, "SELECT a FROM t") == [(1,), (2,)]

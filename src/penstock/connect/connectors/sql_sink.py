@@ -93,12 +93,19 @@ class SqlSinkTask(SinkTask):
             return
         from sqlalchemy import select
 
+        try:
+            self._create_offsets()
+        except ConnectError:  # another task may have made it meanwhile
+            self._create_offsets()
         with self._guarded() as connection:
-            self._offsets.create(connection, checkfirst=True)
             mine = {"log": self.context.log_identity, "connector": self._name}
             rows = connection.execute(select(self._offsets).where(*_same(self._offsets, mine))).all()
         stored = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
         self.context.offset({tp: stored[tp] for tp in places if tp in stored})
+
+    def _create_offsets(self) -> None:
+        with self._guarded() as connection:
+            self._offsets.create(connection, checkfirst=True)
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if not records:
@@ -327,7 +334,14 @@ class SqlSinkTask(SinkTask):
         return ".".join(self._reader.quoted(each) for each in (table.schema, table.name) if each is not None)
 
     def _ddl(self, connection: Connection, statement: str) -> None:
-        self._reader.run(connection, statement)
+        from sqlalchemy.exc import DBAPIError
+
+        try:
+            self._reader.run(connection, statement)
+        except DBAPIError as error:
+            if _is_there_already(error):  # another task has made it meanwhile
+                raise _TableChangedError(self._failure(error)) from error
+            raise
 
     # Statements
 
@@ -338,9 +352,11 @@ class SqlSinkTask(SinkTask):
             self._run(connection, writes)
         except (ProgrammingError, OperationalError) as error:
             if _is_about_columns(error):
-                trimmed = self._parsed["trim.sensitive.log"]
-                raise _TableChangedError(database_error(error, "to write", trimmed=trimmed)) from error
+                raise _TableChangedError(self._failure(error)) from error
             raise
+
+    def _failure(self, error: Exception) -> ConnectError:
+        return database_error(error, "to write", trimmed=self._parsed["trim.sensitive.log"])
 
     def _run(self, connection: Connection, writes: Sequence[_Write]) -> None:
         from sqlalchemy import bindparam
@@ -447,6 +463,12 @@ def _is_about_columns(error: Exception) -> bool:
     if type(cause).__name__ in ("UndefinedColumn", "UndefinedTable", "DatatypeMismatch"):
         return True
     return any(part in str(cause) for part in ("no column named", "no such column", "no such table", "Unknown column"))
+
+
+def _is_there_already(error: Exception) -> bool:
+    """Return whether the database says that a table or column that was to be made is there."""
+    text = str(getattr(error, "orig", error)).lower()
+    return any(part in text for part in ("already exists", "duplicate column", "pg_type_", "pg_class_"))
 
 
 def _missing(target: TargetTable, cells: Mapping[str, Cell]) -> list[str]:
