@@ -234,6 +234,12 @@ def test_an_answer_without_records_is_no_failure(answer):
         assert poll_until(source(server, records_path="items"), 1)[:1] == [7]
 
 
+def test_an_answer_of_null_is_no_record():
+    answers = [(200, b"null"), (200, [{"at": 1}])]
+    with serving(JsonServer(lambda *_: answers.pop(0) if len(answers) > 1 else answers[0])) as server:
+        assert poll_until(source(server, since_path="at"), 1) == [{"at": 1}]
+
+
 def test_a_cursor_stays_where_nothing_is_behind_it_yet():
     waits = [True, True]
 
@@ -296,6 +302,16 @@ def test_secrets_do_not_follow_a_redirection_to_another_server(secret):
             source(redirecting, **secret).poll()
         assert other.asked == []
         assert poll(source(redirecting, headers="Accept:application/json"), 1) == [1]
+
+
+def test_secrets_do_not_follow_a_link_to_another_server():
+    other = JsonServer(lambda *_: (200, [2]))
+    linking = JsonServer(lambda *_: (200, [1], [("Link", f'<{other.url}>; rel="next"')]))
+    with serving(other), serving(linking):
+        with pytest.raises(ConnectError, match="next page on another server"):
+            source(linking, pagination="link", authorization="Bearer S3cret").poll()
+        assert other.asked == []
+        assert poll_until(source(linking, pagination="link", interval_ms=60_000), 2) == [1, 2]
 
 
 def test_a_redirection_on_the_same_server_keeps_the_headers():

@@ -279,7 +279,14 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
             f"{shown} names a next page on another host: {following}",
             hint="Records and secrets are not sent there: ask that host itself.",
         )
-    return HttpPage(body, records if isinstance(records, list) else [records], following, answer.headers.get("ETag"))
+    if following and _has_secrets(settings) and not _is_same_server(httpx.URL(shown), httpx.URL(following)):
+        raise ConnectError(
+            f"{shown} names a next page on another server: {following}",
+            hint="Secrets are not sent to another port, or without https. Set url to that server if you trust it.",
+        )
+    if not isinstance(records, list):
+        records = [] if records is None else [records]
+    return HttpPage(body, records, following, answer.headers.get("ETag"))
 
 
 def _answer(
