@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
@@ -314,7 +315,9 @@ class Sink:
         if self._windowed is not None and count > 1:
             serde = bound(self._windowed.inner, self._context.physical_name(topic), "key")
             frame = header_frame(serde)
-            encoded = _bytes_array(_encode(serde, WindowedColumn.of(rows.keys).keys, {}))
+            current = self._context.headers
+            with nullcontext() if current is None else current.at(RecordHeaders()):  # not the record's, as in Kafka
+                encoded = _bytes_array(_encode(serde, WindowedColumn.of(rows.keys).keys, {}))
             return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
         return _partitions(keys, count)
 

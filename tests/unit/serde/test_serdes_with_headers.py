@@ -2,6 +2,7 @@
 
 import pickle
 
+import pyarrow as pa
 import pytest
 
 from penstock import (
@@ -14,9 +15,14 @@ from penstock import (
     StreamsBuilder,
     TopologyTestDriver,
 )
+from penstock.config import StreamsConfig
 from penstock.errors import PenstockError, SerializationError
-from penstock.serde import RecordHeaders
+from penstock.log.base import RECORD_SCHEMA
+from penstock.runtime.context import Surroundings
+from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
+from penstock.serde import RecordHeaders, Window, Windowed
 from penstock.serde.headers import CurrentHeaders, HeadersSerde, in_task, uses_headers
+from penstock.state.memory import MemoryTaskState
 from penstock.state.views import ValueTimestampHeaders
 
 
@@ -170,3 +176,30 @@ def test_a_pickled_one_has_no_headers():
     current.headers.add("ser", b"")
     assert serde.deserialize(b"a") == "a~"
     assert pickle.loads(pickle.dumps(serde)).deserialize(b"a") == "a"
+
+
+class Passes(Processor):
+    def init(self, context):
+        self.context = context
+
+    def process(self, record):
+        self.context.forward(record)
+
+
+def test_the_partition_of_a_windowed_key_adds_no_headers():
+    builder = StreamsBuilder()
+    keys = Serdes.time_windowed(Serdes.of(Stamped), 5)
+    stream = builder.stream("in", TEXTS).select_key(lambda key, _: Windowed(key, Window(0, 5)))
+    windowed = stream.process(Passes)
+    for topic in ("first", "second"):
+        windowed.to(topic, Produced(key_serde=keys, value_serde=str))
+    settings = StreamsConfig({"application.id": "app"})
+    part = TaskPart("0_0", {"first": 2, "second": 2})
+    task = StreamTask(builder.build(), settings, part, MemoryTaskState([]), Surroundings(wall_clock_ms=0))
+    names = ["offset", "timestamp", "key", "value", "headers"]
+    columns = [[0], [0], [b"k"], [b"v"], [None]]
+    arrays = [pa.array(column, RECORD_SCHEMA.field(name).type) for column, name in zip(columns, names, strict=True)]
+    records = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORD_SCHEMA.field(name) for name in names]))
+    output = task.process([TopicBatch("in", 0, records)], 0).records
+    of_topics = [[header["value"] for header in output[topic].to_pylist()[0]["headers"]] for topic in output]
+    assert of_topics == [[b"first:k"], [b"first:k", b"second:k"]]
