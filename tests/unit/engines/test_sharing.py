@@ -29,6 +29,7 @@ from penstock.topology.topology import Topology
 # It holds the lease, offers to share it as "one", and does as the lines say.
 HOLDER = """
 import sys
+import time
 from penstock import StreamsConfig
 from penstock.engines.application.tenure import LeaseTenure
 from penstock.log.open import open_log
@@ -42,7 +43,7 @@ with open_log(url) as log:
     print("holds", flush=True)
     for line in sys.stdin:
         while not tenure.is_asked_to_share:
-            pass
+            time.sleep(0.02)
         if line.startswith("refuse"):
             tenure.refuse_to_share("it is shy")
         else:
