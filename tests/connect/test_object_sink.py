@@ -358,3 +358,15 @@ def test_bytes_dates_and_times_of_the_day_and_far_years_come_out_in_each_format(
 def test_parts_of_times_that_there_are_not_are_refused(tmp_path, path):
     with pytest.raises(SettingError, match="does not stand for a part of a time"):
         sink(tmp_path, path_format=path)
+
+
+@pytest.mark.parametrize("year_ms", [10**15, -(10**15) - 10**14])
+def test_a_year_that_csv_would_write_as_another_one_is_the_fault_of_its_record(tmp_path, year_ms):
+    far = 9 * 10**14  # the year 30489, and one as far before
+    schema = struct({"at": TIMESTAMP})
+    rows = [{"at": Moment(each)} for each in (far, year_ms, -far)]
+    driver = sink(tmp_path, format="csv", flush_size=3, errors_tolerance="all", value_converter="JsonConverter")
+    driver.produce("hits", *(Struct(schema, row) for row in rows))
+    driver.put()
+    lines = [line for name in files(tmp_path) for line in (tmp_path / name).read_text().splitlines()[1:]]
+    assert lines == ["30489-11-11 16:00:00.000Z", "-26550-02-19 08:00:00.000Z"]

@@ -10,7 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.base.java_text.calendar_days import days_from_civil
 from penstock.connect.connectors.http import json_bytes
 from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
@@ -31,6 +33,9 @@ PLAIN = {
 }
 LOGICAL = {DATE_NAME: pa.date32(), TIME_NAME: pa.time32("ms"), TIMESTAMP_NAME: pa.timestamp("ms", "UTC")}
 DIGITS = 38
+MOST_YEARS = 32_767
+FIRST_DAY, LAST_DAY = days_from_civil(-MOST_YEARS, 1, 1), days_from_civil(MOST_YEARS, 12, 31)
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY_MS = 86_400_000
 
 
@@ -62,7 +67,7 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
         from pyarrow import csv
 
         try:
-            csv.write_csv(_with_base64(table), out)
+            csv.write_csv(_csv_table(table), out)
         except pa.ArrowException as error:
             raise DataError(
                 f"the records do not fit into CSV: {error}",
@@ -80,9 +85,21 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
     return out.getvalue()
 
 
-def _with_base64(table: pa.Table) -> pa.Table:
-    """Return a table with bytes as the text that JSON has for them."""
+def _csv_table(table: pa.Table) -> pa.Table:
+    """Return a table with bytes as the text that JSON has for them.
+
+    Raises:
+        DataError: A date or a time is of a year that Arrow writes as another one.
+    """
     for at, column in enumerate(table.schema):
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            span = pc.min_max(table.column(at).cast(pa.int32() if column.type == pa.date32() else pa.int64()))
+            unit = 1 if column.type == pa.date32() else UNITS[column.type.unit] * 86_400
+            if not all(each.as_py() is None or FIRST_DAY <= each.as_py() // unit <= LAST_DAY for each in span.values()):
+                raise DataError(
+                    f"the records do not fit into CSV: {column.name} has a year beyond {MOST_YEARS}",
+                    hint="Leave the field out, or use json or parquet.",
+                )
         if pa.types.is_binary(column.type):
             texts = [None if each is None else base64.b64encode(each).decode() for each in table.column(at).to_pylist()]
             table = table.set_column(at, column.name, pa.array(texts, pa.string()))
