@@ -61,6 +61,7 @@ class _Classes(dict[str, type[Any]]):
 
 
 CLASSES = _Classes()
+CLASSES[ERROR]  # there before functions are sent anywhere: those that come back would make a class of their own
 BOOMS = {
     "illegal_state": "java.lang.IllegalStateException",
     "runtime": "java.lang.RuntimeException",

@@ -94,8 +94,17 @@ def java_command() -> str:
 
 
 def kafka_java_options() -> list[str]:
-    """Return Java's options for Kafka's programs: ``KAFKA_JVM_PERFORMANCE_OPTS``, as for Kafka's own scripts."""
-    return shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
+    """Return Java's options for Kafka's programs: ``KAFKA_JVM_PERFORMANCE_OPTS``, as for Kafka's own scripts.
+
+    Raises:
+        EnvironmentProblemError: They cannot be read.
+    """
+    try:
+        return shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
+    except ValueError as error:
+        raise EnvironmentProblemError(
+            f"KAFKA_JVM_PERFORMANCE_OPTS cannot be read: {error}", hint="It is split as by a shell: close its quotes."
+        ) from error
 
 
 def broker_jars() -> Path:
