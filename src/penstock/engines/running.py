@@ -26,7 +26,7 @@ from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
 from penstock.engines.spark.machine_limits import check_open_files
 from penstock.engines.spark.session import running_session, session_for, spare_slots
-from penstock.errors import FencedError, PenstockError, UnknownTopicError
+from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.url import kafka_servers
 from penstock.topology.plan.plan import changed
@@ -196,13 +196,33 @@ class Run:
         tenure = self._tenure
         if tenure is None or not tenure.is_asked_to_share:
             return False
-        reason = self.engine.why_not_shared(self._planned())
-        if not reason and kafka_servers(str(self.config["bootstrap.servers"])) and tenure.membership(0.0) is None:
-            reason = "it is not a member of its group, which it may not be allowed to join"
-        if reason:
-            _log.warning("%s: another start is refused: %s", self.config["application.id"], reason)
-            tenure.refuse_to_share(reason)
+        try:
+            reason = self._obstacle(tenure)
+            if reason:
+                _log.warning("%s: another start is refused: %s", self.config["application.id"], reason)
+                tenure.refuse_to_share(reason)
+        except LogError as error:  # the log is away: who asks waits, and this instance goes on
+            _log.debug("whether the tasks can be shared is not known: %s", error.message)
+            return False
         return not reason
+
+    def _obstacle(self, tenure: Tenure) -> str:
+        """Return why the tasks cannot be shared; empty: they can.
+
+        Raises:
+            LogUnavailableError, FencedError: It is not known; the watch of the run finds out more.
+        """
+        try:
+            if reason := self.engine.why_not_shared(self._planned()):
+                return reason
+            is_embedded = kafka_servers(str(self.config["bootstrap.servers"])) is None
+            if not is_embedded and tenure.membership(_JOIN_S) is None:
+                return "it is not a member of its group, which it may not be allowed to join"
+        except (LogUnavailableError, FencedError):
+            raise
+        except LogError as error:  # it may not ask
+            return error.message
+        return ""
 
     @rebalancing()
     def share(self) -> None:

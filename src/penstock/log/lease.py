@@ -9,7 +9,10 @@ __all__ = ["Lease"]
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run an application; a higher epoch fences lower ones."""
+    """The right to run an application; a higher epoch fences lower ones.
+
+    ``process_start`` is the start of its holder's process, see `penstock.log.processes.process_start`.
+    """
 
     application: str
     owner: str
@@ -20,3 +23,4 @@ class Lease:
     heartbeat_ms: int
     ttl_ms: int
     released: bool
+    process_start: str = ""

@@ -33,14 +33,9 @@ def is_fresh(lease: Lease) -> bool:
     return not lease.released and unix_ms() - lease.heartbeat_ms <= lease.ttl_ms
 
 
-def holder_runs(lease: Lease, process_start: str) -> bool:
-    """Return whether the lease is fresh, and its holder's process is not known to be gone.
-
-    Args:
-        lease: The lease.
-        process_start: The start of the holder's process, see `penstock.log.processes.process_start`.
-    """
-    return is_fresh(lease) and may_run(lease.host, lease.pid, process_start)
+def holder_runs(lease: Lease) -> bool:
+    """Return whether the lease is fresh, and its holder's process is not known to be gone."""
+    return is_fresh(lease) and may_run(lease.host, lease.pid, lease.process_start)
 
 
 def not_shared(held: Lease, reason: str) -> FencedError:

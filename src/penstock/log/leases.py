@@ -30,13 +30,12 @@ def lease_name(application: str) -> RecordName:
     return RecordName(application, LEASE_WRITER, f"{application}-penstock-ledger", b"lease", is_in_topic=False)
 
 
-def lease_of(stored: StoredRecord) -> tuple[Lease, str] | None:
-    """Decode a lease and the start of its holder's process; None if there is none."""
+def lease_of(stored: StoredRecord) -> Lease | None:
+    """Decode a lease; None if there is none."""
     if stored.value is None:
         return None
     facts = json.loads(stored.value)
-    start = str(facts.pop("process_start", ""))
-    return Lease(**facts), start
+    return Lease(**{**facts, "process_start": str(facts.get("process_start") or "")})
 
 
 def refuse_newer(held: Lease | None, application: str, epoch: int) -> None:
@@ -74,14 +73,14 @@ class Leases:
         if replacing is None and not force:
             self._watch(application)
 
-        def taken(holder: tuple[Lease, str] | None) -> Lease:
-            held = None if holder is None else holder[0]
+        def taken(held: Lease | None) -> Lease:
             if replacing is not None:
                 refuse_newer(held, application, replacing.epoch)
-            elif holder is not None and not force and holder_runs(*holder):
-                raise runs_already(holder[0])
-            now, epoch = unix_ms(), (held.epoch if held else 0) + 1
-            return Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
+            elif held is not None and not force and holder_runs(held):
+                raise runs_already(held)
+            now, epoch, pid = unix_ms(), (held.epoch if held else 0) + 1, os.getpid()
+            start = process_start(pid)
+            return Lease(application, owner, epoch, socket.gethostname(), pid, now, now, ttl_ms, False, start)  # noqa: FBT003 - in order
 
         return self._change(application, taken)
 
@@ -100,8 +99,7 @@ class Leases:
     def renew(self, lease: Lease) -> None:
         """Send a heartbeat, unless the lease is released; raises FencedError if a newer instance has taken over."""
 
-        def renewed(holder: tuple[Lease, str] | None) -> Lease | None:
-            held = None if holder is None else holder[0]
+        def renewed(held: Lease | None) -> Lease | None:
             refuse_newer(held, lease.application, lease.epoch)
             if held is not None and held.epoch == lease.epoch and held.released:
                 return None  # a heartbeat that was on its way meanwhile
@@ -112,8 +110,8 @@ class Leases:
     def release(self, lease: Lease) -> None:
         """Release the lease; does nothing if another instance has it."""
 
-        def released(holder: tuple[Lease, str] | None) -> Lease | None:
-            if holder is None or holder[0].epoch != lease.epoch or holder[0].released:
+        def released(held: Lease | None) -> Lease | None:
+            if held is None or held.epoch != lease.epoch or held.released:
                 return None
             return replace(lease, heartbeat_ms=unix_ms(), released=True)
 
@@ -121,8 +119,7 @@ class Leases:
 
     def read(self, application: str) -> Lease | None:
         """Return the lease of the instance that runs, or last ran, an application."""
-        holder = lease_of(self._record(application).read())
-        return None if holder is None else holder[0]
+        return lease_of(self._record(application).read())
 
     def is_newest(self, lease: Lease) -> bool:
         """Return whether no other instance has taken over since this lease was acquired."""
@@ -133,7 +130,7 @@ class Leases:
         """Raise FencedError if a newer instance has taken over."""
         refuse_newer(self.read(application), application, epoch)
 
-    def _change(self, application: str, change: Callable[[tuple[Lease, str] | None], _T]) -> _T:
+    def _change(self, application: str, change: Callable[[Lease | None], _T]) -> _T:
         """Read, compare, write; once more if another process was faster.
 
         Args:
@@ -145,10 +142,7 @@ class Leases:
         def changed(stored: StoredRecord) -> bytes | None:
             nonlocal lease
             lease = change(lease_of(stored))
-            if lease is None:
-                return None
-            start = process_start(lease.pid) if lease.pid == os.getpid() else ""
-            return json.dumps({**asdict(lease), "process_start": start}).encode()
+            return None if lease is None else json.dumps(asdict(lease)).encode()
 
         change_record(self._record(application), changed)
         return cast("_T", lease)

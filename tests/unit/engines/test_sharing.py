@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
-from penstock.engines.application.sharing import SharingRecord, wait_to_share
+from penstock.engines.application.sharing import SharingRecord, _Holder, wait_to_share
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.factory import engine_of
+from penstock.engines.figures import BatchMeter
+from penstock.engines.running import Run
 from penstock.engines.threads.hosting.instance_group import InstanceGroup, sharing_identity, why_not_shared
 from penstock.engines.threads.hosting.member_notes import MemberNote, leave_for_dead
-from penstock.errors import FencedError
+from penstock.errors import AuthorizationError, FencedError, LogError, LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.lease import Lease
 from penstock.log.open import open_log
 from penstock.log.streams_groups.member import StreamsMember
 from penstock.topology.topology import Topology
 
-# It holds the lease, offers to share it as "one", and does as the lines say.
+# It holds the lease, offers to share it as "one", and does as the lines say; elsewhere, if that is asked for.
 HOLDER = """
-import sys
-import time
+import os, socket, sys, time
 from penstock import StreamsConfig
 from penstock.engines.application.tenure import LeaseTenure
+from penstock.log import processes
 from penstock.log.open import open_log
 
-url, offers = sys.argv[1:]
+url, offers, host, pid = sys.argv[1:]
+if pid:
+    processes._place = lambda: "another machine"
+    os.getpid = lambda: int(pid)
+    socket.gethostname = lambda: host
 with open_log(url) as log:
     tenure = LeaseTenure(log, StreamsConfig({"application.id": "app", "bootstrap.servers": url}))
     tenure.take()
@@ -52,10 +64,11 @@ with open_log(url) as log:
 
 
 class Holder:
-    def __init__(self, url: str, offers: str = "offers") -> None:
+    def __init__(self, url: str, offers: str = "offers", host: str = "", pid: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, url, offers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, "-c", HOLDER, url, offers, host, pid],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "holds\n"
 
@@ -135,6 +148,45 @@ def test_a_start_is_refused_and_told_why(
     assert f"Its tasks are not shared: {text}" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("host", "pid"),
+    [
+        pytest.param("another", str(2**22 + 1), id="a number that no process has here"),
+        pytest.param(socket.gethostname(), "", id="a container with this name and number"),
+    ],
+)
+def test_a_holder_that_cannot_be_seen_from_here_is_asked_too(url: str, log: EmbeddedLog, host: str, pid: str) -> None:
+    far = Holder(url, host=host, pid=pid or str(os.getpid()))
+    try:
+        far.when_asked("release")
+        assert shares(log, url)
+    finally:
+        far.kill()
+
+
+def test_a_holder_whose_clock_is_behind_is_known_by_its_heartbeats() -> None:
+    ms = unix_ms() - 600_000
+    held = Lease("app", "one", 1, "another", 2**22 + 1, ms, ms, 30_000, released=False, process_start="there/1")
+    holder = _Holder()
+    assert not holder.runs(held)
+    held = replace(held, heartbeat_ms=ms + 5_000)
+    assert holder.runs(held)
+    assert holder.runs(held)
+    assert not holder.runs(replace(held, released=True))
+    other = _Holder()
+    assert not other.runs(held)
+    other.is_seen(ms)  # as its lease could not be taken
+    assert other.runs(held)
+
+
+def test_an_offer_is_of_the_process_that_has_the_lease(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    eventually(lambda: SharingRecord(log, "app").read().identity)
+    offer, held = SharingRecord(log, "app").read(), log.lease("app")
+    assert held is not None
+    assert offer.is_of(held)
+    assert not offer.is_of(replace(held, process_start="a container with this name/77"))
+
+
 def test_after_a_refusal_another_start_may_ask_again(url: str, log: EmbeddedLog, holder: Holder) -> None:
     holder.when_asked("refuse")
     with pytest.raises(FencedError):
@@ -197,6 +249,50 @@ def test_a_holder_that_was_paused_is_fenced_before_tasks_are_shared(url: str, lo
     lease = log.lease("app")
     assert lease is not None
     assert lease.released
+
+
+def test_instances_that_begin_to_share_wait_for_one_that_has_the_lease_for_a_moment(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = log.acquire_lease("app", "another one")
+    with pytest.raises(FencedError, match="runs already"):
+        SharedTenure(log, config(url)).take()
+    SharingRecord(log, "app").ask()
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: log.release_lease(lease))
+    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    SharedTenure(log, config(url)).take()
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (LogUnavailableError("no broker answers"), ""),
+        (AuthorizationError("it may not see its topics"), "it may not see its topics"),
+    ],
+)
+def test_an_instance_goes_on_while_it_cannot_find_out_whether_it_can_share(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch, error: LogError, answer: str
+) -> None:
+    app = planned(url, log)
+    run = Run(app.topology, app.config, None, (), BatchMeter("app"))
+    tenure = LeaseTenure(log, app.config)
+    run.log, run.plan, run._tenure = log, app.plan, tenure
+    tenure.take()
+    tenure.offer_to_share("one")
+
+    def fail(_: PlannedApp) -> str:
+        raise error
+
+    monkeypatch.setattr(run.engine, "why_not_shared", fail)
+    try:
+        record = SharingRecord(log, "app")
+        eventually(lambda: record.read().identity)
+        record.ask()
+        eventually(lambda: tenure.is_asked_to_share)
+        assert not run.may_share()
+        assert record.read().refused == answer
+    finally:
+        tenure.give_back()
 
 
 @pytest.mark.parametrize(

@@ -76,4 +76,4 @@ def test_a_live_holder_in_another_container_keeps_its_lease(tmp_path: Path) -> N
         with pytest.raises(FencedError, match="runs already"):
             log.acquire_lease("app", "here")
         late = replace(lease, heartbeat_ms=lease.heartbeat_ms - 31_000)
-        assert not holder_runs(late, "boot:pid:[9]/77")  # its heartbeats alone decide
+        assert not holder_runs(replace(late, process_start="boot:pid:[9]/77"))  # its heartbeats alone decide

@@ -38,6 +38,7 @@ _log = own_logger(__name__)
 _ASKED_MS = 120_000  # so long a request counts
 _ASK_AGAIN_MS = 30_000
 _OFFER_MS = 10_000  # after it has taken the lease, an instance that offers to share has said so
+_SEEN_S = 30.0  # after a sign of life of a holder whose clock is behind
 _PATIENCE_S = 600.0  # for an instance that offers to share, and may be starting on a busy machine
 _LOOK_S = 1.0
 _POLL_S = 0.2
@@ -71,7 +72,7 @@ class Offer:
 
     def is_of(self, held: Lease) -> bool:
         """Return whether the holder of a lease offers this, and not an earlier process."""
-        return (self.host, self.pid) == (held.host, held.pid) and may_run(self.host, self.pid, self.start)
+        return (self.host, self.pid, self.start) == (held.host, held.pid, held.process_start)
 
     @classmethod
     def of(cls, stored: StoredRecord) -> Offer:
@@ -175,7 +176,8 @@ class SharingOffer:
         if not self._has_offered:
             self._record.offer(self._identity)
             self._has_offered = True
-        self._is_asked = self._record.read().is_asked
+        now = self._record.read()
+        self._is_asked = now.asked_ms > 0 and not now.refused  # by any clock: the offer has removed old requests
 
 
 def wait_to_share(
@@ -200,29 +202,22 @@ def wait_to_share(
     Raises:
         FencedError: An instance runs that does not share its tasks.
     """
-    record, began, asked_ms = SharingRecord(log, application), time.monotonic(), 0
+    record, holder, began, asked_ms = SharingRecord(log, application), _Holder(), time.monotonic(), 0
     own_facts: tuple[str, str] | None = None
     while True:
         held = log.lease(application)
-        if held is None or not holder_runs(held, process_start(held.pid)):
-            if record.read().is_asked:
-                return True
+        if held is None or not holder.runs(held):
             try:
-                lease.take()
+                return record.read().is_asked or not _take(lease, record)
             except FencedError as error:
-                if "members" in error.facts:  # of other instances, which share
-                    return True
                 if "owner" not in error.facts:
                     raise
-                continue  # another one was faster
-            if record.read().is_asked:  # the lease was released to share
-                lease.give_back()
-                return True
-            return False
+                holder.is_seen(error.facts.get("since_ms", -1))  # its clock is behind; or it was faster
+            time.sleep(_POLL_S)
+            continue
         offer = record.read()
-        if not offer.is_of(held) and unix_ms() - held.since_ms > _OFFER_MS:
-            lease.take()  # which raises the error, or knows that the holder is gone
-            return False
+        if not offer.is_of(held) and holder.should_have_offered(held):
+            raise runs_already(held)
         own_facts = own_facts or facts()
         if refusal := _refusal(held, offer, *own_facts):
             raise refusal
@@ -240,9 +235,52 @@ def wait_to_share(
         time.sleep(_POLL_S)
 
 
+class _Holder:
+    """What a start sees of the holder of the lease, whose clock may be behind or ahead."""
+
+    def __init__(self) -> None:
+        self._since_ms, self._heartbeat_ms = -1, -1
+        self._seen_s = float("-inf")  # when it was known to run
+        self._first_s = 0.0
+
+    def runs(self, held: Lease) -> bool:
+        """Return whether it runs: its heartbeats look new, or go on."""
+        if held.since_ms != self._since_ms:
+            self._first_s = time.monotonic()
+        elif held.heartbeat_ms != self._heartbeat_ms:
+            self._seen_s = time.monotonic()
+        self._since_ms, self._heartbeat_ms = held.since_ms, held.heartbeat_ms
+        is_alive = not held.released and time.monotonic() - self._seen_s < _SEEN_S
+        return holder_runs(held) or (is_alive and may_run(held.host, held.pid, held.process_start))
+
+    def is_seen(self, since_ms: int) -> None:
+        """Note that the holder since then runs, whatever its heartbeats look like."""
+        if since_ms == self._since_ms:
+            self._seen_s = time.monotonic()
+
+    def should_have_offered(self, held: Lease) -> bool:
+        """Return whether it would have offered to share by now."""
+        waited_ms = (time.monotonic() - self._first_s) * 1000
+        return max(waited_ms, held.heartbeat_ms - held.since_ms) > _OFFER_MS
+
+
+def _take(lease: LeaseHolder, record: SharingRecord) -> bool:
+    """Take the lease; return False if other instances share the tasks, or begin to."""
+    try:
+        lease.take()
+    except FencedError as error:
+        if "members" in error.facts:  # of other instances, which share
+            return False
+        raise
+    if record.read().is_asked:  # the lease was released to share
+        lease.give_back()
+        return False
+    return True
+
+
 def _refusal(held: Lease, offer: Offer, identity: str, obstacle: str) -> FencedError | None:
     """Return the error for a start that cannot share the tasks of the holder; None: it may be able to."""
-    if (held.host, held.pid) == (socket.gethostname(), os.getpid()):
+    if held.pid == os.getpid() and held.process_start == process_start(held.pid):  # containers have equal numbers
         return runs_already(held)
     if obstacle:
         return not_shared(held, obstacle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +14,6 @@ from penstock.engines.application.sharing import SharingOffer, SharingRecord
 from penstock.errors import FencedError
 from penstock.log.lease_holders import holder_runs, runs_already
 from penstock.log.lease_keeper import LeaseKeeper
-from penstock.log.processes import process_start
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -25,6 +25,8 @@ __all__ = ["LEASE_TTL_MS", "LeaseTenure", "SharedTenure", "Tenure"]
 
 _log = own_logger(__name__)
 LEASE_TTL_MS = 30_000
+_PATIENCE_S = 60.0
+_POLL_S = 0.2
 
 
 class Tenure(Protocol):
@@ -166,18 +168,25 @@ class SharedTenure:
         Raises:
             FencedError: One does.
         """
-        held = self._log.lease(self._application)
-        if held is None or held.released:
-            return
-        if holder_runs(held, process_start(held.pid)):
-            raise runs_already(held)
+        record, deadline = SharingRecord(self._log, self._application), time.monotonic() + _PATIENCE_S
+        while True:
+            held = self._log.lease(self._application)
+            if held is None or held.released:
+                return
+            refused = runs_already(held) if holder_runs(held) else self._fence()
+            if refused is None:
+                return
+            if time.monotonic() > deadline or not record.read().is_asked:
+                raise refused
+            time.sleep(_POLL_S)  # several begin to share at once, and each may have the lease for a moment
+
+    def _fence(self) -> FencedError | None:
+        """Take the lease, and release it; return the error if another instance has it."""
         try:
-            newer = self._log.acquire_lease(self._application, self._owner, LEASE_TTL_MS)
+            self._log.release_lease(self._log.acquire_lease(self._application, self._owner, LEASE_TTL_MS))
         except FencedError as error:
-            if "members" not in error.facts:
-                raise
-        else:
-            self._log.release_lease(newer)
+            return None if "members" in error.facts else error
+        return None
 
     def refuse_to_share(self, reason: str) -> None:
         """Do nothing: they are shared."""

@@ -234,8 +234,7 @@ def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch:
 def check_lease(connection: sqlite3.Connection, application: str, epoch: int | None) -> None:
     """Raise FencedError if a newer instance has taken this lease."""
     if epoch is not None:
-        holder = lease_of(read_row(connection, application, LEASE_WRITER))
-        refuse_newer(None if holder is None else holder[0], application, epoch)
+        refuse_newer(lease_of(read_row(connection, application, LEASE_WRITER)), application, epoch)
 
 
 class _Transaction(Protocol):

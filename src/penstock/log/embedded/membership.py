@@ -238,7 +238,7 @@ def _refuse_of_application(connection: sqlite3.Connection, group: str, epoch: in
 def running_holder(connection: sqlite3.Connection, application: str) -> Lease | None:
     """Return an application's lease if its holder runs."""
     held = lease_of(read_row(connection, application, LEASE_WRITER))
-    return held[0] if held is not None and holder_runs(*held) else None
+    return held if held is not None and holder_runs(held) else None
 
 
 def has_streams_members(connection: sqlite3.Connection, group: str) -> bool:

@@ -52,5 +52,4 @@ class KafkaRecords:
 
     def _check_lease(self, application: str, epoch: int) -> None:
         """Raise FencedError if a newer instance of the application has taken over."""
-        holder = lease_of(self.get(lease_name(application)).read())
-        refuse_newer(None if holder is None else holder[0], application, epoch)
+        refuse_newer(lease_of(self.get(lease_name(application)).read()), application, epoch)
