@@ -398,6 +398,7 @@ class Run:
 
     def _begin_again(self) -> None:
         assert self._tenure is not None  # noqa: S101 - launch() comes first
+        self._tenure.keep_sharing()
         self.engine.suspend()
         self._tenure.take()
         self.engine.resume(self._start())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.engines.threads.hosting.query_folder import own_query_folder
+from penstock.engines.threads.hosting.query_folder import own_query_folder, remove_query_folder
 from penstock.log.processes import process_start
 
 OWN = (
@@ -49,3 +49,10 @@ def test_folders_of_another_machine_stay_and_have_other_names(tmp_path: Path) ->
     assert own_query_folder(tmp_path) == own
     noted = json.loads((tmp_path / f"{own.name}.owner.json").read_text())
     assert noted == [socket.gethostname(), os.getpid(), process_start(os.getpid())]
+
+
+def test_nothing_is_left_of_an_instance_that_has_ended_in_order(tmp_path: Path) -> None:
+    own = own_query_folder(tmp_path)
+    own.mkdir()
+    remove_query_folder(own)
+    assert [*tmp_path.iterdir()] == []

@@ -20,7 +20,7 @@ from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
-from penstock.engines.application.sharing import SharingRecord, _Holder, wait_to_share
+from penstock.engines.application.sharing import Offer, SharingRecord, _Holder, wait_to_share
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
@@ -261,6 +261,16 @@ def test_instances_that_begin_to_share_wait_for_one_that_has_the_lease_for_a_mom
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: log.release_lease(lease))
     monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
     SharedTenure(log, config(url)).take()
+
+
+def test_a_start_shares_while_the_only_instance_that_shares_is_between_two_epochs(url: str, log: EmbeddedLog) -> None:
+    tenure = SharedTenure(log, config(url))
+    tenure.keep_sharing()
+    record = SharingRecord(log, "app")
+    assert record.read() == Offer()  # nobody has run alone
+    log.release_lease(log.acquire_lease("app", "one that ran alone"))
+    tenure.keep_sharing()
+    assert shares(log, url)
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def wait_to_share(
             except FencedError as error:
                 if "owner" not in error.facts:
                     raise
-                holder.is_seen(error.facts.get("since_ms", -1))  # its clock is behind; or it was faster
+                holder.is_seen(error.facts.get("since_ms"))  # its clock is behind; or it was faster
             time.sleep(_POLL_S)
             continue
         offer = record.read()
@@ -253,7 +253,7 @@ class _Holder:
         is_alive = not held.released and time.monotonic() - self._seen_s < _SEEN_S
         return holder_runs(held) or (is_alive and may_run(held.host, held.pid, held.process_start))
 
-    def is_seen(self, since_ms: int) -> None:
+    def is_seen(self, since_ms: object) -> None:
         """Note that the holder since then runs, whatever its heartbeats look like."""
         if since_ms == self._since_ms:
             self._seen_s = time.monotonic()

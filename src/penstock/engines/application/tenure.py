@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.sharing import SharingOffer, SharingRecord
-from penstock.errors import FencedError
+from penstock.errors import FencedError, LogError
 from penstock.log.lease_holders import holder_runs, runs_already
 from penstock.log.lease_keeper import LeaseKeeper
 
@@ -75,6 +75,10 @@ class Tenure(Protocol):
         """Answer that the tasks are not shared, and why."""
         ...
 
+    def keep_sharing(self) -> None:
+        """Have others share the tasks that start while this instance begins its next epoch, if it shares them."""
+        ...
+
     def give_back(self) -> None:
         """Give the right back."""
         ...
@@ -134,6 +138,9 @@ class LeaseTenure:
         """Answer that the tasks are not shared, and why."""
         if self._offer is not None:
             self._offer.refuse(reason)
+
+    def keep_sharing(self) -> None:
+        """Do nothing: the lease is held meanwhile."""
 
     def give_back(self) -> None:
         """Release the lease."""
@@ -199,6 +206,14 @@ class SharedTenure:
 
     def check(self) -> None:
         """Do nothing: each thread hears by itself that the group goes on without it."""
+
+    def keep_sharing(self) -> None:
+        """Have others share the tasks that start while this instance has no members; else they would take a lease."""
+        try:
+            if self._log.lease(self._application) is not None:  # else none has run alone, and there is no such topic
+                SharingRecord(self._log, self._application).ask()
+        except LogError as error:  # another instance says so at the same time; or the log is away, for others too
+            _log.debug("%s: others are not asked to share: %s", self._application, error.message)
 
     def give_back(self) -> None:
         """Do nothing: there is nothing to give back."""

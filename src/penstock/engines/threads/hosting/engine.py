@@ -40,6 +40,7 @@ from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.known_positions import KnownPositions
 from penstock.engines.threads.hosting.lost_threads import LostThreads
+from penstock.engines.threads.hosting.query_folder import remove_query_folder
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
@@ -345,7 +346,7 @@ class ThreadQuery:
             self._server.close()
         if self.note is not None:
             self.note.remove()
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        remove_query_folder(self._checkpoint)
 
     def committed(self) -> tuple[int, Mapping[TopicPartition, int]] | None:
         """Return the number of commits, and no offsets: threads commit them."""

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.log.processes import may_run, process_start
 from penstock.state.documents import replace_document
 
-__all__ = ["own_query_folder"]
+__all__ = ["own_query_folder", "remove_query_folder"]
 
 _OWNER = ".owner.json"
 
@@ -27,13 +28,19 @@ def own_query_folder(root: Path) -> Path:
     """
     for owner in root.glob(f"query-*{_OWNER}"):
         if not _may_be_used(owner):
-            shutil.rmtree(_folder_of(owner), ignore_errors=True)
-            owner.unlink(missing_ok=True)
+            remove_query_folder(_folder_of(owner))
     start = process_start(os.getpid())
     digest = hashlib.sha256(f"{start} {os.getpid()}".encode()).hexdigest()[:12]
     owner = root / f"query-{digest}{_OWNER}"
     replace_document(str(root), owner.name, json.dumps([socket.gethostname(), os.getpid(), start]))
     return _folder_of(owner)
+
+
+def remove_query_folder(folder: Path) -> None:
+    """Remove a folder, and the note of its owner, if it has one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.with_name(f"{folder.name}{_OWNER}").unlink(missing_ok=True)
 
 
 def _folder_of(owner: Path) -> Path:
