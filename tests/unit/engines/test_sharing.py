@@ -273,6 +273,25 @@ def test_a_start_shares_while_the_only_instance_that_shares_is_between_two_epoch
     assert shares(log, url)
 
 
+def test_a_start_that_cannot_share_runs_alone_however_short_ago_others_shared(url: str, log: EmbeddedLog) -> None:
+    """As with a new version that reads DataFrames, after the instances of the one before have ended."""
+    SharingRecord(log, "app").ask()
+    tenure = LeaseTenure(log, config(url))
+    assert not wait_to_share(log, "app", tenure, lambda: ("one", "it reads DataFrames"), lambda _: None)
+    tenure.give_back()
+
+
+def test_a_start_that_cannot_share_is_refused_while_others_do(url: str, log: EmbeddedLog) -> None:
+    app = planned(url, log)
+    facts = InstanceGroup(app).members(app.plan, app.topology)._identities.member_at("here", None)
+    join = StreamsMember(facts, 0).next_heartbeat(0)
+    assert join is not None
+    log.streams_coordinator().heartbeat(join)
+    assert shares(log, url)
+    with pytest.raises(FencedError, match="cannot share the tasks: it reads DataFrames"):
+        shares(log, url, obstacle="it reads DataFrames")
+
+
 @pytest.mark.parametrize(
     ("error", "answer"),
     [

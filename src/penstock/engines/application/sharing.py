@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.clock import unix_ms
@@ -203,14 +204,14 @@ def wait_to_share(
         FencedError: An instance runs that does not share its tasks.
     """
     record, holder, began, asked_ms = SharingRecord(log, application), _Holder(), time.monotonic(), 0
-    own_facts: tuple[str, str] | None = None
+    own_facts = cache(facts)  # asked for when they are needed: the brokers are asked then
     while True:
         held = log.lease(application)
         if held is None or not holder.runs(held):
             try:
-                return record.read().is_asked or not _take(lease, record)
+                return not _take(lease, record, lambda: own_facts()[1])
             except FencedError as error:
-                if "owner" not in error.facts:
+                if "owner" not in error.facts or time.monotonic() - began > _PATIENCE_S:
                     raise
                 holder.is_seen(error.facts.get("since_ms"))  # its clock is behind; or it was faster
             time.sleep(_POLL_S)
@@ -218,8 +219,7 @@ def wait_to_share(
         offer = record.read()
         if not offer.is_of(held) and holder.should_have_offered(held):
             raise runs_already(held)
-        own_facts = own_facts or facts()
-        if refusal := _refusal(held, offer, *own_facts):
+        if refusal := _refusal(held, offer, *own_facts()):
             raise refusal
         if asked_ms and offer.refused:  # an earlier refusal was of another start
             raise not_shared(held, offer.refused)
@@ -264,15 +264,25 @@ class _Holder:
         return max(waited_ms, held.heartbeat_ms - held.since_ms) > _OFFER_MS
 
 
-def _take(lease: LeaseHolder, record: SharingRecord) -> bool:
-    """Take the lease; return False if other instances share the tasks, or begin to."""
+def _take(lease: LeaseHolder, record: SharingRecord, obstacle: Callable[[], str]) -> bool:
+    """Take the lease; return False if other instances share the tasks, or begin to, and this one can share them, too.
+
+    Raises:
+        FencedError: Another instance has the lease; or others share the tasks, and this one cannot.
+    """
+    if record.read().is_asked and not obstacle():
+        return False
     try:
         lease.take()
     except FencedError as error:
-        if "members" in error.facts:  # of other instances, which share
-            return False
-        raise
-    if record.read().is_asked:  # the lease was released to share
+        if "members" not in error.facts:  # of other instances, which share
+            raise
+        if reason := obstacle():
+            raise FencedError(
+                error.message, hint=f"This start cannot share the tasks: {reason}. Stop the others first", **error.facts
+            ) from error
+        return False
+    if record.read().is_asked and not obstacle():  # the lease was released to share
         lease.give_back()
         return False
     return True
