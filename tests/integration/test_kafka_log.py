@@ -339,6 +339,12 @@ def test_a_lease_of_a_dead_process_is_free(kafka, log, topic):
     assert log.acquire_lease(topic, "next").epoch == 2
 
 
+def test_a_log_that_goes_on_after_a_lease_waits_for_brokers_as_long_as_before(log, topic):
+    """As that of an instance that begins to share its tasks."""
+    log.release_lease(log.acquire_lease(topic, "me"))
+    assert not log.clients.hurry
+
+
 def test_a_transaction_that_a_dead_process_left_open_is_ended(kafka, log, topic):
     code = """
 import os, sys

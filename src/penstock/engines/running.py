@@ -234,9 +234,10 @@ class Run:
         assert self._tenure is not None and self.log is not None  # noqa: S101, PT018 - launch() comes first
         _log.info("another instance of %s starts: they share its tasks from now on", self.config["application.id"])
         self.engine.suspend()
+        before = self.lease
         self._tenure.give_back()
         self.engine.share()
-        self._tenure = SharedTenure(self.log, self.config)
+        self._tenure = SharedTenure(self.log, self.config, before)
         self._tenure.take()
         self.engine.resume(self._start())
 

@@ -292,6 +292,16 @@ def test_a_start_that_cannot_share_is_refused_while_others_do(url: str, log: Emb
         shares(log, url, obstacle="it reads DataFrames")
 
 
+def test_a_lease_that_no_broker_let_go_of_is_released_later(url: str, log: EmbeddedLog) -> None:
+    lease = log.acquire_lease("app", "this one")
+    SharingRecord(log, "app").ask()
+    SharedTenure(log, config(url), lease).take()
+    left = log.lease("app")
+    assert left is not None
+    assert left.released
+    assert left.epoch == lease.epoch
+
+
 @pytest.mark.parametrize(
     ("error", "answer"),
     [

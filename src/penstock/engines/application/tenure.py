@@ -160,13 +160,14 @@ class SharedTenure:
     Args:
         log: The application's log.
         config: Its settings.
+        before: The lease that this instance has had, and has tried to release.
     """
 
     lease = None
     is_asked_to_share = False
 
-    def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
-        self._log, self._application = log, str(config["application.id"])
+    def __init__(self, log: TopicLog, config: StreamsConfig, before: Lease | None = None) -> None:
+        self._log, self._application, self._before = log, str(config["application.id"]), before
         self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
 
     def take(self) -> None:
@@ -180,6 +181,8 @@ class SharedTenure:
             held = self._log.lease(self._application)
             if held is None or held.released:
                 return
+            if self._before is not None and held.epoch == self._before.epoch:  # no broker had answered
+                self._log.release_lease(held)
             refused = runs_already(held) if holder_runs(held) else self._fence()
             if refused is None:
                 return

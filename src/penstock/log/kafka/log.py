@@ -425,6 +425,7 @@ class KafkaLog(KafkaCore):
 
     def close(self) -> None:
         """Close its clients; safe to call twice."""
+        self.clients.hurry = True
         self._end_presence()
         with self._lock:
             self._ledgers.clear()

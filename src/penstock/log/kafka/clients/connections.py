@@ -60,7 +60,7 @@ class Clients:
         self.servers = servers
         self.settings = dict(settings)
         self._translated = ClientSettings.of(servers, settings)
-        self.hurry = False  # set shortly before the log is closed: the last requests may not take long
+        self.hurry = False  # set while the log is closed, and leases are released: such requests may not take long
         self.access = ClusterAccess(self._translated)
         self._admin: AdminClient | None = None
         self._cluster: Cluster | None = None

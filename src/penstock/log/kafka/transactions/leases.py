@@ -124,8 +124,11 @@ class KafkaLeases(Leases):
 
     def release(self, lease: Lease) -> None:
         """Release the lease; does nothing if another instance has it, and only warns if no broker answers."""
-        self._log.clients.hurry = True
+        clients = self._log.clients
+        before, clients.hurry = clients.hurry, True  # most end then; one that shares its tasks goes on
         try:
             super().release(lease)
         except LogUnavailableError as error:
             _log.warning("the lease of %s could not be given back: %s", lease.application, error.message)
+        finally:
+            clients.hurry = before
