@@ -39,7 +39,6 @@ _log = own_logger(__name__)
 _ASKED_MS = 120_000  # so long a request counts
 _ASK_AGAIN_MS = 30_000
 _OFFER_MS = 10_000  # after it has taken the lease, an instance that offers to share has said so
-_SEEN_S = 30.0  # after a sign of life of a holder whose clock is behind
 _PATIENCE_S = 600.0  # for an instance that offers to share, and may be starting on a busy machine
 _LOOK_S = 1.0
 _POLL_S = 0.2
@@ -250,7 +249,7 @@ class _Holder:
         elif held.heartbeat_ms != self._heartbeat_ms:
             self._seen_s = time.monotonic()
         self._since_ms, self._heartbeat_ms = held.since_ms, held.heartbeat_ms
-        is_alive = not held.released and time.monotonic() - self._seen_s < _SEEN_S
+        is_alive = not held.released and (time.monotonic() - self._seen_s) * 1000 < held.ttl_ms
         return holder_runs(held) or (is_alive and may_run(held.host, held.pid, held.process_start))
 
     def is_seen(self, since_ms: object) -> None:
