@@ -41,11 +41,11 @@ from penstock.serde.data.logical import decimal_from_bytes, decimal_to_bytes
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LONGS = st.integers(-(2**63), 2**63 - 1)
-LEAVES = [
+LEAVES = [  # without negative zeros, which JSON loses: Kafka's converter reads numbers as BigDecimal, as this one does
     (INT8, st.integers(-128, 127)),
     (INT64, LONGS),
-    (FLOAT32, st.floats(width=32, allow_nan=False, allow_infinity=False)),
-    (FLOAT64, st.floats(allow_nan=False, allow_infinity=False)),
+    (FLOAT32, st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda number: number + 0.0)),
+    (FLOAT64, st.floats(allow_nan=False, allow_infinity=False).map(lambda number: number + 0.0)),
     (BOOLEAN, st.booleans()),
     (STRING, TEXTS),
     (BYTES, st.binary(max_size=8)),
