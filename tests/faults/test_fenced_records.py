@@ -36,6 +36,7 @@ from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.fenced_record import RecordName, StoredRecord, change_record
 from penstock.log.kafka.transactions import fenced_record
 from penstock.log.open import open_log
+from penstock.log.processes import own_process
 from penstock.sql.session.journal import Journal, JournalEntry
 from penstock.tools.broker.process import Broker
 from penstock.topology.plan.changelog_topics import numbers_topic
@@ -236,7 +237,7 @@ def test_a_holder_whose_clock_is_behind_keeps_its_lease_while_it_sends_heartbeat
 ) -> None:
     one, two, ended = opened(), opened(), threading.Event()
     monkeypatch.setattr(leases, "unix_ms", lambda: unix_ms() - 600_000)
-    monkeypatch.setattr(leases, "socket", SimpleNamespace(gethostname=lambda: "elsewhere"))
+    monkeypatch.setattr(leases, "own_process", lambda: ("elsewhere", *own_process()[1:]))
     held = one.acquire_lease(name, "one", ttl_ms=40_000)
 
     def renew() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.console.recorder import Watched
 from penstock.errors import PenstockError
-from penstock.log.processes import process_start
+from penstock.log.processes import own_process
 from penstock.runtime.task import sliced_reasons
 from penstock.topology.description.charts import chart_of
 from penstock.topology.nodes import ProcessorNode
@@ -40,12 +38,13 @@ def watched(run: Run) -> Watched:
     """Return what a recorder needs of a launched run."""
     log, plan, places, lease, metrics = run.log, run.plan, run.places, run.lease, run.metrics
     assert log and plan and places and metrics  # noqa: S101, PT018 - launched
+    host, pid, start = own_process()  # which holds the lease, if there is one
     facts = {
         "mode": run.engine.mode,
         "version": __version__,
-        "host": socket.gethostname() if lease is None else lease.host,
-        "pid": os.getpid() if lease is None else lease.pid,
-        "process_start": process_start(os.getpid()),
+        "host": host,
+        "pid": pid,
+        "process_start": start,
         "epoch": None if lease is None else lease.epoch,
         "guarantee": str(run.config["processing.guarantee"]),
         "interval_ms": run.config["commit.interval.ms"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,7 +13,7 @@ from penstock.errors import FencedError
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord, change_record
 from penstock.log.lease import Lease
 from penstock.log.lease_holders import heartbeat_pause_s, holder_runs, may_have_another_clock, runs_already
-from penstock.log.processes import process_start
+from penstock.log.processes import own_process
 
 __all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
 
@@ -78,9 +76,8 @@ class Leases:
                 refuse_newer(held, application, replacing.epoch)
             elif held is not None and not force and holder_runs(held):
                 raise runs_already(held)
-            now, epoch, pid = unix_ms(), (held.epoch if held else 0) + 1, os.getpid()
-            start = process_start(pid)
-            return Lease(application, owner, epoch, socket.gethostname(), pid, now, now, ttl_ms, False, start)  # noqa: FBT003 - in order
+            now, epoch, (host, pid, start) = unix_ms(), (held.epoch if held else 0) + 1, own_process()
+            return Lease(application, owner, epoch, host, pid, now, now, ttl_ms, False, start)  # noqa: FBT003 - in order
 
         return self._change(application, taken)
 

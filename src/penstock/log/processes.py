@@ -14,7 +14,7 @@ from functools import cache
 
 from penstock.base.clock import boot_id
 
-__all__ = ["may_run", "process_start"]
+__all__ = ["is_of_here", "may_run", "own_process", "process_start"]
 
 _ENDED = "ZX"  # a process has ended, and its parent has not looked yet
 
@@ -22,6 +22,17 @@ _ENDED = "ZX"  # a process has ended, and its parent has not looked yet
 def process_start(pid: int) -> str:
     """Return where a process runs, and its start time as the kernel reports it; that is empty if it does not."""
     return f"{_place()}/{_ticks(pid)}"
+
+
+def own_process() -> tuple[str, int, str]:
+    """Return what `may_run` takes, of this process: the name of its host, its id, and its start."""
+    pid = os.getpid()
+    return socket.gethostname(), pid, process_start(pid)
+
+
+def is_of_here(start: str) -> bool:
+    """Return whether a process of that start can be seen from here: it is of this machine and container."""
+    return start.rpartition("/")[0] == _place()
 
 
 def may_run(host: str, pid: int, start: str) -> bool:

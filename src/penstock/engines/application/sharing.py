@@ -11,8 +11,6 @@ while the first has released its lease, and is no member yet, does not take the 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +24,7 @@ from penstock.errors import FencedError, PenstockError
 from penstock.log.fenced_record import SHARING_KEY, SHARING_WRITER, RecordName, change_record
 from penstock.log.lease_holders import holder_runs, not_shared, runs_already
 from penstock.log.leases import lease_name
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import may_run, own_process
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -111,8 +109,7 @@ class SharingRecord:
 
     def offer(self, identity: str) -> None:
         """Offer to share, as the process that holds the lease; a request stays."""
-        pid = os.getpid()
-        own = Offer(socket.gethostname(), pid, process_start(pid), identity)
+        own = Offer(*own_process(), identity)
         self._change(lambda before: replace(own, asked_ms=before.asked_ms if before.is_asked else 0))
 
     def ask(self) -> None:
@@ -289,7 +286,7 @@ def _take(lease: LeaseHolder, record: SharingRecord, obstacle: Callable[[], str]
 
 def _refusal(held: Lease, offer: Offer, identity: str, obstacle: str) -> FencedError | None:
     """Return the error for a start that cannot share the tasks of the holder; None: it may be able to."""
-    if held.pid == os.getpid() and held.process_start == process_start(held.pid):  # containers have equal numbers
+    if (held.pid, held.process_start) == own_process()[1:]:  # containers have equal numbers
         return runs_already(held)
     if obstacle:
         return not_shared(held, obstacle)

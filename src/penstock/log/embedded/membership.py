@@ -9,8 +9,6 @@ the partitions that stay with them.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sqlite3
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +21,7 @@ from penstock.log.base import GroupMember, Lease, TopicPartition
 from penstock.log.embedded.record_rows import read_row
 from penstock.log.lease_holders import holder_runs
 from penstock.log.leases import LEASE_WRITER, lease_of
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.refusals import shared_by_threads
 
 __all__ = [
@@ -111,7 +109,7 @@ def join(connection: sqlite3.Connection, group: str, request: JoinRequest, now_m
             connection.execute("DELETE FROM group_members WHERE name = ? AND member = ?", (group, old))
     connection.execute(
         "INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (group, member, instance, request.client, socket.gethostname(), os.getpid(), process_start(os.getpid()),
+        (group, member, instance, request.client, *own_process(),
          json.dumps(sorted(request.topics)), json.dumps(list(request.assignors)), request.session_ms, now_ms),
     )  # fmt: skip
     _plan(connection, group, now_ms)

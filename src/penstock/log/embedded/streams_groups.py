@@ -6,7 +6,6 @@ heartbeats change nothing, and are only read: each write waits for the disk, and
 
 from __future__ import annotations
 
-import os
 import socket
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ from penstock.base.terminal.human_numbers import counted
 from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.group_offsets import write_offsets
 from penstock.log.membership import StreamsMembership, membership_refused
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.group import (
     GroupRecord,
     GroupSettings,
@@ -248,8 +247,7 @@ class _StoredGroup:
             if record is None:
                 self.connection.execute("DELETE FROM streams_members WHERE name = ? AND member = ?", (name, member))
                 continue
-            here = (socket.gethostname(), os.getpid(), process_start(os.getpid()))
-            place = here if member == sender or member not in self.places else self.places[member]
+            place = own_process() if member == sender or member not in self.places else self.places[member]
             self.connection.execute(
                 "INSERT OR REPLACE INTO streams_members VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (name, member, _epoch_of(record), *place, record.heard_ms, member_text(record)),

@@ -8,8 +8,6 @@ the same time from doing the same, and from joining in between; what one that is
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.fenced_record import OFFSETS_KEY, OFFSETS_WRITER, FencedRecord, RecordName, StoredRecord
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.member import PASSING, GroupFailure, StreamsMember
 from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat, HeartbeatError
 from penstock.log.streams_groups.refusals import is_other_topology
@@ -137,9 +135,8 @@ class _Renewal:
 
     def _store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int) -> StoredRecord | None:
         rows = [[tp.topic, tp.partition, each.offset, each.metadata] for tp, each in sorted(offsets.items())]
-        process = [socket.gethostname(), os.getpid(), process_start(os.getpid())]
         try:
-            return self._record.replace(json.dumps({"process": process, "offsets": rows}).encode(), version)
+            return self._record.replace(json.dumps({"process": own_process(), "offsets": rows}).encode(), version)
         except FencedError:
             return None  # another instance was faster
 

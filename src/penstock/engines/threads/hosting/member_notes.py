@@ -7,8 +7,6 @@ next start on its machine sees that its process has ended, and leaves in its nam
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from collections.abc import Collection
 from contextlib import closing, suppress
@@ -17,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import is_of_here, may_run, own_process
 from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat
+from penstock.state.documents import replace_document
 
 if TYPE_CHECKING:
     import uuid
@@ -45,13 +44,10 @@ class MemberNote:
 
     def write(self, members: Collection[str]) -> None:
         """Note the members, in place of those before."""
-        pid = os.getpid()
-        facts = {"process": [socket.gethostname(), pid, process_start(pid)], "members": sorted(members)}
-        new = self._path.with_suffix(".new")
+        facts = {"process": own_process(), "members": sorted(members)}
         try:
-            new.write_text(json.dumps(facts))
-            new.replace(self._path)
-        except OSError as error:  # after a kill, brokers then wait for the end of the session
+            replace_document(str(self._path.parent), self._path.name, json.dumps(facts))
+        except (OSError, PenstockError) as error:  # after a kill, brokers then wait for the end of the session
             _log.debug("the members are not noted: %s", error)
 
     def remove(self) -> None:
@@ -80,13 +76,8 @@ def leave_for_dead(folder: Path, app: PlannedApp) -> None:
             if not runs:
                 _leave(app, members)
                 path.unlink()
-            elif not _is_of_here(str(start)) and time.time() - path.stat().st_mtime > _OLD_S:
+            elif not is_of_here(str(start)) and time.time() - path.stat().st_mtime > _OLD_S:
                 path.unlink()
-
-
-def _is_of_here(start: str) -> bool:
-    """Return whether the process of this start can be seen from here."""
-    return start.rpartition("/")[0] == process_start(os.getpid()).rpartition("/")[0]
 
 
 def _leave(app: PlannedApp, members: Collection[str]) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import socket
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import may_run, own_process
 from penstock.state.documents import replace_document
 
 __all__ = ["own_query_folder", "remove_query_folder"]
@@ -29,10 +27,10 @@ def own_query_folder(root: Path) -> Path:
     for owner in root.glob(f"query-*{_OWNER}"):
         if not _may_be_used(owner):
             remove_query_folder(_folder_of(owner))
-    start = process_start(os.getpid())
-    digest = hashlib.sha256(f"{start} {os.getpid()}".encode()).hexdigest()[:12]
+    host, pid, start = own_process()
+    digest = hashlib.sha256(f"{start} {pid}".encode()).hexdigest()[:12]
     owner = root / f"query-{digest}{_OWNER}"
-    replace_document(str(root), owner.name, json.dumps([socket.gethostname(), os.getpid(), start]))
+    replace_document(str(root), owner.name, json.dumps([host, pid, start]))
     return _folder_of(owner)
 
 
