@@ -5,7 +5,6 @@ Kafka passes the topic with every call; here a serde that needs it is bound once
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.serde.buffers import cut, join, large_binary
 from penstock.serde.headers import uses_headers
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.rowwise import BaseSerde, parts_of, with_parts
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
 if TYPE_CHECKING:
@@ -38,14 +37,17 @@ HEADER_NAMES = {"key": "__key_schema_id", "value": "__value_schema_id"}
 
 def has_schema(serde: Any) -> bool:
     """Return whether it is, or holds, a serde with a schema."""
-    if hasattr(serde, "for_topic"):
-        return True
-    return isinstance(serde, BaseSerde) and any(has_schema(inner) for inner in vars(serde).values())
+    return any(map(_is_bound, parts_of(serde)))
+
+
+def _is_bound(part: Any) -> bool:
+    """Return whether a serde is one for each topic: its subjects, or what its methods get, are named by that."""
+    return hasattr(part, "for_topic")
 
 
 def bound(serde: Any, topic: str, part: str) -> Any:
     """Return the serde for the keys or values (``part``) of a topic."""
-    return _changed(serde, lambda one: one.for_topic(topic, part))
+    return with_parts(serde, _is_bound, lambda one: one.for_topic(topic, part))
 
 
 class TopicSerdes:
@@ -79,19 +81,7 @@ class TopicSerdes:
 
 def configured(serde: Any, config: Mapping[str, Any]) -> Any:
     """Return the serde with an application's settings where it has none of its own."""
-    return _changed(serde, lambda one: one.configured(config))
-
-
-def _changed(serde: Any, change: Callable[[Any], Any]) -> Any:
-    if hasattr(serde, "for_topic"):
-        return change(serde)
-    if not has_schema(serde):
-        return serde
-    serde_copy = copy.copy(serde)
-    for name, inner in vars(serde).items():
-        if isinstance(inner, BaseSerde) or has_schema(inner):
-            setattr(serde_copy, name, _changed(inner, change))
-    return serde_copy
+    return with_parts(serde, _is_bound, lambda one: one.configured(config))
 
 
 def ask_again(serde: Any) -> None:

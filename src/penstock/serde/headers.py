@@ -6,14 +6,13 @@ in one place, `CurrentHeaders`, where the serdes of that task find them; all oth
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 from penstock.base.java_names import with_java_names
 from penstock.errors import SerializationError
-from penstock.serde.rowwise import BaseSerde, qualified_name, show
+from penstock.serde.rowwise import BaseSerde, are_alike, parts_of, qualified_name, returned_bytes, show, with_parts
 
 __all__ = ["CurrentHeaders", "HeadersSerde", "RecordHeaders", "current_of", "in_task", "plain_headers", "uses_headers"]
 
@@ -151,10 +150,7 @@ class HeadersSerde(BaseSerde):
         if value is None:
             return None
         takes, method = self._takes_headers[0], self.inner.serialize
-        data = method(self.topic or "", self._headers(), value) if takes else method(value)
-        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-            self.refuse(data, "what serialize() returns, which has to be bytes or None")
-        return data if data is None or type(data) is bytes else bytes(data)
+        return returned_bytes(self, method(self.topic or "", self._headers(), value) if takes else method(value))
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -176,12 +172,7 @@ class HeadersSerde(BaseSerde):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HeadersSerde) or self.name != other.name or self.topic != other.topic:
             return False
-        one, two = self.inner, other.inner
-        return (
-            one is two
-            or one == two
-            or (type(one) is type(two) and getattr(one, "__dict__", 0) == getattr(two, "__dict__", 1))
-        )
+        return are_alike(self.inner, other.inner)
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))
@@ -189,31 +180,19 @@ class HeadersSerde(BaseSerde):
 
 def uses_headers(serde: Any) -> bool:
     """Return whether it is, or holds, a serde that reads or writes record headers."""
-    if isinstance(serde, HeadersSerde):
-        return True
-    return isinstance(serde, BaseSerde) and any(uses_headers(inner) for inner in vars(serde).values())
+    return any(map(_is_headers_serde, parts_of(serde)))
 
 
 def in_task(serde: Any, current: CurrentHeaders) -> Any:
     """Return the serde with the place where a task keeps the present headers, for all that it holds."""
-    return _changed(serde, lambda one: one.in_task(current))
+    return with_parts(serde, _is_headers_serde, lambda one: one.in_task(current))
 
 
 def current_of(serde: Any) -> CurrentHeaders | None:
     """Return where the headers are that a serde gets; None if it looks at none."""
-    if isinstance(serde, HeadersSerde):
-        return serde.current
-    inner = vars(serde).values() if isinstance(serde, BaseSerde) else ()
-    return next((found for found in map(current_of, inner) if found is not None), None)
+    places = (part.current for part in parts_of(serde) if isinstance(part, HeadersSerde))
+    return next((place for place in places if place is not None), None)
 
 
-def _changed(serde: Any, change: Callable[[HeadersSerde], HeadersSerde]) -> Any:
-    if isinstance(serde, HeadersSerde):
-        return change(serde)
-    if not uses_headers(serde):
-        return serde
-    serde_copy = copy.copy(serde)
-    for name, inner in vars(serde).items():
-        if isinstance(inner, BaseSerde):
-            setattr(serde_copy, name, _changed(inner, change))
-    return serde_copy
+def _is_headers_serde(part: Any) -> bool:
+    return isinstance(part, HeadersSerde)

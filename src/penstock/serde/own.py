@@ -11,7 +11,7 @@ from penstock.errors import ConfigError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.serde.headers import HeadersSerde
-from penstock.serde.rowwise import BaseSerde, qualified_name
+from penstock.serde.rowwise import BaseSerde, are_alike, qualified_name, returned_bytes
 
 __all__ = ["OwnSerde", "own_serde"]
 
@@ -83,10 +83,7 @@ class OwnSerde(BaseSerde):
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
             return None
-        data: bytes | bytearray | memoryview | None = self.inner.serialize(value)
-        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-            self.refuse(data, "what serialize() returns, which has to be bytes or None")
-        return data if data is None or type(data) is bytes else bytes(data)
+        return returned_bytes(self, self.inner.serialize(value))
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else self.inner.deserialize(data)
@@ -98,14 +95,7 @@ class OwnSerde(BaseSerde):
         return self.inner.decode(data) if hasattr(self.inner, "decode") else super().decode(data)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, OwnSerde) or self.name != other.name:
-            return False
-        one, two = self.inner, other.inner
-        return (
-            one is two
-            or one == two
-            or (type(one) is type(two) and getattr(one, "__dict__", 0) == getattr(two, "__dict__", 1))
-        )
+        return isinstance(other, OwnSerde) and self.name == other.name and are_alike(self.inner, other.inner)
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))

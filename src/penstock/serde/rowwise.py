@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import reprlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,7 +17,17 @@ from penstock.errors import SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
 
-__all__ = ["UNDECODABLE", "BaseSerde", "as_exception", "qualified_name", "show"]
+__all__ = [
+    "UNDECODABLE",
+    "BaseSerde",
+    "are_alike",
+    "as_exception",
+    "parts_of",
+    "qualified_name",
+    "returned_bytes",
+    "show",
+    "with_parts",
+]
 
 # A user's serde may raise anything; a panic in Rust is not an Exception.
 UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
@@ -141,3 +152,46 @@ class BaseSerde(ABC):
 def as_exception(error: BaseException) -> Exception:
     """Return the error itself, or an exception that handlers can take in place of a panic."""
     return error if isinstance(error, Exception) else SerializationError(f"{type(error).__name__}: {error}")
+
+
+def parts_of(serde: Any) -> Iterator[Any]:
+    """Yield a serde and all that it, and the serdes in it, hold."""
+    left, seen = [serde], set()
+    while left:
+        part = left.pop()
+        yield part
+        if isinstance(part, BaseSerde) and id(part) not in seen:
+            seen.add(id(part))
+            left += vars(part).values()
+
+
+def with_parts(serde: Any, wanted: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+    """Return the serde with its wanted parts changed; the very one if it has none."""
+    if wanted(serde):
+        return change(serde)
+    if not any(map(wanted, parts_of(serde))):
+        return serde
+    serde_copy = copy.copy(serde)
+    for name, inner in vars(serde).items():
+        setattr(serde_copy, name, with_parts(inner, wanted, change))
+    return serde_copy
+
+
+def returned_bytes(serde: BaseSerde, data: Any) -> bytes | None:
+    """Return what a user's ``serialize`` has returned, as bytes.
+
+    Raises:
+        SerializationError: It is something else.
+    """
+    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+        serde.refuse(data, "what serialize() returns, which has to be bytes or None")
+    return data if data is None or type(data) is bytes else bytes(data)
+
+
+def are_alike(one: Any, two: Any) -> bool:
+    """Return whether two of a user's objects are equal, or of one class with equal attributes."""
+    return (
+        one is two
+        or one == two
+        or (type(one) is type(two) and getattr(one, "__dict__", 0) == getattr(two, "__dict__", 1))
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from penstock.topology.description.java_order import TreeOrder, hash_order
+from penstock.base.java_text.hashing import hash_order
+from penstock.topology.description.java_order import TreeOrder
 
 
 def test_hash_order_is_that_of_java() -> None:
@@ -8,6 +9,9 @@ def test_hash_order_is_that_of_java() -> None:
     assert hash_order(["b", "a"]) == ["a", "b"]
     assert hash_order(["Aa", "BB"]) == ["Aa", "BB"]  # equal hashes keep the order of insertion
     assert hash_order(["BB", "Aa"]) == ["BB", "Aa"]
+    assert hash_order(["banana", "apple", "cherry"]) == ["banana", "apple", "cherry"]
+    assert hash_order(["public.z", "s2.a", "public.b"]) == ["s2.a", "public.b", "public.z"]
+    assert hash_order([*"abcdefghijkl", *"abcdefghijkl"]) == [*"abcdefghijkl"]  # the second time changes no size
 
 
 def test_tree_set_orders_by_size_then_name() -> None:

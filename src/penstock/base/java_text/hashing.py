@@ -23,12 +23,12 @@ def string_hash(text: str) -> int:
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """Texts in the order of a ``HashSet`` or ``HashMap`` to which they were added one by one.
+    """Texts in the order of a ``HashSet`` or ``HashMap`` to which they were added one by one, each of them once.
 
     >>> hash_order(["name", "topic", "file"])
     ['file', 'name', 'topic']
     """
-    elements = list(texts)
+    elements = list(dict.fromkeys(texts))
     buckets = _LEAST_BUCKETS
     while buckets * 3 // 4 < len(elements):
         buckets *= 2

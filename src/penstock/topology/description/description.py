@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.base.java_text.hashing import hash_order
 from penstock.topology.description.charts import chart_of, dot, mermaid
-from penstock.topology.description.java_order import TreeOrder, hash_order
+from penstock.topology.description.java_order import TreeOrder
 from penstock.topology.description.nodes import DescribedNode, DescribedSubTopology
 from penstock.topology.description.svg import svg
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of

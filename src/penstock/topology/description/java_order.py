@@ -1,32 +1,11 @@
-"""The iteration orders of Java's HashMap and TreeSet, for texts that must equal Java's."""
+"""The iteration order of Java's TreeSet, for texts that must equal Java's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["TreeOrder", "TreeSet", "hash_order"]
-
-
-def hash_order(names: Iterable[str]) -> list[str]:
-    """Return the names in the order of a ``java.util.HashSet`` that they were added to.
-
-    >>> hash_order(["banana", "apple", "cherry"])
-    ['banana', 'apple', 'cherry']
-    """
-    unique = list(dict.fromkeys(names))
-    capacity = 16
-    while len(unique) > capacity * 3 // 4:
-        capacity *= 2
-    return sorted(unique, key=lambda name: _spread(name) & (capacity - 1))
-
-
-def _spread(text: str) -> int:
-    value = 0
-    units = text.encode("utf-16-be")
-    for i in range(0, len(units), 2):
-        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    return value ^ (value >> 16)
+__all__ = ["TreeOrder", "TreeSet"]
 
 
 @dataclass(slots=True, eq=False)

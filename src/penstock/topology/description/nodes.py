@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.topology.description.java_order import hash_order
+from penstock.base.java_text.hashing import hash_order
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 __all__ = ["DescribedNode", "DescribedSubTopology"]

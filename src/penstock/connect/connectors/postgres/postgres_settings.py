@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.java_text.hashing import hash_order
 from penstock.connect.config import (
     Check,
     ConfigDef,
@@ -19,7 +20,6 @@ from penstock.connect.config import (
     Setting,
 )
 from penstock.connect.connectors.postgres.masks import Patterns
-from penstock.connect.connectors.postgres.transactions import java_map_order
 from penstock.connect.data import SettingError
 
 __all__ = ["CONFIG", "POSTGRES_MODEL", "parse_settings"]
@@ -39,7 +39,7 @@ class Choice:
 
     def __call__(self, name: str, value: Any) -> None:
         if str(value).strip().lower() not in self.texts:
-            raise SettingError.invalid(name, value, f"Value must be one of {', '.join(java_map_order(self.texts))}")
+            raise SettingError.invalid(name, value, f"Value must be one of {', '.join(hash_order(self.texts))}")
 
     def __str__(self) -> str:
         return f"[{', '.join(self.texts)}]"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.java_text.hashing import hash_order
 from penstock.connect.connectors.postgres.envelope import BLOCK, TRANSACTION_KEY, TRANSACTION_VALUE
 from penstock.connect.data import SourceRecord, Struct
 
-__all__ = ["TransactionMetadata", "java_map_order"]
+__all__ = ["TransactionMetadata"]
 
 _ORDER = "transaction_data_collection_order_"
-_FEW = 16
 
 
 class TransactionMetadata:
@@ -54,7 +54,7 @@ class TransactionMetadata:
         assert collections is not None  # noqa: S101 - the schema is a constant
         parts = [
             Struct(collections, {"data_collection": name, "event_count": self._counts[name]})
-            for name in java_map_order(self._counts)
+            for name in hash_order(self._counts)
         ]
         return self._record("END", sum(self._counts.values()), parts, time_us)
 
@@ -71,24 +71,3 @@ class TransactionMetadata:
             value=value,
             value_schema=TRANSACTION_VALUE,
         )
-
-
-def java_map_order(names: Iterable[str]) -> list[str]:
-    """Names in the order in which Java's ``HashMap`` lists them, which is that of Debezium's lists.
-
-    >>> java_map_order(["public.z", "s2.a", "public.b"])
-    ['s2.a', 'public.b', 'public.z']
-    """
-    hashed = [(_java_hash(name), name) for name in names]
-    size = _FEW
-    while len(hashed) > size * 3 // 4:
-        size *= 2
-    return [name for _, name in sorted(hashed, key=lambda pair: (pair[0] ^ pair[0] >> 16) & (size - 1))]
-
-
-def _java_hash(text: str) -> int:
-    number = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(data), 2):
-        number = (31 * number + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF
-    return number
