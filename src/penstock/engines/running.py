@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
@@ -182,9 +183,9 @@ class Run:
                 lease.take()
                 return lease
             app = self._planned()
-            facts = lambda: (engine.sharing_identity(app), engine.why_not_shared(app))  # noqa: E731 - asked again
-            if not wait_to_share(log, application, lease, facts, self._meter.doing):
-                lease.offer_to_share(engine.sharing_identity(app))
+            identity, why_not_shared = engine.sharing_identity(app), partial(engine.why_not_shared, app)
+            if not wait_to_share(log, application, lease, identity, why_not_shared, self._meter.doing):
+                lease.offer_to_share(identity)
                 return lease
             engine.share()
         shared = self._tenure = SharedTenure(log, self.config)

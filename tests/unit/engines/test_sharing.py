@@ -119,7 +119,7 @@ def planned(url: str, log: EmbeddedLog, topology: Topology | None = None, /, **m
 
 
 def shares(log: EmbeddedLog, url: str, identity: str = "one", obstacle: str = "") -> bool:
-    return wait_to_share(log, "app", LeaseTenure(log, config(url)), lambda: (identity, obstacle), lambda _: None)
+    return wait_to_share(log, "app", LeaseTenure(log, config(url)), identity, lambda: obstacle, lambda _: None)
 
 
 def test_the_holder_releases_the_lease_when_it_is_asked(url: str, log: EmbeddedLog, holder: Holder) -> None:
@@ -213,7 +213,7 @@ def test_an_instance_that_does_not_offer_is_not_waited_for_long(
 def test_the_lease_of_a_killed_holder_is_taken(url: str, log: EmbeddedLog, holder: Holder) -> None:
     holder.kill()
     tenure = LeaseTenure(log, config(url))
-    assert not wait_to_share(log, "app", tenure, lambda: ("one", ""), lambda _: None)
+    assert not wait_to_share(log, "app", tenure, "one", lambda: "", lambda _: None)
     assert tenure.lease is not None
     tenure.give_back()
 
@@ -277,7 +277,7 @@ def test_a_start_that_cannot_share_runs_alone_however_short_ago_others_shared(ur
     """As with a new version that reads DataFrames, after the instances of the one before have ended."""
     SharingRecord(log, "app").ask()
     tenure = LeaseTenure(log, config(url))
-    assert not wait_to_share(log, "app", tenure, lambda: ("one", "it reads DataFrames"), lambda _: None)
+    assert not wait_to_share(log, "app", tenure, "one", lambda: "it reads DataFrames", lambda _: None)
     tenure.give_back()
 
 

@@ -181,7 +181,8 @@ def wait_to_share(
     log: TopicLog,
     application: str,
     lease: LeaseHolder,
-    facts: Callable[[], tuple[str, str]],
+    identity: str,
+    why_not_shared: Callable[[], str],
     doing: Callable[[str], None],
 ) -> bool:
     """Take the lease, or have the instance that holds it share its tasks.
@@ -190,7 +191,8 @@ def wait_to_share(
         log: The log.
         application: The ``application.id``.
         lease: Takes the lease, and gives it back.
-        facts: Returns what instances that share have in common, and why this one could not share; empty: it can.
+        identity: What an instance that shares the tasks has in common with this one.
+        why_not_shared: Returns why this one could not share; empty: it can. Asked for once, when it is needed.
         doing: Called with what is waited for.
 
     Returns:
@@ -200,12 +202,12 @@ def wait_to_share(
         FencedError: An instance runs that does not share its tasks.
     """
     record, holder, began, asked_ms = SharingRecord(log, application), _Holder(), time.monotonic(), 0
-    own_facts = cache(facts)  # asked for when they are needed: the brokers are asked then
+    obstacle = cache(why_not_shared)  # the brokers are asked
     while True:
         held = log.lease(application)
         if held is None or not holder.runs(held):
             try:
-                return not _take(lease, record, lambda: own_facts()[1])
+                return not _take(lease, record, obstacle)
             except FencedError as error:
                 if "owner" not in error.facts or time.monotonic() - began > _PATIENCE_S:
                     raise
@@ -215,7 +217,7 @@ def wait_to_share(
         offer = record.read()
         if not offer.is_of(held) and holder.should_have_offered(held):
             raise runs_already(held)
-        if refusal := _refusal(held, offer, *own_facts()):
+        if refusal := _refusal(held, offer, identity, obstacle()):
             raise refusal
         if asked_ms and offer.refused:  # an earlier refusal was of another start
             raise not_shared(held, offer.refused)

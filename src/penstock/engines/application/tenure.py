@@ -94,7 +94,7 @@ class LeaseTenure:
 
     def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
         self._log, self._application = log, str(config["application.id"])
-        self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
+        self._owner = _owner_of(config)
         self._keeper: LeaseKeeper | None = None
         self._offer: SharingOffer | None = None
 
@@ -168,7 +168,7 @@ class SharedTenure:
 
     def __init__(self, log: TopicLog, config: StreamsConfig, before: Lease | None = None) -> None:
         self._log, self._application, self._before = log, str(config["application.id"]), before
-        self._owner = config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
+        self._owner = _owner_of(config)
 
     def take(self) -> None:
         """Check that no instance runs that has a lease; one that is paused, and wakes up later, is fenced.
@@ -220,3 +220,8 @@ class SharedTenure:
 
     def give_back(self) -> None:
         """Do nothing: there is nothing to give back."""
+
+
+def _owner_of(config: StreamsConfig) -> str:
+    """Return who an instance is in a lease, for readers."""
+    return str(config["client.id"] or f"{socket.gethostname()}:{os.getpid()}")
