@@ -11,26 +11,22 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-
 from penstock.base.jars import java_command
 from penstock.errors import LogUnavailableError
-from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
 from penstock.log.streams_groups.description import GroupDescription
 
+from .fed_words import TASKS, FedWords, word_of
+
 __all__ = ["SETTINGS", "Feeder", "MixedGroup", "MixedInstance"]
 
 APP = Path(__file__).with_name("shared_app.py")
-PARTITIONS = 4
-TASKS = 2 * PARTITIONS
-WORDS = 7
 SETTINGS = {"streams.session.timeout.ms": "6000", "streams.heartbeat.interval.ms": "500"}  # so kills are noticed soon
 MORE = '{"group.protocol": "streams", "num.stream.threads": 1, "statestore.cache.max.bytes": 0}'  # outputs = changelog
 _END_S = 120
@@ -76,7 +72,7 @@ class MixedInstance:
         return f"{self.kind} {self.number} ({self.process.poll()}): {self.lines.read_text()[-3000:]}"
 
 
-class MixedGroup:
+class MixedGroup(FedWords):
     """The topics of an application, its instances, and what has been fed.
 
     Args:
@@ -87,21 +83,17 @@ class MixedGroup:
     """
 
     def __init__(self, root: Path, bootstrap: str, application: str, class_path: str) -> None:
-        self.root, self.bootstrap, self.application, self._class_path = root, bootstrap, application, class_path
-        self.log: TopicLog = open_log(bootstrap)
-        self._fed_log: TopicLog = open_log(bootstrap)  # another thread's
+        self.root, self.bootstrap, self._class_path = root, bootstrap, class_path
+        super().__init__(open_log(bootstrap), application, open_log(bootstrap))  # another thread feeds
         self.coordinator: StreamsCoordinator = self.log.streams_coordinator()  # type: ignore[attr-defined] # both logs
         self.instances: Instances = []
-        self.fed = 0
-        for name in ("words", "passed", "out"):
-            self.log.create_topic(f"{application}-{name}", PARTITIONS)
         assert self.coordinator.set_group_settings(application, SETTINGS) == {}
 
     def start(self, kind: str) -> MixedInstance:
         """Start an instance: "java" or "python"."""
         number = len(self.instances)
         if kind == "java":
-            topics = [f"{self.application}-{name}" for name in ("words", "passed", "out")]
+            topics = [self.topic(name) for name in ("words", "passed", "out")]
             options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dgroup.protocol=streams", "-cp", self._class_path]
             program = [java_command(), *options, "StreamsProgram", self.bootstrap, self.application]
             command = [*program, str(self.root / f"java-{number}"), "shared", *topics]
@@ -150,72 +142,30 @@ class MixedGroup:
 
     # Records
 
-    def feed(self, count: int) -> None:
-        """Write so many records more, in turn to all partitions."""
-        numbers = range(self.fed, self.fed + count)
-        for partition in range(PARTITIONS):
-            of_partition = [number for number in numbers if number % PARTITIONS == partition]
-            columns = {
-                "timestamp": pa.array([round(time.time() * 1000)] * len(of_partition), pa.int64()),
-                "key": pa.array([b"%d" % number for number in of_partition], pa.large_binary()),
-                "value": pa.array(
-                    [b"word %d:%d" % (number % WORDS, number) for number in of_partition], pa.large_binary()
-                ),
-            }
-            self._fed_log.append(f"{self.application}-words", partition, pa.RecordBatch.from_pydict(columns))
-        self.fed += count
-
     def ends(self) -> dict[TopicPartition, int]:
         """Return the present ends of what is fed."""
-        return self.log.end_offsets([f"{self.application}-words"])
+        return self.log.end_offsets([self.topic("words")])
 
     def has_read(self, ends: dict[TopicPartition, int]) -> bool:
         """Return whether the group has committed these ends, or more."""
         committed = self.log.committed_offsets(self.application)
         return all(committed.get(place, 0) >= end for place, end in ends.items())
 
-    def committed(self, topic: str) -> list[tuple[bytes, bytes]]:
-        """Return all committed records of a topic, each partition to its end."""
-        places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        ends = self.log.settled_ends(places)
-        records: list[tuple[bytes, bytes]] = []
-        for place in places:
-            for batch in self.log.iterate(topic, place.partition, 0, ends[place]):
-                records += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
-        return records
-
-    def counts(self, topic: str) -> dict[bytes, list[int]]:
-        """Return the counts of each word, one after the other."""
-        counts: dict[bytes, list[int]] = {}
-        for word, count in self.committed(topic):
-            counts.setdefault(word, []).append(int.from_bytes(count, "big"))
-        return counts
-
-    def passed(self) -> int:
-        """Return how many records have been passed on."""
-        return len(self.committed(f"{self.application}-passed"))
-
-    def are_all_through(self) -> bool:
-        """Return whether everything that was fed has come out, or more."""
-        counted = self.counts(f"{self.application}-out").values()
-        return self.passed() >= self.fed and sum(counts[-1] for counts in counted) >= self.fed
-
     def problems(self) -> list[str]:
         """Recount everything; return what is lost, doubled or at variance."""
         found = []
-        expected = Counter(b"word %d:%d" % (number % WORDS, number) for number in range(self.fed))
-        passed = Counter(value for _, value in self.committed(f"{self.application}-passed"))
+        expected = Counter(self.values())
+        passed = Counter(value for _, value in self.committed("passed"))
         for what, rows in (("lost", expected - passed), ("doubled", passed - expected)):
             if rows:
                 found.append(f"{rows.total()} {what}, such as {sorted(rows)[:5]}")
-        words = Counter(number % WORDS for number in range(self.fed))
-        counts = self.counts(f"{self.application}-out")
+        counts = self.counts()
         last = {word: each[-1] for word, each in counts.items()}
-        if last != (wanted := {b"word %d" % word: count for word, count in words.items()}):
+        if last != (wanted := dict(Counter(map(word_of, range(self.fed))))):
             found.append(f"counts are {last}, and should be {wanted}")
         found += [f"counts of {word!r} go back: {each}" for word, each in counts.items() if each != sorted(set(each))]
         # A changelog has a record a key and commit in Penstock, and a record an update in Java.
-        changelog = self.counts(f"{self.application}-counts-changelog")
+        changelog = self.counts("counts-changelog")
         for word in sorted(changelog.keys() | counts.keys()):
             noted, sent = changelog.get(word, []), counts.get(word, [])
             if noted[-1:] != sent[-1:] or noted != sorted({*noted} & {*sent}):

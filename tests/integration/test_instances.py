@@ -17,22 +17,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.errors import FencedError
-from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
 from penstock.log.streams_groups.description import DescribedMember, GroupDescription
 from penstock.tools.broker.process import Broker
 
+from .fed_words import TASKS, FedWords, word_of
+
 APP = Path(__file__).with_name("shared_app.py")
-PARTITIONS = 4
 THREADS = 2  # of an instance
-WORDS = 7
 _NOTICED_S = 30.0  # the longest time until the group has heard of it
 _numbers = itertools.count()
 
@@ -44,7 +42,7 @@ class Instance:
         self.lines = scene.root / f"instance-{next(scene.started)}.log"
         with self.lines.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, str(APP), scene.url, scene.app, scene.state, json.dumps(scene.settings)],
+                [sys.executable, str(APP), scene.url, scene.application, scene.state, json.dumps(scene.settings)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -96,20 +94,16 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-class Scene:
+class Scene(FedWords):
     """A log with the topics of an application, and its instances."""
 
     def __init__(self, root: Path, url: str) -> None:
         self.root, self.url, self.state = root, url, str(root / "state")
         self.settings = {"group.protocol": "streams"}
-        self.app = f"shared-{os.getpid()}-{next(_numbers)}"
-        self.log: TopicLog = open_log(url)
+        super().__init__(open_log(url), f"shared-{os.getpid()}-{next(_numbers)}")
         self.coordinator: StreamsCoordinator = self.log.streams_coordinator()  # type: ignore[attr-defined] # both logs
         self.started = itertools.count()
         self.instances: list[Instance] = []
-        self.fed = 0
-        for name in ("words", "passed", "out"):
-            self.log.create_topic(f"{self.app}-{name}", PARTITIONS)
 
     def start(self, count: int = 1) -> list[Instance]:
         new = [Instance(self) for _ in range(count)]
@@ -127,7 +121,7 @@ class Scene:
 
     def is_alone(self, instance: Instance) -> bool:
         """Whether an instance has the lease, and the group has no members."""
-        lease = self.log.lease(self.app)
+        lease = self.log.lease(self.application)
         return lease is not None and not lease.released and lease.pid == instance.process.pid and not self.members()
 
     # The group
@@ -137,7 +131,7 @@ class Scene:
         return [] if described is None else list(described.members)
 
     def described(self) -> GroupDescription | None:
-        return self.coordinator.describe(self.app)
+        return self.coordinator.describe(self.application)
 
     def shares(self) -> list[int]:
         """The numbers of tasks of the group's members, while nothing moves; else none."""
@@ -150,7 +144,7 @@ class Scene:
         """Wait until so many instances share all tasks, each of whose threads has as many as the others."""
         members = instances * THREADS
         eventually(
-            lambda: self.shares() == [2 * PARTITIONS // members] * members,
+            lambda: self.shares() == [TASKS // members] * members,
             480.0,
             facts=lambda: (self.story(), self.described()),
         )
@@ -160,49 +154,15 @@ class Scene:
 
     # Records
 
-    def feed(self, count: int) -> None:
-        numbers = range(self.fed, self.fed + count)
-        self.fed += count
-        for partition in range(PARTITIONS):
-            of_partition = [number for number in numbers if number % PARTITIONS == partition]
-            columns = {
-                "timestamp": pa.array([round(time.time() * 1000)] * len(of_partition), pa.int64()),
-                "key": pa.array([b"%d" % number for number in of_partition], pa.large_binary()),
-                "value": pa.array(
-                    [b"word %d:%d" % (number % WORDS, number) for number in of_partition], pa.large_binary()
-                ),
-            }
-            self.log.append(f"{self.app}-words", partition, pa.RecordBatch.from_pydict(columns))
-
-    def committed(self, name: str) -> list[tuple[bytes, bytes]]:
-        """All committed records of a topic, each partition to its end."""
-        topic = f"{self.app}-{name}"
-        places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        ends = self.log.settled_ends(places)
-        records: list[tuple[bytes, bytes]] = []
-        for place in places:
-            for batch in self.log.iterate(topic, place.partition, 0, ends[place]):
-                records += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
-        return records
-
     def check(self) -> None:
         """Wait until all records are through, and count them again."""
         eventually(self.are_all_through, 480.0, facts=lambda: (self.story(), self.described()))
         passed = Counter(value for _, value in self.committed("passed"))
-        assert passed == {b"word %d:%d" % (number % WORDS, number): 1 for number in range(self.fed)}
-        words = Counter(number % WORDS for number in range(self.fed))
-        counted: dict[bytes, list[int]] = {}
-        for word, count in self.committed("out"):
-            counted.setdefault(word, []).append(int.from_bytes(count, "big"))
-        assert {word: counts[-1] for word, counts in counted.items()} == {
-            b"word %d" % word: count for word, count in words.items()
-        }
-        for counts in counted.values():
-            assert counts == sorted(set(counts)), "a count was written twice, or went back"
-
-    def are_all_through(self) -> bool:
-        counted = {word: int.from_bytes(count, "big") for word, count in self.committed("out")}
-        return len(self.committed("passed")) >= self.fed and sum(counted.values()) >= self.fed
+        assert passed == Counter(self.values())
+        counts = self.counts()
+        assert {word: each[-1] for word, each in counts.items()} == Counter(map(word_of, range(self.fed)))
+        for each in counts.values():
+            assert each == sorted(set(each)), "a count was written twice, or went back"
 
 
 @pytest.fixture
@@ -248,7 +208,7 @@ def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, req
 @pytest.mark.parametrize("where", ["embedded", "over_broker"])
 def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, request: pytest.FixtureRequest) -> None:
     scene: Scene = request.getfixturevalue(where)
-    assert scene.coordinator.set_group_settings(scene.app, {"streams.session.timeout.ms": "6000"}) == {}
+    assert scene.coordinator.set_group_settings(scene.application, {"streams.session.timeout.ms": "6000"}) == {}
     scene.feed(1000)
     _, two = scene.start(2)
     scene.until_shared_by(2)
@@ -278,8 +238,8 @@ def test_a_second_start_shares_the_tasks_without_any_setting(where: str, request
     scene.check()
 
     builder = StreamsBuilder()
-    builder.stream(f"{scene.app}-words").to(f"{scene.app}-passed")
-    settings = {"application.id": scene.app, "bootstrap.servers": scene.url, "state.dir": scene.state}
+    builder.stream(scene.topic("words")).to(scene.topic("passed"))
+    settings = {"application.id": scene.application, "bootstrap.servers": scene.url, "state.dir": scene.state}
     with pytest.raises(FencedError, match=r"runs already with group\.protocol=streams: 2 instances with 4 threads"):
         KafkaStreams(builder.build(), settings).run(until="latest")
 
