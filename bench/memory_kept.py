@@ -62,7 +62,7 @@ def waits_for_spark() -> None:
 
 
 def restored(root: str, keys: int) -> dict[str, Any]:
-    from penstock.engines.threads.replicas.replica import TaskReplica
+    from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.open import open_log
     from restore_thread import TABLE, TASK, Task
 

@@ -32,9 +32,9 @@ from penstock.runtime.counting import CountingSensor
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.state.counted_map import count_calls, take_calls
+from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from workloads import WORKLOADS
 
 KINDS = ("none", "again", "INFO", "DEBUG")
@@ -53,7 +53,7 @@ class Measured:
     def __init__(self, workload: str, kind: str) -> None:
         topology = WORKLOADS[workload]()
         config = StreamsConfig({"application.id": "cost", "bootstrap.servers": "memory://cost"})
-        self._state = BatchState(0, {store: MemoryMap() for store in topology.stores}, {})
+        self._state = TaskOverlay(0, {store: MemoryMap() for store in topology.stores}, {})
         self._sensor = Sensor() if kind in UNCOUNTED else CountingSensor(unix_ms, detailed=kind == "DEBUG")
         if kind == "DEBUG":
             count_calls(self._state)

@@ -46,8 +46,8 @@ BOTH = {
         Site(_KAFKA, "KafkaThreadProducer.commit", "after"),
         Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "after"),
     ],
-    "in the replica": [Site("penstock.state.replicas.lmdb_replica", "Replica._write_position", "before")],
-    "after the replica": [Site("penstock.engines.threads.replicas.replica", "TaskReplica.commit", "after")],
+    "in the replica": [Site("penstock.state.replicas.lmdb_replica", "LmdbReplica._write_position", "before")],
+    "after the replica": [Site("penstock.engines.threads.replicas.task_replica", "TaskReplica.commit", "after")],
 }
 STARTING = {
     "before the start": [Site(_THREAD, "StreamThread.start", "before")],

@@ -18,9 +18,9 @@ from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.engines.application.locations import Locations
 from penstock.engines.kafka_streams import State
-from penstock.engines.threads.replicas.backing import continuous_place
+from penstock.engines.threads.replicas.replica_folders import continuous_place
 from penstock.errors import ConfigError, ProcessingError
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 
 from .conftest import Place, long
 
@@ -80,7 +80,7 @@ def test_a_machine_removes_the_replicas_of_tasks_that_it_has_no_more(embedded: P
         moved = []
         for task in ("1_7", "1_8", "1_9"):
             identity, folder = continuous_place(root, app.config["application.id"], place.log.identity(), task)
-            Replica(folder, identity, ()).close()
+            LmdbReplica(folder, identity, ()).close()
             moved.append(folder)
         eventually(lambda: not with_rows(root) & {each.name for each in moved}, facts=lambda: app.error)
         place.write(source, words(10), 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
-from penstock.engines.threads.replicas.backing import continuous_replicas
+from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.errors import CheckpointMismatchError, UnknownTopicError
 from penstock.log.formats import formats_topic
 from penstock.log.groups.gone_back import is_own

@@ -9,7 +9,7 @@ from penstock.runtime.record import RawRecord, headers_of
 from penstock.state.changelog.noting import note_writes, notes_of
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState, OverlayMap
+from penstock.state.overlay import Overlay, TaskOverlay
 from penstock.state.views import open_view
 from penstock.topology.plan.changelog_topics import changelog_topic
 from penstock.topology.stores import StoreSpec
@@ -30,10 +30,10 @@ class LoggedState:
         self._maps = {name: MemoryMap() for name in stores}
         self._topics = {name: changelog_topic(application_id, name) for name, spec in stores.items() if spec.logging}
         self._meta: dict[str, int] = {}
-        self.state = BatchState(0, self._maps, self._meta)
+        self.state = TaskOverlay(0, self._maps, self._meta)
         self.current = note_writes(self.state)
 
-    def map(self, store: str) -> OverlayMap:
+    def map(self, store: str) -> Overlay:
         """Return the rows of a store, with the changes since the last commit."""
         return self.state.map(store)
 
@@ -48,7 +48,7 @@ class LoggedState:
 
     def committed(self, store: str) -> Any:
         """Return the typed view of a store as the last commit left it."""
-        return open_view(self._stores[store], OverlayMap(self._maps[store]), dict(self._meta))
+        return open_view(self._stores[store], Overlay(self._maps[store]), dict(self._meta))
 
     def commit(self) -> list[RawRecord]:
         """Write the changes since the last commit into the stores, and return their records, topic by topic."""

@@ -1,4 +1,4 @@
-"""The writes of a batch over the committed state that it started from."""
+"""Overlays: the rows of the open commit, over the committed rows that it started from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.state.base import CHANGES_SCHEMA, Entries
 from penstock.state.memory import KeyOrder, unknown_store
 
-__all__ = ["BatchState", "OverlayMap", "Put", "ReadableMap", "merged"]
+__all__ = ["Overlay", "Put", "ReadableMap", "TaskOverlay", "merged"]
 
 
 class ReadableMap(Protocol):
@@ -45,7 +45,7 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-class OverlayMap:
+class Overlay:
     """A byte map that keeps its writes apart from the map below.
 
     Args:
@@ -158,8 +158,8 @@ def merged(
     yield from chain(() if below is None else (below,), base)
 
 
-class BatchState:
-    """The stores of one task during one batch, then during the next: a `TaskState`.
+class TaskOverlay:
+    """The overlays of all stores of a task, and its numbers, during one batch, then during the next: a `TaskState`.
 
     Args:
         batch: The batch.
@@ -169,7 +169,7 @@ class BatchState:
 
     def __init__(self, batch: int, maps: Mapping[str, ReadableMap], meta: Mapping[str, int]) -> None:
         self.batch = batch
-        self._maps = {store: OverlayMap(base) for store, base in maps.items()}
+        self._maps = {store: Overlay(base) for store, base in maps.items()}
         self._committed_meta = dict(meta)
         self._meta = dict(meta)
 
@@ -182,7 +182,7 @@ class BatchState:
         self._meta.clear()
         self._meta.update(meta)
 
-    def map(self, store: str) -> OverlayMap:
+    def map(self, store: str) -> Overlay:
         store_map = self._maps.get(store)
         if store_map is None:
             raise unknown_store(store, self._maps)
@@ -193,11 +193,11 @@ class BatchState:
         return self._meta
 
     @property
-    def maps(self) -> Mapping[str, OverlayMap]:
+    def maps(self) -> Mapping[str, Overlay]:
         """The stores by name."""
         return self._maps
 
-    def wrap(self, make: Callable[[OverlayMap], OverlayMap]) -> None:
+    def wrap(self, make: Callable[[Overlay], Overlay]) -> None:
         """Put other overlays in the place of the present ones, which have no changes; before any view is opened."""
         self._maps = {store: make(overlay) for store, overlay in self._maps.items()}
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.state.own_folder import open_lock
-from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
 from penstock.state.segments.local_storage import LocalStorage
 from penstock.state.segments.merging import merge_deltas, uncovered
 from penstock.state.segments.segment import SegmentHead, SegmentName, changes_batch, pack
@@ -66,7 +66,7 @@ class SnapshotWriter:
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, replica: Replica, template: SegmentHead) -> None:
+    def start(self, replica: LmdbReplica, template: SegmentHead) -> None:
         """Begin a snapshot of the present contents, or merge deltas, unless another process is doing so.
 
         Args:
@@ -100,7 +100,7 @@ class SnapshotWriter:
         work.start()
 
     def _work(
-        self, head: SegmentHead, pieces: dict[str, Iterator[pa.RecordBatch]], reader: ReplicaReader, turn: BinaryIO
+        self, head: SegmentHead, pieces: dict[str, Iterator[pa.RecordBatch]], reader: LmdbRows, turn: BinaryIO
     ) -> None:
         try:
             sizes = self._storage.sizes()

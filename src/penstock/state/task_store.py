@@ -41,8 +41,8 @@ from penstock.errors import (
 )
 from penstock.state.free_memory import release_memory
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
-from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader, replica_place
+from penstock.state.overlay import TaskOverlay
+from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows, replica_place
 from penstock.state.restores.documents import SegmentRestore
 from penstock.state.restores.recovery import CaughtUp, apply_segment, catch_up
 from penstock.state.segments.loading import read_segment
@@ -81,16 +81,16 @@ class TaskStore:
         self._checkpoint = place.checkpoint
         self._storage = open_storage(place.checkpoint, task_id, durable=place.durable, options=place.storage_options)
         identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
-        self._replica = Replica(directory, identity, [spec.name for spec in specs], map_bytes=place.map_bytes)
+        self._replica = LmdbReplica(directory, identity, [spec.name for spec in specs], map_bytes=place.map_bytes)
         self._template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
         self._stores = self._replica.readable_stores
         self._accepts = {owner.fingerprint, *owner.accepts}
         self._policy = policy
         self._snapshots = SnapshotWriter(self._storage, policy)
         self._replica.quiesce = self._snapshots.wait
-        self._reader: ReplicaReader | None = None
-        self._state: BatchState | None = None
-        self._views: BatchState | None = None  # the same one for all batches, so that views need not be opened anew
+        self._reader: LmdbRows | None = None
+        self._state: TaskOverlay | None = None
+        self._views: TaskOverlay | None = None  # the same one for all batches, so that views need not be opened anew
         self.caught_up: CaughtUp | None = None  # in the running batch, if the replica was behind
         self.restored_rows = 0  # changes that this took
         self._known: Segment | None = None  # the newest segment that this process has seen, published or found
@@ -125,7 +125,7 @@ class TaskStore:
             self._known = segment
         return segment
 
-    def begin(self, batch: int, *, expected_head: int | None = None) -> BatchState:
+    def begin(self, batch: int, *, expected_head: int | None = None) -> TaskOverlay:
         """Return the state as the batch before this one left it; the call states that that one is committed.
 
         Args:
@@ -167,13 +167,13 @@ class TaskStore:
         self._reader = self._replica.reader()
         maps = {store: self._reader.map(store) for store in self._stores}
         if self._views is None:
-            self._views = BatchState(batch, maps, at.meta)
+            self._views = TaskOverlay(batch, maps, at.meta)
         else:
             self._views.rebase(batch, maps, at.meta)
         self._state = self._views
         return self._state
 
-    def read_committed(self, batch: int) -> BatchState:
+    def read_committed(self, batch: int) -> TaskOverlay:
         """Return the state as this batch left it, for queries; writes to it are discarded.
 
         Args:

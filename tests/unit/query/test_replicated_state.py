@@ -19,7 +19,7 @@ from penstock.engines.committed.log_commits import LogCommits
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.thread import ThreadLog
 from penstock.engines.threads.replicas import restoring
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog

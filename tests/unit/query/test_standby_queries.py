@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from penstock.cli.main import app as command
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.threads.loop.thread import ThreadLog
-from penstock.engines.threads.replicas.backing import place_of
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.replica_folders import place_of
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.query import KeyQuery, LagInfo, StateQueryRequest, StoreQueryParameters

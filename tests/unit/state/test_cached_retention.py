@@ -9,7 +9,7 @@ from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.memory import MemoryMap, MemoryTaskState
-from penstock.state.overlay import OverlayMap
+from penstock.state.overlay import Overlay
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 
@@ -115,7 +115,7 @@ def test_held_sessions():
 
 
 def test_the_rows_of_an_overlay_are_counted_by_what_changes():
-    overlay = OverlayMap(MemoryMap([(b"a", b"1"), (b"b", b"2")]))
+    overlay = Overlay(MemoryMap([(b"a", b"1"), (b"b", b"2")]))
     overlay.put(b"a", b"3")  # replaced
     overlay.put(b"c", b"4")
     overlay.put(b"c", None)  # comes and goes
@@ -123,7 +123,7 @@ def test_the_rows_of_an_overlay_are_counted_by_what_changes():
     assert len(overlay) == 2
     overlay.put(b"b", None)
     assert len(overlay) == 1
-    empty = OverlayMap(MemoryMap())
+    empty = Overlay(MemoryMap())
     empty.put(b"a", None)
     assert len(empty) == 0
 

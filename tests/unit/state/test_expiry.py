@@ -13,7 +13,7 @@ from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state import overlay
 from penstock.state.memory import MemoryMap, MemoryTaskState
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
@@ -56,7 +56,7 @@ def test_what_is_read_does_not_tell_how_much_has_been_deleted(spec, batches):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlay, "_FEWEST_EXPIRED", 1)
         for number, batch in enumerate(batches):
-            state = BatchState(number, {"s": committed}, meta)
+            state = TaskOverlay(number, {"s": committed}, meta)
             view = open_view(spec, state.map("s"), state.meta)
             for value, (key, time) in enumerate(batch):
                 put(spec, expected, key, time, value)
@@ -66,7 +66,7 @@ def test_what_is_read_does_not_tell_how_much_has_been_deleted(spec, batches):
             for changes in state.sorted_changes().values():
                 committed.put_many(changes.column(0).to_pylist(), changes.column(1).to_pylist())
             meta = dict(state.meta)
-            assert seen(spec, open_view(spec, BatchState(number, {"s": committed}, meta).map("s"), meta)) == seen(
+            assert seen(spec, open_view(spec, TaskOverlay(number, {"s": committed}, meta).map("s"), meta)) == seen(
                 spec, expected
             )
 

@@ -19,7 +19,7 @@ from penstock.serde import Serdes
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.changelog import changelog_format
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from penstock.state.views import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, open_view
 from penstock.state.views.header_format import (
     pack_headers,
@@ -84,7 +84,7 @@ def test_headers_that_are_cut_short_are_an_error(entry):
 
 
 def view_of(spec):
-    state = BatchState(0, {spec.name: MemoryMap()}, {})
+    state = TaskOverlay(0, {spec.name: MemoryMap()}, {})
     return open_view(spec, state.map(spec.name), state.meta), state
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import OverlayMap
+from penstock.state.overlay import Overlay
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
@@ -57,7 +57,7 @@ def check(target, model, asked):
 @given(st.lists(st.tuples(WRITES, st.booleans(), st.lists(KEYS, min_size=1))))
 def test_memory_map_and_overlays_on_it(steps):
     memory, model = MemoryMap(), {}
-    layered = OverlayMap(OverlayMap(MemoryMap([(b"a", b"x"), (b"b", b"y")])))
+    layered = Overlay(Overlay(MemoryMap([(b"a", b"x"), (b"b", b"y")])))
     layered_model = {b"a": b"x", b"b": b"y"}
     for writes, many, asked in steps:
         write(memory, model, writes, many=many)
@@ -68,7 +68,7 @@ def test_memory_map_and_overlays_on_it(steps):
 
 
 def test_a_scan_does_not_see_writes_that_come_later():
-    layered = OverlayMap(MemoryMap([(b"b", b"1")]))
+    layered = Overlay(MemoryMap([(b"b", b"1")]))
     layered.put(b"a", b"1")
     rows = layered.scan()
     layered.put(b"a", None)

@@ -10,7 +10,7 @@ from penstock.errors import EnvironmentProblemError
 from penstock.state import own_folder as module
 from penstock.state.documents import read_document, write_document
 from penstock.state.own_folder import check_folder, new_file, open_lock, own_folder, state_home
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.segments.local_storage import LocalStorage
 from penstock.state.segments.segment import SegmentHead, SegmentName, pack
 
@@ -53,7 +53,7 @@ def test_all_that_is_made_is_closed_to_others(tmp_path):
     write_document(str(tmp_path / "new"), "instances/a.json", "{}")
     storage = LocalStorage(tmp_path / "state" / "0_0")
     storage.create(SegmentName(0, "delta"), pack(SegmentHead("delta", "app", "", "0_0", 0, -1, ""), {}, {})[0])
-    replica = Replica(tmp_path / "replica", "app", ["s"])
+    replica = LmdbReplica(tmp_path / "replica", "app", ["s"])
     replica.close()
     made = [tmp_path / "new", tmp_path / "state", tmp_path / "replica"]
     files = [path for root in made for path in root.rglob("*")]
@@ -77,7 +77,7 @@ def test_what_another_user_has_prepared_is_refused(everybody, given_away):
     with pytest.raises(EnvironmentProblemError, match="another user"):
         LocalStorage(trap / "state" / "0_0").create(SegmentName(0, "delta"), [b"x"])
     with pytest.raises(EnvironmentProblemError, match="another user"):
-        Replica(trap / "replica", "app", [])
+        LmdbReplica(trap / "replica", "app", [])
     assert list(trap.iterdir()) == []
 
 

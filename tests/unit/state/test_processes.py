@@ -71,7 +71,7 @@ for batch in range(40):
     [
         ("local_storage._link_new = die", b"one"),  # segment 1 is written, but not in place
         ("local_storage.sync_directory = die", b"two"),  # segment 1 is in place, nobody knows yet
-        ("lmdb_replica.Replica._write_position = die", b"two"),  # its rows are in the replica's open transaction
+        ("lmdb_replica.LmdbReplica._write_position = die", b"two"),  # its rows are in the replica's open transaction
     ],
 )
 def test_kill_9_at_a_step(tmp_path, where, last):

@@ -141,7 +141,7 @@ def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any
     from penstock.engines.application.locations import Locations
     from penstock.engines.application.modes import CONTINUOUS, mode_of
     from penstock.engines.application.planning import plan_for
-    from penstock.engines.threads.replicas.backing import continuous_place
+    from penstock.engines.threads.replicas.replica_folders import continuous_place
     from penstock.log.base import TopicPartition
     from penstock.topology.plan.changelog_topics import changelogs_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import StateError
 from penstock.query.source import QUERYABLE, StoreInfo, unknown_store
-from penstock.state.overlay import OverlayMap
+from penstock.state.overlay import Overlay
 from penstock.state.views import open_view
 
 if TYPE_CHECKING:
@@ -63,4 +63,4 @@ class QueryableStores(ABC):
 
 def typed_view(spec: StoreSpec, rows: CommittedRows) -> Any:
     """Make the typed view of a store; its writes (the uses of an LRU store) are discarded."""
-    return open_view(spec, OverlayMap(rows.map(spec.name)), dict(rows.meta))
+    return open_view(spec, Overlay(rows.map(spec.name)), dict(rows.meta))

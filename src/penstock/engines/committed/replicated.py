@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.engines.committed.log_commits import LogCommits, position_at
 from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
 from penstock.engines.committed.replicated_task import ReplicatedTask, ReplicatedView, RetiredError
-from penstock.engines.threads.replicas.backing import known_place
+from penstock.engines.threads.replicas.replica_folders import known_place
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.placement import LagInfo, Placements, TaskPlaces

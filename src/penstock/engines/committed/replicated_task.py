@@ -19,14 +19,14 @@ import lmdb
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.committed.shared_replica import SharedReplica
-from penstock.engines.threads.replicas.backing import continuous_place
 from penstock.engines.threads.replicas.changelog_sources import source_topics, unlogged_stores
 from penstock.engines.threads.replicas.positions import TaskPosition, layout_of
+from penstock.engines.threads.replicas.replica_folders import continuous_place
 from penstock.engines.threads.replicas.restoring import Restorer
 from penstock.errors import OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.placement import LagInfo
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.watched import watch_replicas
 
 if TYPE_CHECKING:
@@ -352,11 +352,11 @@ class ReplicatedTask:
             own = None
         if own is None:
             own = self._own = SharedReplica(
-                Replica(self._own_directory, self._identity, self._stores, map_bytes=_MAP_BYTES)
+                LmdbReplica(self._own_directory, self._identity, self._stores, map_bytes=_MAP_BYTES)
             )
         if self._own_commit is None or self._own_commit.number < commit.number:
             replica = own.replica
-            assert isinstance(replica, Replica)  # noqa: S101 - there is no worker's
+            assert isinstance(replica, LmdbReplica)  # noqa: S101 - there is no worker's
             restorer = Restorer(self._app, self._task, replica, self._log, lambda _: self._check_open())
             try:
                 restorer.run(commit.offsets)

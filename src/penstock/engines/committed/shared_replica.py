@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
-from penstock.state.replicas.watched import WatchedReplica, WatchingReader
+from penstock.state.replicas.watched import WatchedReplica
 
 __all__ = ["SharedReplica"]
 
@@ -20,14 +20,14 @@ _MOST_READERS = 100  # of a partition and process; LMDB has 512 slots for all, a
 class SharedReplica:
     """An open replica and its number of readers: once retired, it is closed after the last one."""
 
-    def __init__(self, replica: WatchedReplica | Replica) -> None:
+    def __init__(self, replica: WatchedReplica | LmdbReplica) -> None:
         self.replica = replica
         self.source = "worker" if isinstance(replica, WatchedReplica) else "own"
         self._readers = 0
         self._retired = False
         self._changed = threading.Condition()
         self._opening = threading.Lock()  # LMDB lets one thread open its databases at a time
-        if isinstance(replica, Replica):
+        if isinstance(replica, LmdbReplica):
             replica.quiesce = self._wait
 
     def reader(self) -> tuple[Any, ReplicaPosition]:
@@ -52,10 +52,7 @@ class SharedReplica:
         except BaseException:
             self.release(None)
             raise
-        if isinstance(reader, WatchingReader):
-            return reader, reader.position
-        assert isinstance(self.replica, Replica)  # noqa: S101 - only its owner updates it, under the lock of views
-        return reader, self.replica.position
+        return reader, reader.position
 
     def release(self, reader: Any) -> None:
         if reader is not None:

@@ -24,7 +24,7 @@ from penstock.engines.committed.shared_replica import SharedReplica
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.state.base import Entries
 from penstock.state.overlay import ReadableMap, merged
-from penstock.state.replicas.lmdb_replica import Replica, replica_place
+from penstock.state.replicas.lmdb_replica import LmdbReplica, replica_place
 from penstock.state.replicas.watched import WatchedReplica, watch_replicas
 from penstock.state.restores.documents import CatchUpSteps
 from penstock.state.restores.recovery import catch_up
@@ -217,12 +217,12 @@ class TaskReader:
         self._layers, self._seen = [], -1
         if self._watch(target):
             return
-        if self._below is None or not isinstance(self._below.replica, Replica):
+        if self._below is None or not isinstance(self._below.replica, LmdbReplica):
             self._retire()
-            own = Replica(self._own_directory, self._identity, self._stores, map_bytes=_MAP_BYTES)
+            own = LmdbReplica(self._own_directory, self._identity, self._stores, map_bytes=_MAP_BYTES)
             self._below = SharedReplica(own)
         replica = self._below.replica
-        assert isinstance(replica, Replica)  # noqa: S101 - there is no worker's
+        assert isinstance(replica, LmdbReplica)  # noqa: S101 - there is no worker's
         try:
             catch_up(replica, self._storage, target, self._read, CatchUpSteps())
         except (MissingSegmentError, lmdb.Error) as error:

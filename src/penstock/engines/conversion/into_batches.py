@@ -27,7 +27,7 @@ from penstock.engines.spark.spark_log import QUERY, forget_batches, planned_batc
 from penstock.engines.threads.hosting.log_notes import read_notes
 from penstock.engines.threads.hosting.start import check_own_changelogs
 from penstock.engines.threads.hosting.until_latest import has_reached
-from penstock.engines.threads.replicas.backing import continuous_replicas
+from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.groups.gone_back import MARK
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic

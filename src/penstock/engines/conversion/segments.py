@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.lease import Lease
-    from penstock.state.overlay import BatchState
+    from penstock.state.overlay import TaskOverlay
     from penstock.topology.plan.changelog_topics import Changelog
     from penstock.topology.plan.plan import PlannedSubTopology
 
@@ -128,7 +128,7 @@ class SegmentState:
         return count
 
     @contextmanager
-    def _state(self, sub: PlannedSubTopology, partition: int) -> Iterator[BatchState]:
+    def _state(self, sub: PlannedSubTopology, partition: int) -> Iterator[TaskOverlay]:
         app = self._app
         specs = [app.topology.stores[name] for name in sub.stores]
         state_place = StatePlace(app.checkpoint, app.places.replicas)

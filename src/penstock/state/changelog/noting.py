@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.state.overlay import BatchState, OverlayMap, ReadableMap
+from penstock.state.overlay import Overlay, ReadableMap, TaskOverlay
 
 if TYPE_CHECKING:
     from penstock.state.changelog.base import Headers, Written
@@ -22,7 +22,7 @@ class CurrentRecord:
         self.note: tuple[int, Headers] | None = None
 
 
-class NotingOverlay(OverlayMap):
+class NotingOverlay(Overlay):
     """An overlay that notes for each row the record that wrote it last.
 
     Args:
@@ -58,14 +58,14 @@ def _as_now(note: tuple[int, Headers]) -> tuple[int, Headers]:
     return note if type(note[1]) is tuple else (note[0], tuple(note[1]))
 
 
-def note_writes(state: BatchState) -> CurrentRecord:
+def note_writes(state: TaskOverlay) -> CurrentRecord:
     """Let a state note its writes; before any view of it is opened."""
     current = CurrentRecord()
     state.wrap(lambda overlay: NotingOverlay(overlay.base, current))
     return current
 
 
-def notes_of(state: BatchState) -> Mapping[str, Written]:
+def notes_of(state: TaskOverlay) -> Mapping[str, Written]:
     """Return by store which records wrote its rows in the present batch; nothing of a state that notes nothing."""
     return {
         store: overlay.written

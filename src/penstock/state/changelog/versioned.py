@@ -14,7 +14,7 @@ from penstock.errors import InvalidStateError
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.changelog.base import NOTHING_NOTED, Written, changes_of, records_of
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import OverlayMap, ReadableMap
+from penstock.state.overlay import Overlay, ReadableMap
 from penstock.state.views.versions import Versions
 from penstock.topology.stores import StoreSpec
 
@@ -60,7 +60,7 @@ class VersionedFormat:
         return self._changes(records, held, meta.get(f"{self._spec.name}/observed-stream-time", -1))
 
     def _changes(self, records: pa.RecordBatch, held: ReadableMap, observed: int) -> pa.RecordBatch:
-        entries = OverlayMap(held)
+        entries = Overlay(held)
         versions = Versions(entries, self._spec.history_ms, observed)
         keys: list[bytes] = to_bytes_list(records.column("key"))  # type: ignore[assignment]
         values, times = to_bytes_list(records.column("value")), records.column("timestamp").to_pylist()

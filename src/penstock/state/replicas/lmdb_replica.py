@@ -7,8 +7,8 @@ last start is thrown away, as is one that does not open, belongs to another chec
 
 Two processes never use a replica at a time: the directory has numbered slots, each with a lock, and a process that
 finds one taken uses the next. Between batches a process lets go of the lock but keeps the environment open
-(`Replica.release`); when it takes the lock again it checks that the files are still the same, and reads how far others
-have moved the replica.
+(`LmdbReplica.release`); when it takes the lock again it checks that the files are still the same, and reads how far
+others have moved the replica.
 """
 
 from __future__ import annotations
@@ -20,26 +20,31 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 
 from penstock.base.clock import boot_id
 from penstock.errors import StateError
 from penstock.state.base import Entries
+from penstock.state.memory import MemoryMap
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.lmdb_environment import MAP_BYTES, open_environment
 from penstock.state.replicas.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
 from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import Pieces
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import ReadableMap
 
 __all__ = [
     "ABOUT",
     "NUMBERS",
     "OWNER_LOCK",
     "STORE",
-    "Replica",
-    "ReplicaMap",
-    "ReplicaReader",
+    "LmdbReplica",
+    "LmdbMap",
+    "LmdbRows",
     "note_use",
     "remove_files",
     "replica_description",
@@ -55,8 +60,8 @@ NUMBERS = b"numbers"
 STORE = b"store/"
 
 
-class Replica:
-    """The replica of one task, owned by this process.
+class LmdbReplica:
+    """The `Replica` of one task in LMDB, owned by this process.
 
     Args:
         root: The directory of the replicas of this task and checkpoint.
@@ -116,7 +121,7 @@ class Replica:
     def apply(
         self,
         stores: Sequence[str],
-        changes: Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]],
+        changes: Pieces,
         position: ReplicaPosition,
         *,
         fresh: bool = False,
@@ -179,16 +184,16 @@ class Replica:
         self._open()
         return True
 
-    def reader(self) -> ReplicaReader:
+    def reader(self) -> LmdbRows:
         """Return a consistent view of the present contents; close it before the next `apply`."""
-        return ReplicaReader(self, self._env.begin())
+        return LmdbRows(self._env.begin(), self.database, self.position)
 
     @property
     def transaction_number(self) -> int:
         """The number of the last transaction, also of another process."""
         return int(self._env.info()["last_txnid"])
 
-    def newest_reader(self) -> ReplicaReader:
+    def newest_reader(self) -> LmdbRows:
         """Return a view of the contents that another process may have written; ``position`` is theirs from now on."""
         try:
             transaction = self._env.begin()
@@ -197,7 +202,7 @@ class Replica:
             self._env.set_mapsize(0)  # the size that the other process has set
             transaction = self._env.begin()
         self.position = ReplicaPosition.load(transaction.get(NUMBERS, None, self._numbers))
-        return ReplicaReader(self, transaction)
+        return LmdbRows(transaction, self.database, self.position)
 
     def database(self, store: str) -> Any:
         """Return the sub-database of a store; to be called once before a reader that is to see the store."""
@@ -293,22 +298,30 @@ class Replica:
         )
 
 
-class ReplicaReader:
-    """One consistent view of a replica."""
+class LmdbRows:
+    """The rows of a replica at one moment: a transaction of LMDB, until it is closed.
 
-    def __init__(self, replica: Replica, transaction: Any) -> None:
-        self._replica = replica
+    Args:
+        transaction: The transaction.
+        database: Returns the sub-database of a store; None while it has no rows.
+        position: The position that the rows stand for.
+    """
+
+    def __init__(self, transaction: Any, database: Callable[[str], Any], position: ReplicaPosition) -> None:
         self._transaction = transaction
+        self._database = database
+        self.position = position
 
-    def map(self, store: str) -> ReplicaMap:
+    def map(self, store: str) -> ReadableMap:
         """Return the rows of one store."""
-        return ReplicaMap(self._transaction, self._replica.database(store))
+        database = self._database(store)
+        return MemoryMap() if database is None else LmdbMap(self._transaction, database)
 
     def close(self) -> None:
         self._transaction.abort()
 
 
-class ReplicaMap:
+class LmdbMap:
     """The committed rows of one store: the reading half of a byte map."""
 
     __slots__ = ("_database", "_get", "_transaction")

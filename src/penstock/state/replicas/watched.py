@@ -16,12 +16,10 @@ from typing import Any
 
 import lmdb
 
-from penstock.state.memory import MemoryMap
-from penstock.state.overlay import ReadableMap
-from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS, STORE, ReplicaMap, replica_description
+from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS, STORE, LmdbRows, replica_description
 from penstock.state.replicas.position import ReplicaPosition
 
-__all__ = ["WatchedReplica", "WatchingReader", "watch_replicas"]
+__all__ = ["WatchedReplica", "watch_replicas"]
 
 _MAP_BYTES = 1 << 38  # addresses, not memory: the owner's file may grow without being mapped anew
 _MAX_STORES = 1024
@@ -68,42 +66,18 @@ class WatchedReplica:
             return False
         return (status.st_dev, status.st_ino) == self._inode
 
-    def reader(self) -> WatchingReader:
+    def reader(self) -> LmdbRows:
         """Return a view of its present contents; to be closed."""
         for store in self._names:
             if store not in self._stores:  # later would be too late: this reader would not know it
                 with suppress(lmdb.NotFoundError):
                     self._stores[store] = self._env.open_db(STORE + store.encode(), create=False)
-        return WatchingReader(self, self._env.begin())
-
-    def position(self, transaction: Any) -> ReplicaPosition:
-        """Return the position that a transaction sees."""
-        numbers = transaction.get(NUMBERS, None, self._numbers)
-        return ReplicaPosition.load(numbers)
-
-    def database(self, store: str) -> Any:
-        """Return the rows of a store; None while there are none."""
-        return self._stores.get(store)
+        transaction = self._env.begin()
+        position = ReplicaPosition.load(transaction.get(NUMBERS, None, self._numbers))
+        return LmdbRows(transaction, self._stores.get, position)
 
     def close(self) -> None:
         self._env.close()
-
-
-class WatchingReader:
-    """One consistent view of a watched replica."""
-
-    def __init__(self, replica: WatchedReplica, transaction: Any) -> None:
-        self._replica = replica
-        self._transaction = transaction
-        self.position = replica.position(transaction)
-
-    def map(self, store: str) -> ReadableMap:
-        """Return the rows of one store."""
-        database = self._replica.database(store)
-        return MemoryMap() if database is None else ReplicaMap(self._transaction, database)
-
-    def close(self) -> None:
-        self._transaction.abort()
 
 
 def watch_replicas(directory: Path, identity: str, stores: Iterable[str]) -> list[WatchedReplica]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.base.log_lines import own_logger
 from penstock.errors import CorruptSegmentError, MissingSegmentError
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.restores.documents import CatchUpSteps, Changes
 from penstock.state.segments.merging import uncovered
@@ -33,7 +33,7 @@ class _ChainBroken(Exception):  # noqa: N818 - it never leaves this module
     """Raised when the next delta does not follow the replica's newest segment."""
 
 
-def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reader, steps: CatchUpSteps) -> CaughtUp:
+def catch_up(replica: LmdbReplica, storage: SegmentStorage, target: int, read: Reader, steps: CatchUpSteps) -> CaughtUp:
     """Bring the replica to the end of batch ``target``.
 
     Args:
@@ -86,7 +86,7 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
     return CaughtUp(sum(1 for name in deltas if name.batch > newest), size)
 
 
-def _check_snapshot(replica: Replica, name: SegmentName, read: Reader) -> None:
+def _check_snapshot(replica: LmdbReplica, name: SegmentName, read: Reader) -> None:
     """Check that a replica without deltas up to this snapshot matches it: nothing happened, or they were removed."""
     try:
         snapshot = read(name)
@@ -97,7 +97,7 @@ def _check_snapshot(replica: Replica, name: SegmentName, read: Reader) -> None:
 
 
 def _apply_deltas(
-    replica: Replica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader, steps: CatchUpSteps
+    replica: LmdbReplica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader, steps: CatchUpSteps
 ) -> int:
     """Apply deltas, and merged ones, that follow one another; return their size in bytes."""
     size = 0
@@ -122,12 +122,12 @@ def _apply_deltas(
     return size
 
 
-def _apply(replica: Replica, name: SegmentName, segment: Segment, steps: CatchUpSteps) -> None:
+def _apply(replica: LmdbReplica, name: SegmentName, segment: Segment, steps: CatchUpSteps) -> None:
     apply_segment(replica, segment, steps.changes(name, segment))
     steps.applied(name)
 
 
-def apply_segment(replica: Replica, segment: Segment, changes: Changes | None = None) -> None:
+def apply_segment(replica: LmdbReplica, segment: Segment, changes: Changes | None = None) -> None:
     """Move the replica by one delta that follows it.
 
     Args:
@@ -140,7 +140,7 @@ def apply_segment(replica: Replica, segment: Segment, changes: Changes | None = 
     replica.apply(segment.stores, changes or segment.changes, position)
 
 
-def _start_over(replica: Replica, snapshots: Sequence[SegmentName], read: Reader, steps: CatchUpSteps) -> None:
+def _start_over(replica: LmdbReplica, snapshots: Sequence[SegmentName], read: Reader, steps: CatchUpSteps) -> None:
     """Empty the replica and load the newest snapshot that is sound."""
     replica.reset()
     for name in reversed(snapshots):

@@ -77,9 +77,9 @@ class VersionedView(ShownInNotebooks):
             before: The earlier rows, as `put_bytes` noted them.
             observed: The stream time then.
         """
-        from penstock.state.overlay import OverlayMap  # which imports views itself, by way of segments
+        from penstock.state.overlay import Overlay  # which imports views itself, by way of segments
 
-        scratch = OverlayMap(cast("ReadableMap", self._map))
+        scratch = Overlay(cast("ReadableMap", self._map))
         scratch.put_many(list(before), list(before.values()))
         return Versions(scratch, self.spec.history_ms, observed)
 

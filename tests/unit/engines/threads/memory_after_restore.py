@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl  # noqa: F401 - so that nothing is loaded later
 
 from penstock.state.free_memory import release_memory
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
 
 ROWS = 300_000
@@ -24,14 +24,14 @@ def own_bytes() -> int:
     return next(int(row.split()[1]) << 10 for row in rows if row.startswith("Anonymous:"))
 
 
-def fill(replica: Replica) -> None:
+def fill(replica: LmdbReplica) -> None:
     dice = random.Random(1)
     keys = sorted(dice.randbytes(16) for _ in range(ROWS))
     replica.apply(["s"], lambda _: [(keys, [b"v" * 100] * ROWS)], ReplicaPosition())
 
 
 def main() -> None:
-    replica = Replica(Path(sys.argv[1]), "test", ["s"])
+    replica = LmdbReplica(Path(sys.argv[1]), "test", ["s"])
     release_memory()
     before = own_bytes()
     fill(replica)

@@ -11,14 +11,14 @@ from pathlib import Path
 from memory_after_restore import own_bytes
 
 from penstock.state.free_memory import keep_on_heap
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
 
 TASKS = 60
 
 
-def opened(number: int) -> Replica:
-    replica = Replica(Path(sys.argv[1]) / str(number), f"task {number}", ["s"])
+def opened(number: int) -> LmdbReplica:
+    replica = LmdbReplica(Path(sys.argv[1]) / str(number), f"task {number}", ["s"])
     replica.apply(["s"], lambda _: [([b"key"], [b"value"])], ReplicaPosition())
     return replica
 

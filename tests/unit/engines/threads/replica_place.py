@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.state.restores.progress import RestoreProgress

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.threads.replicas.backing import (
+from penstock.engines.threads.replicas.replica_folders import (
     continuous_place,
     continuous_replicas,
     global_folder,

@@ -20,7 +20,7 @@ from eventually import eventually
 from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.engines.threads.replicas import global_copy
-from penstock.engines.threads.replicas.backing import continuous_replicas
+from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GLOBAL_TASK

@@ -13,13 +13,13 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.replicas.backing import continuous_place, global_folder, tasks_on_disk
 from penstock.engines.threads.replicas.cleanup import ReplicaCleanup
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.replica_folders import continuous_place, global_folder, tasks_on_disk
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state import own_folder
-from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.replicas.unused import remove_idle
 from penstock.topology.plan.plan import TaskId
@@ -83,7 +83,7 @@ def test_replicas_that_nobody_has_had_open_for_the_delay_are_removed(log: Embedd
 def test_a_replica_that_was_seen_open_counts_as_used_then(log: EmbeddedLog, tmp_path: Path) -> None:
     """A killed process notes nothing when it ends, and a task without records writes nothing."""
     app = app_of(log, tmp_path)
-    replica = Replica(folder(app, 0), "any", ())
+    replica = LmdbReplica(folder(app, 0), "any", ())
     grow_old(app, 0)
     assert not remove_idle(folder(app, 0), HOUR)
     replica._lock.close()  # as the kernel does for a killed process
@@ -124,7 +124,7 @@ def test_a_task_that_comes_back_finds_a_whole_replica_or_none(log: EmbeddedLog, 
         each.start()
     try:
         for n in range(60):
-            replica = Replica(at, "any", ["s"])
+            replica = LmdbReplica(at, "any", ["s"])
             key = b"%d" % n
             replica.apply(["s"], lambda _: [([key], [key])], ReplicaPosition())  # noqa: B023 - called at once
             assert replica.is_there()
@@ -153,7 +153,7 @@ def test_a_slot_that_is_emptied_between_its_opening_and_its_lock_is_used(
         return lock
 
     monkeypatch.setattr("penstock.state.replicas.lmdb_replica.open_lock", open_lock)
-    replica = Replica(at, "any", ())
+    replica = LmdbReplica(at, "any", ())
     assert (replica.directory, replica.is_there()) == (at / "slot-0", True)
     assert not remove_idle(at, -1.0)
     replica.close()

@@ -19,7 +19,7 @@ from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.engines.threads.loop.standby import StateUpdater
 from penstock.engines.threads.loop.thread_hooks import ThreadHooks
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import ConfigError, PenstockError, StateError, UnknownTopicError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log

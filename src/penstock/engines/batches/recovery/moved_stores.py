@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.lease import Lease
-    from penstock.state.overlay import OverlayMap
+    from penstock.state.overlay import Overlay
     from penstock.topology.plan.plan import PlannedSubTopology
     from penstock.topology.plan.stored import Home, StoredPlan
 
@@ -107,7 +107,7 @@ class _Move:
         homes = {home.subtopology: home for home in moved.values()}
         meta: dict[str, int] = {}
         with ExitStack() as stack:
-            maps: dict[str, OverlayMap] = {}
+            maps: dict[str, Overlay] = {}
             for home in homes.values():
                 state = stack.enter_context(self._opened(home, partition)).read_committed(self._last(home.runs))
                 for name, number in state.meta.items():  # two tasks share one name alone: their stream time

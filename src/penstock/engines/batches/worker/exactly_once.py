@@ -36,7 +36,7 @@ from penstock.runtime.sensor import SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
-from penstock.state.counted_map import count_calls, take_calls
+from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 from penstock.topology.plan.plan import TaskRun
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob
     from penstock.log.base import TopicLog
     from penstock.runtime.task import TaskOutput
-    from penstock.state.overlay import BatchState
+    from penstock.state.overlay import TaskOverlay
     from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 
@@ -300,7 +300,7 @@ def log_of(job: SparkJob) -> TopicLog:
     return _logs[key]
 
 
-def noted_puts(job: SparkJob, stores: Iterable[str], state: BatchState, partition: int) -> dict[str, pa.RecordBatch]:
+def noted_puts(job: SparkJob, stores: Iterable[str], state: TaskOverlay, partition: int) -> dict[str, pa.RecordBatch]:
     """Return the records that the segment's changes do not determine, by changelog topic; it holds them as outputs."""
     by_topic: dict[str, pa.RecordBatch] = {}
     for topic, records in records_of_puts(job.changelogs, ((store, state.puts(store)) for store in stores)):

@@ -21,12 +21,12 @@ from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
-from penstock.state.counted_map import count_calls, take_calls
+from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.folders import global_place
-from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.topology.plan.partitions import source_topics
 
@@ -67,8 +67,8 @@ class GlobalStores:
         self._directory = global_place(root, identity)
         with_headers = [name for name in self._names if topology.stores[name].keeps_headers]
         self._identity = f"{identity} keeps_headers {' '.join(with_headers)}" if with_headers else identity
-        self._replica: Replica | None = None
-        self._reader: ReplicaReader | None = None
+        self._replica: LmdbReplica | None = None
+        self._reader: LmdbRows | None = None
         self._ends: Mapping[TopicPartition, int] | None = None
         self._meta: dict[str, int] = {}
         specs = {name: topology.stores[name] for name in self._names}
@@ -124,21 +124,21 @@ class GlobalStores:
             fcntl.flock(turn, fcntl.LOCK_EX)
             yield
 
-    def _opened(self) -> Replica:
+    def _opened(self) -> LmdbReplica:
         if self._replica is not None:
             if self._replica.is_there() and self._replica.retake():
                 return self._replica
             self._replica.close()
-        self._replica = Replica(self._directory, self._identity, self._names)
+        self._replica = LmdbReplica(self._directory, self._identity, self._names)
         return self._replica
 
     def _apply(
-        self, replica: Replica, tp: TopicPartition, records: list[pa.RecordBatch], id_: str | None, sensor: Sensor
+        self, replica: LmdbReplica, tp: TopicPartition, records: list[pa.RecordBatch], id_: str | None, sensor: Sensor
     ) -> None:
         reader = replica.reader()
         try:
             at = replica.position
-            state = BatchState(at.batch + 1, {name: reader.map(name) for name in self._names}, at.meta)
+            state = TaskOverlay(at.batch + 1, {name: reader.map(name) for name in self._names}, at.meta)
             if sensor.detailed:
                 count_calls(state)
             part = TaskPart(GLOBAL_TASK, {}, self._nodes)
@@ -157,7 +157,7 @@ class GlobalStores:
         sensor.on_store_calls(GLOBAL_TASK, take_calls(state))
         sensor.on_flushed(GLOBAL_TASK, changes, time.perf_counter() - began)
 
-    def _show(self, replica: Replica) -> None:
+    def _show(self, replica: LmdbReplica) -> None:
         self._reader = reader = replica.reader()
         self._meta.clear()
         self._meta.update(replica.position.meta)
@@ -207,11 +207,11 @@ def _name(tp: TopicPartition) -> str:
     return f"{_OFFSET}{tp.topic}-{tp.partition}"
 
 
-def _offset(replica: Replica, tp: TopicPartition) -> int:
+def _offset(replica: LmdbReplica, tp: TopicPartition) -> int:
     return replica.position.meta.get(_name(tp), 0)
 
 
-def _has_recreated_topic(replica: Replica, ids: Mapping[str, str]) -> bool:
+def _has_recreated_topic(replica: LmdbReplica, ids: Mapping[str, str]) -> bool:
     """Return whether the copy was made from a topic that has been deleted and created again since."""
     meta = replica.position.meta
     return any(meta.get(_TOPIC + topic, _number(id_)) != _number(id_) for topic, id_ in ids.items())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engines.threads.loop.asked_once import AskedOnce
 from penstock.engines.threads.loop.standby import StateUpdater, followed_places, replica_lag
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.open import open_log
 from penstock.topology.plan.plan import TaskId
 

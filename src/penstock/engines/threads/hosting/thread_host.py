@@ -79,7 +79,7 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
         The thread's name, how it has ended, and its last report.
     """
     from penstock.engines.threads.hosting.control_client import ControlClient
-    from penstock.engines.threads.replicas.backing import place_of, tasks_on_disk
+    from penstock.engines.threads.replicas.replica_folders import place_of, tasks_on_disk
 
     assert job.control is not None  # noqa: S101 - set by the engine
     name = thread_name(number)

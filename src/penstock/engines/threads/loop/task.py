@@ -10,7 +10,7 @@ from penstock.engines.threads.loop.buffers import PartitionGroup
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.state.counted_map import count_calls, take_calls
+from penstock.state.counted_overlay import count_calls, take_calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.replicas.replica import TaskReplica
+    from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.base import Fetched, TopicPartition
     from penstock.runtime.context import Surroundings
     from penstock.runtime.task import TaskOutput

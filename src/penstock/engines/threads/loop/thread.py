@@ -31,7 +31,7 @@ from penstock.engines.threads.loop.task import ActiveTask
 from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
 from penstock.engines.threads.replicas.changelog_sources import restored_places
-from penstock.engines.threads.replicas.replica import TaskReplica
+from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.errors import InvalidStateError
 from penstock.log.base import OffsetAndMetadata
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text

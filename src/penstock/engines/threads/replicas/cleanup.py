@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.replicas.backing import continuous_replicas, global_folder
+from penstock.engines.threads.replicas.replica_folders import continuous_replicas, global_folder
 from penstock.state.replicas.unused import remove_idle
 
 if TYPE_CHECKING:

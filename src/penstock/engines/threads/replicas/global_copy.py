@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import lmdb
 
-from penstock.engines.threads.replicas.backing import global_folder
 from penstock.engines.threads.replicas.positions import layout_of
+from penstock.engines.threads.replicas.replica_folders import global_folder
 from penstock.engines.threads.replicas.restoring import OnProgress
 from penstock.log.base import TopicPartition
 from penstock.runtime.context import Surroundings
@@ -27,11 +27,11 @@ from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.buffers import to_bytes_list
-from penstock.state.counted_map import count_calls, take_calls
+from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.segments.segment import NO_BATCH
@@ -77,15 +77,15 @@ class GlobalCopy:
         digest = hashlib.blake2b(f"{layout} {app.topology.describe()}".encode(), digest_size=6).hexdigest()
         self._identity = f"continuous {app.application_id} {app.identity} {digest}"
         self._folder = own_folder(global_folder(app.replica_root, app.application_id, app.identity))
-        self._replica: Replica | None = None
-        self._reader: ReplicaReader | None = None
+        self._replica: LmdbReplica | None = None
+        self._reader: LmdbRows | None = None
         self._seen = -1  # the number of LMDB's last transaction that is shown
         self._lead: BinaryIO | None = None  # the writer's lock
         self._looked_s = 0.0
         self._positions: dict[TopicPartition, int] = {}
         self._ids: dict[str, str] = {}
         self._meta: dict[str, int] = {}
-        self._state = BatchState(NO_BATCH, dict.fromkeys(self._specs, MemoryMap()), {})
+        self._state = TaskOverlay(NO_BATCH, dict.fromkeys(self._specs, MemoryMap()), {})
         if sensor.detailed:
             count_calls(self._state)
         self._sensor = sensor
@@ -226,10 +226,10 @@ class GlobalCopy:
         self._meta.update(replica.position.meta)
         self.views.rebase({name: reader.map(name) for name in self._specs})
 
-    def _opened(self) -> Replica:
+    def _opened(self) -> LmdbReplica:
         if self._replica is None:
             with self._turn():
-                self._replica = Replica(self._folder, self._identity, list(self._specs))
+                self._replica = LmdbReplica(self._folder, self._identity, list(self._specs))
                 self._replica.release()
         return self._replica
 

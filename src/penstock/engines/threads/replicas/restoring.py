@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engines.threads.app import ThreadApp
-    from penstock.engines.threads.replicas.backing import Backing
     from penstock.log.base import TopicLog
+    from penstock.state.replicas.replica import Replica
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["OnProgress", "Restorer"]
@@ -55,17 +55,17 @@ class Restorer:
     Args:
         app: The application.
         task: The task.
-        backing: Its rows; no reader is open.
+        replica: Its replica; no reader of it is open.
         log: The log.
         on_progress: Called at the start of each store that has records to apply, after each piece, and at its end.
     """
 
     def __init__(
-        self, app: ThreadApp, task: TaskId, backing: Backing, log: TopicLog, on_progress: OnProgress | None
+        self, app: ThreadApp, task: TaskId, replica: Replica, log: TopicLog, on_progress: OnProgress | None
     ) -> None:
         self._app = app
         self._task = task
-        self._backing = backing
+        self._replica = replica
         self._log = log
         self._on_progress = on_progress or (lambda _: None)
 
@@ -91,12 +91,12 @@ class Restorer:
             position = self._follow(source, position, meta)
         stores = {**position.stores, NUMBERS: numbers}
         position = replace(position, stores=stores, inputs=inputs, meta=meta, epoch=self._app.epoch)
-        self._backing.apply([], lambda _: (), position.note())
+        self._replica.apply([], lambda _: (), position.note())
         return position
 
     def _noted(self) -> TaskPosition:
         try:
-            return TaskPosition.of(self._backing.position)
+            return TaskPosition.of(self._replica.position)
         except (LookupError, TypeError, ValueError):
             return TaskPosition()
 
@@ -149,7 +149,7 @@ class Restorer:
         gone = [*unlogged, *(each.spec.name for each in sources if each.spec.name not in sound)]
         stores = {name: at for name, at in noted.stores.items() if name in sound}
         position = TaskPosition(stores, None, {name: noted.meta[name] for name in noted.meta})
-        reader = self._backing.reader()
+        reader = self._replica.reader()
         try:
             lost = [store for store in unlogged if len(reader.map(store))]
             filled = [store for store in gone if len(reader.map(store))]
@@ -164,9 +164,9 @@ class Restorer:
                 "it" if len(lost) == 1 else "them",
             )
         if filled and not sound and (not is_kept or not unlogged_stores(self._app, self._task)):
-            self._backing.reset()
+            self._replica.reset()
         elif filled:
-            self._backing.clear(filled, position.note())
+            self._replica.clear(filled, position.note())
         return position
 
     def _follow(self, source: StoreSource, position: TaskPosition, meta: Mapping[str, int]) -> TaskPosition:
@@ -196,7 +196,7 @@ class Restorer:
 
     def _apply(self, store: str, follower: StoreFollower, pieces: list[pa.RecordBatch], position: TaskPosition) -> int:
         """Apply the next records of a store; return how many they were."""
-        reader = self._backing.reader()
+        reader = self._replica.reader()
         try:
             held = reader.map(store)
             changes, count = follower.changes(pieces, held)
@@ -204,7 +204,7 @@ class Restorer:
         finally:
             reader.close()
         note = replace(position, meta={**position.meta, **follower.numbers}).note()
-        self._backing.apply([store], lambda _: chain.from_iterable(map(_lists, changes)), note, fresh=is_first)
+        self._replica.apply([store], lambda _: chain.from_iterable(map(_lists, changes)), note, fresh=is_first)
         return count
 
 

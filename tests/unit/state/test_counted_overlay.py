@@ -1,15 +1,15 @@
 """The calls of a store are counted, and it answers as without."""
 
-from penstock.state.counted_map import CountedMap, count_calls, take_calls
+from penstock.state.counted_overlay import CountedOverlay, count_calls, take_calls
 from penstock.state.memory import MemoryMap
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 
 
 def state():
     base = MemoryMap()
     for number in range(10):
         base.put(b"k%d" % number, b"v")
-    made = BatchState(0, {"store": base}, {})
+    made = TaskOverlay(0, {"store": base}, {})
     count_calls(made)
     return made, base
 
@@ -39,13 +39,13 @@ def test_counting_goes_on_over_the_next_batch_in_the_same_maps():
     store = made.map("store")
     count_calls(made)
     assert made.map("store") is store
-    assert isinstance(store, CountedMap)
+    assert isinstance(store, CountedOverlay)
     made.rebase(1, {"store": base}, {})
     store.get(b"k1")
     assert keys_of(take_calls(made)) == {"get": 1}
 
 
 def test_nothing_is_counted_unless_it_was_asked_for():
-    made = BatchState(0, {"store": MemoryMap()}, {})
+    made = TaskOverlay(0, {"store": MemoryMap()}, {})
     made.map("store").get(b"k")
     assert take_calls(made) == {}

@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.state.overlay import OverlayMap
+from penstock.state.overlay import Overlay
 
 if TYPE_CHECKING:
     from penstock.state.base import Entries
-    from penstock.state.overlay import BatchState
+    from penstock.state.overlay import TaskOverlay
 
-__all__ = ["CountedMap", "count_calls", "take_calls"]
+__all__ = ["CountedOverlay", "count_calls", "take_calls"]
 
 
-class CountedMap(OverlayMap):
+class CountedOverlay(Overlay):
     """An overlay that counts its calls, their keys and their time.
 
     Args:
@@ -24,7 +24,7 @@ class CountedMap(OverlayMap):
 
     __slots__ = ("calls",)
 
-    def __init__(self, uncounted: OverlayMap) -> None:
+    def __init__(self, uncounted: Overlay) -> None:
         super().__init__(uncounted.base)
         self.calls: dict[str, list[float]] = {}
 
@@ -84,17 +84,17 @@ class CountedMap(OverlayMap):
         numbers[1] += time.perf_counter() - began
 
 
-def count_calls(state: BatchState) -> None:
+def count_calls(state: TaskOverlay) -> None:
     """Count the calls of a task's stores from now on; before any view is opened."""
-    if not any(isinstance(overlay, CountedMap) for overlay in state.maps.values()):
-        state.wrap(CountedMap)
+    if not any(isinstance(overlay, CountedOverlay) for overlay in state.maps.values()):
+        state.wrap(CountedOverlay)
 
 
-def take_calls(state: BatchState) -> dict[tuple[str, str], list[float]]:
+def take_calls(state: TaskOverlay) -> dict[tuple[str, str], list[float]]:
     """Return (store, call) -> keys and seconds since the last time; nothing unless they are counted."""
     calls: dict[tuple[str, str], list[float]] = {}
     for store, overlay in state.maps.items():
-        if isinstance(overlay, CountedMap):
+        if isinstance(overlay, CountedOverlay):
             calls |= {(store, call): numbers for call, numbers in overlay.calls.items()}
             overlay.calls = {}
     return calls

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from penstock.base.log_lines import own_logger
-from penstock.engines.threads.replicas.backing import Backing, Reader, open_backing
 from penstock.engines.threads.replicas.changelog_sources import source_topics, unlogged_stores
 from penstock.engines.threads.replicas.positions import NUMBERS, TaskPosition
+from penstock.engines.threads.replicas.replica_folders import open_replica
 from penstock.engines.threads.replicas.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
@@ -21,7 +21,7 @@ from penstock.serde.buffers import to_bytes_list
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.free_memory import release_memory
-from penstock.state.overlay import BatchState
+from penstock.state.overlay import TaskOverlay
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
     from penstock.state.overlay import ReadableMap
+    from penstock.state.replicas.replica import Replica, ReplicaRows
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["TaskReplica", "changelog_parts"]
@@ -50,11 +51,11 @@ class TaskReplica:
         state: The stores and numbers as the task sees them.
     """
 
-    def __init__(self, app: ThreadApp, task: TaskId, backing: Backing) -> None:
+    def __init__(self, app: ThreadApp, task: TaskId, replica: Replica) -> None:
         sub = app.subtopology(task)
         self._app = app
         self._task = task
-        self._backing = backing
+        self._replica = replica
         self._stores = sub.stores
         self._keeps_state = sub.keeps_state
         self._sources = {TopicPartition(t, task.partition): s for s, t in source_topics(app, task).items()}
@@ -64,8 +65,8 @@ class TaskReplica:
             self._by_topic[numbers] = NUMBERS
         self._position = TaskPosition()
         self._pending: dict[str, pa.RecordBatch] | None = None
-        self._reader: Reader | None = backing.reader()
-        self.state = BatchState(NO_BATCH, self._maps(self._reader), {})
+        self._rows: ReplicaRows | None = replica.reader()
+        self.state = TaskOverlay(NO_BATCH, self._maps(self._rows), {})
 
     @classmethod
     def open(cls, app: ThreadApp, task: TaskId) -> TaskReplica:
@@ -76,7 +77,7 @@ class TaskReplica:
         Raises:
             StateError: The folder cannot be used.
         """
-        return cls(app, task, open_backing(app, task))
+        return cls(app, task, open_replica(app, task))
 
     def restore(
         self,
@@ -104,14 +105,14 @@ class TaskReplica:
         self._pending = None
         self._end()
         if self._keeps_state:
-            restorer = Restorer(self._app, self._task, self._backing, log, on_progress)
+            restorer = Restorer(self._app, self._task, self._replica, log, on_progress)
             try:
                 self._position = restorer.run(committed)
-                if self._backing.give_back():
+                if self._replica.give_back():
                     release_memory()
             except lmdb.Error as error:
                 _logger.warning("The replica of task %s is damaged (%s) and is rebuilt", self._task, error)
-                self._backing.reset()
+                self._replica.reset()
                 self._position = restorer.run(committed)
         if numbers:
             meta = self._position.meta
@@ -152,7 +153,7 @@ class TaskReplica:
         self._end()
         rows = changes or {}
         note = self._position.note()
-        self._backing.apply(list(rows), lambda store: [_lists(rows[store])], note)
+        self._replica.apply(list(rows), lambda store: [_lists(rows[store])], note)
         self._begin(meta)
 
     @property
@@ -171,7 +172,7 @@ class TaskReplica:
     def following(self) -> dict[TopicPartition, int]:
         """Return the offset after the last record that each store holds of its topic, also before `restore`."""
         try:
-            position = TaskPosition.of(self._backing.position)
+            position = TaskPosition.of(self._replica.position)
         except (LookupError, TypeError, ValueError):
             return {}
         stores = [at for name, at in position.stores.items() if name != NUMBERS]
@@ -183,7 +184,7 @@ class TaskReplica:
         They count only if a changelog that was written in the same commits is there, at least as far as the rows are.
         """
         try:
-            noted = TaskPosition.of(self._backing.position)
+            noted = TaskPosition.of(self._replica.position)
         except (LookupError, TypeError, ValueError):
             return {}
         logged = {name: at for name, at in noted.stores.items() if self._app.changelogs.get(name) == at.topic}
@@ -207,7 +208,7 @@ class TaskReplica:
         """Let go of the replica; writes since the last commit are forgotten."""
         self._pending = None
         self._end()
-        self._backing.close()
+        self._replica.close()
 
     def _moved(
         self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int], meta: Mapping[str, int]
@@ -225,17 +226,17 @@ class TaskReplica:
         return TaskPosition(stores, {**(at.inputs or {}), **inputs}, meta, epoch=self._app.epoch)
 
     def _end(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
 
     def _begin(self, meta: Mapping[str, int]) -> None:
         """Continue over the present rows."""
-        self._reader = self._backing.reader()
-        self.state.rebase(NO_BATCH, self._maps(self._reader), meta)
+        self._rows = self._replica.reader()
+        self.state.rebase(NO_BATCH, self._maps(self._rows), meta)
 
-    def _maps(self, reader: Reader) -> dict[str, ReadableMap]:
-        return {store: reader.map(store) for store in self._stores}
+    def _maps(self, rows: ReplicaRows) -> dict[str, ReadableMap]:
+        return {store: rows.map(store) for store in self._stores}
 
 
 def _lists(changes: pa.RecordBatch) -> tuple[list[bytes], list[bytes | None]]:
@@ -243,7 +244,7 @@ def _lists(changes: pa.RecordBatch) -> tuple[list[bytes], list[bytes | None]]:
 
 
 def changelog_parts(
-    app: ThreadApp, task: TaskId, state: BatchState, changes: Mapping[str, pa.RecordBatch]
+    app: ThreadApp, task: TaskId, state: TaskOverlay, changes: Mapping[str, pa.RecordBatch]
 ) -> list[Part]:
     """Return the records of a task's changes since the last commit, and of its numbers if anything reads them.
 
@@ -251,7 +252,7 @@ def changelog_parts(
         app: The application.
         task: The task.
         state: Its state, before it is moved on.
-        changes: The changes of its stores (`BatchState.sorted_changes`).
+        changes: The changes of its stores (`TaskOverlay.sorted_changes`).
     """
     stores = app.subtopology(task).stores
     puts = records_of_puts(app.changelogs, ((store, state.puts(store)) for store in stores))

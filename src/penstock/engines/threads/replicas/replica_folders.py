@@ -1,4 +1,4 @@
-"""The rows of a task's replica: in LMDB, or in memory with the same interface."""
+"""The replicas of an application's stream threads on this machine: their folders, and what opens one."""
 
 from __future__ import annotations
 
@@ -7,112 +7,41 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from penstock.state.memory import MemoryMap
 from penstock.state.own_folder import own_folder
 from penstock.state.replicas.folders import global_place
-from penstock.state.replicas.lmdb_replica import Replica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.replicas.replica import MemoryReplica, Replica
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
-    from penstock.state.overlay import ReadableMap
 
 __all__ = [
-    "Backing",
-    "MemoryBacking",
-    "Pieces",
-    "Reader",
     "continuous_place",
     "continuous_replicas",
     "global_folder",
     "known_place",
-    "open_backing",
+    "open_replica",
     "place_of",
     "tasks_on_disk",
 ]
 
 _FOLDER = re.compile(r"continuous-(\d+_\d+)-[0-9a-f]{12}")
-Pieces = Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]]
 _FILE = "place"
 
 
-class Reader(Protocol):
-    """One consistent view of all stores."""
-
-    def map(self, store: str) -> ReadableMap: ...
-    def close(self) -> None: ...
-
-
-class Backing(Protocol):
-    """Committed rows with the position that they stand for, see `penstock.state.replicas.lmdb_replica.Replica`."""
-
-    position: ReplicaPosition
-
-    def apply(
-        self, stores: Sequence[str], changes: Pieces, position: ReplicaPosition, *, fresh: bool = False
-    ) -> None: ...
-    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None: ...
-    def reset(self) -> None: ...
-    def give_back(self) -> bool: ...
-    def reader(self) -> Reader: ...
-    def close(self) -> None: ...
-
-
-class MemoryBacking:
-    """Rows in memory, without a file."""
-
-    def __init__(self, stores: Iterable[str]) -> None:
-        self._maps = {store: MemoryMap() for store in stores}
-        self.position = ReplicaPosition()
-
-    def apply(
-        self,
-        stores: Sequence[str],
-        changes: Pieces,
-        position: ReplicaPosition,
-        *,
-        fresh: bool = False,  # noqa: ARG002 - of no use here
-    ) -> None:
-        for store in stores:
-            for keys, values in changes(store):
-                self._maps[store].put_many(keys, values)
-        self.position = position
-
-    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
-        for store in stores:
-            self._maps[store] = MemoryMap()
-        self.position = position
-
-    def reset(self) -> None:
-        self.clear(list(self._maps), ReplicaPosition())
-
-    def give_back(self) -> bool:
-        """Return False: there is nothing to give back."""
-        return False
-
-    def reader(self) -> MemoryBacking:
-        return self
-
-    def map(self, store: str) -> MemoryMap:
-        return self._maps[store]
-
-    def close(self) -> None:
-        """Do nothing: as a reader it holds nothing."""
-
-
-def open_backing(app: ThreadApp, task: TaskId) -> Backing:
+def open_replica(app: ThreadApp, task: TaskId) -> Replica:
     """Open the replica of a task; in memory if the application has no folder of replicas, or the task no state."""
     sub = app.subtopology(task)
     if app.replica_root is None or not sub.keeps_state:
-        return MemoryBacking(sub.stores)
+        return MemoryReplica(sub.stores)
     identity, folder = continuous_place(app.replica_root, app.application_id, app.identity, str(task))
-    return Replica(folder, identity, sub.stores)
+    return LmdbReplica(folder, identity, sub.stores)
 
 
 def continuous_place(root: str | Path, application_id: str, identity: str, task_id: str) -> tuple[str, Path]:
