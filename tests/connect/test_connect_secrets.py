@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from penstock.connect.connectors import known_plugins
-from penstock.connect.plugins import WorkerSettings
+from penstock.connect.plugins import WorkerSettings, validate_connector
 from penstock.connect.rest.server import _authorization
 from penstock.connect.settings.providers import config_providers
 from penstock.connect.worker.operations import HIDDEN, Hiding
@@ -47,3 +47,35 @@ def test_a_worker_is_let_in_by_another_with_the_same_users(users):
     header = _authorization(users)
     assert base64.b64decode(header["authorization"].split()[1])
     assert AccessRules(users=users).refusal("GET", {"host": "127.0.0.1", **header}) is None
+
+
+def test_headers_and_addresses_hide_their_secrets_and_keep_them():
+    stored = {
+        "connector.class": "HttpSource",
+        "url": "https://api.example/orders?token=s3cr3t&page=1",
+        "headers": "X-Trace: 1, X-Api-Key: s3cr3t, Cookie: s3cr3t",
+        "header.X-Api-Key": "s3cr3t",
+    }
+    made = hiding()
+    shown = made.shown(stored)
+    assert "s3cr3t" not in str(shown)
+    assert shown["headers"] == "X-Trace: 1, X-Api-Key:****, Cookie:****"
+    assert made.kept({**shown, "timeout.ms": "5"}, stored) == {**stored, "timeout.ms": "5"}
+
+
+def test_what_validation_answers_hides_them_too():
+    config = {
+        "connector.class": "HttpSource",
+        "name": "a",
+        "topic": "t",
+        "url": "https://ann:s3cr3t@api.example/?sig=s3cr3t",
+        "headers": "X-Api-Key: s3cr3t",
+        "authorization": "Bearer s3cr3t",
+        "consumer.override.api.key": "s3cr3t",
+    }
+    body = validate_connector(config, known_plugins(()), WorkerSettings())
+    assert "s3cr3t" in str(body)
+    shown = hiding().validation(body)
+    assert "s3cr3t" not in str(shown)
+    values = {entry["definition"]["name"]: entry["value"]["value"] for entry in shown["configs"]}
+    assert (values["topic"], values["url"]) == ("t", "https://ann:***@api.example/?sig=***")

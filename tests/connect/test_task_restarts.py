@@ -5,6 +5,7 @@ import pytest
 from penstock.connect.data import SettingError
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
+from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
 from test_connect_worker import ask, until
 from test_connect_worker import settings as worker_settings
@@ -85,6 +86,25 @@ def picky(settings, batch):
     with Path(settings.out).open("a") as out:
         out.writelines(record.value for record in batch)
 """
+
+
+def test_a_restart_of_a_connector_that_was_deleted_meanwhile_is_left_out(tmp_path):
+    server = WorkerServer(WorkerConfig.of(worker_settings(tmp_path), "distributed"))
+    server.start()
+    try:
+        assert server.wait_until_ready(60)
+        file = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "t"}
+        assert ask(server, "PUT", "/connectors/reader/config", file)[0] == 201
+        herder = server.worker.herder
+        until(lambda: "reader" in herder.connectors, 60)
+        with herder.turn("deleting it before its restart is read"):
+            herder.stores.configs.put_restart(RestartRequest("reader", only_failed=False, include_tasks=True))
+            herder.stores.configs.remove_connector("reader")
+            herder.tick()
+        assert ask(server, "GET", "/connectors")[1] == []
+        assert "reader" not in herder.connectors
+    finally:
+        server.stop()
 
 
 def test_a_worker_starts_failed_tasks_again_and_keeps_the_records_that_a_sink_refuses(tmp_path):

@@ -23,6 +23,8 @@ SECRET = "s3cr3t-w0rd"
         f"jdbc:postgresql://db/shop?user=ann&password={SECRET}", f"jdbc:sqlserver://db;user=a;password={SECRET};x=1",
         f"https://host/?a=1&api_key={SECRET}#x", f"https://host/?client_secret={SECRET}", f"s3://b/k?sslpassword={SECRET}",
         f"amqp://ann:{SECRET}@a,amqp://bob:{SECRET}@b",
+        f"https://host/?token={SECRET}&page=2", f"https://host/x?sv=1&sig={SECRET}", f"https://host/?key={SECRET * 2}",
+        f"https://host/?auth={SECRET}#x", f"https://host/?X-Amz-Credential=a&X-Amz-Security-Token={SECRET}",
     ],
 )  # fmt: skip
 def test_urls(text: str) -> None:
@@ -33,8 +35,10 @@ def test_urls(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["http://localhost:8081/subjects/a@b", "a:b@c", "http://host/x?page=1&sort=name", "mail ann@b.c"]
-)
+    "text",
+    ["http://localhost:8081/subjects/a@b", "a:b@c", "http://host/x?page=1&sort=name", "mail ann@b.c",
+             "http://host/stores/counts?key=ann&keys=2", "https://host/?author=ann&design=b"],
+)  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
     assert without_passwords(text) == text
 
@@ -57,7 +61,9 @@ def test_lines_of_a_text_log_have_stars() -> None:
 
 
 SECRETS = ("sasl.password", "ssl.keystore.password", "sasl.jaas.config", "consumer.ssl.key.password", "db.passwd",
-           "client.secret", "http.headers.authorization", "penstock.alerts.webhook", "penstock.console.token")  # fmt: skip
+           "client.secret", "http.headers.authorization", "penstock.alerts.webhook", "penstock.console.token",
+           "header.X-Api-Key", "api_key", "accessKey", "headers.Cookie", "db.pass", "private.key", "azure.account.key",
+           "shared_access_key", "signing-key", "x.jwt")  # fmt: skip
 
 
 def test_settings() -> None:
@@ -66,6 +72,9 @@ def test_settings() -> None:
     found = masked({**dict.fromkeys(SECRETS, SECRET), "url": f"http://a:{SECRET}@h/", "group.id": "g"})
     assert SECRET not in str(found)
     assert found["group.id"] == "g"
+    plain = {"ssl.key.location": "/k", "sasl.oauthbearer.token.endpoint.url": "http://t", "key.path": "id",
+             "private.key.file": "/p", "compass": "north", "key": "k"}  # fmt: skip
+    assert masked(plain) == plain
     config = StreamsConfig(
         {"application.id": "a", "penstock.console.token": SECRET, "penstock.alerts.webhook": f"https://h/{SECRET}"}
     )

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.base.masking import without_passwords
+from penstock.base.masking import NAMES_OF_SECRETS, without_passwords
 from penstock.errors import ConfigError
 
 __all__ = ["Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
 
 _SECRET = re.compile(
-    r"password|passwd|pwd$|passphrase|authorization|webhook|secret|jaas|credential|token(?!\.endpoint\.url)|user\.info|access\.key|ssl\.key(?!\.location)"
-    r"|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions|api\.key",
+    rf"{NAMES_OF_SECRETS}|webhook|jaas|user[._-]?info|(?:^|[._-])(?:pwd|pass|sas)$"
+    r"|ssl\.key(?!\.location)|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"""(\w+)\s*=\s*["']([^"']+)["']""")  # of a login module

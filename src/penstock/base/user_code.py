@@ -29,6 +29,10 @@ def is_module(target: str) -> bool:
 
 def load_module(name: str) -> ModuleType:
     """Load a module by its name (also from the working directory) or by the path of its file."""
+    if "/" not in name and not all(name.removesuffix(".py").split(".")):
+        raise ConfigError(
+            f"{name!r} is not a module or a file of Python", hint="Give the path of a Python file, or a module's name."
+        )
     if name.endswith(".py") or "/" in name:
         return _from_file(Path(name))
     here = str(Path.cwd())
@@ -44,7 +48,7 @@ def load_module(name: str) -> ModuleType:
                 f"there is no module {name!r}", hint=f"Is the file here? Try {name.replace('.', '/')}.py:topology"
             ) from error
         raise _broken(name, error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
 
 
@@ -63,14 +67,20 @@ def _from_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(str(path), error) from error
     return module
 
 
-def _broken(name: str, error: Exception) -> TopologyError:
+def _broken(name: str, error: Exception | SystemExit) -> TopologyError:
     """Make the error of a failed import, with the line of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    where = f" at {last.filename}:{last.lineno}" if last else ""
+    lines = [frame for frame in frames if not frame.filename.startswith("<frozen ")]
+    says_where = isinstance(error, SyntaxError) or not lines
+    where = "" if says_where else f" at {lines[-1].filename}:{lines[-1].lineno}"
+    if isinstance(error, SystemExit):
+        return TopologyError(
+            f"{name} ends the process while it is imported, by sys.exit({error.code!r}){where}",
+            hint='Put what ends the process below: if __name__ == "__main__":',
+        )
     return TopologyError(f"{name} cannot be imported: {type(error).__name__}: {error}{where}")

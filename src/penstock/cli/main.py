@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -26,6 +27,8 @@ from penstock.cli.servers.ui import ui
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="penstock",
@@ -94,7 +97,10 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments, prog_name="penstock")
+        try:
+            app(arguments, prog_name="penstock")
+        finally:
+            sys.stdout.flush()  # here: at the end of the process nobody could say what is wrong
     except PenstockError as error:
         if debug:
             raise
@@ -103,18 +109,31 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # `penstock topics consume ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         sys.exit(0)
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _write_no_more()
+            place = f" to {error.filename}" if error.filename else ""
+            print_error(f"nothing more can be written{place}: {error.strerror}", "Free disk space, then run it again.")
+            sys.exit(1)
         if isinstance(error, ModuleNotFoundError) and (hint := hint_for(error, arguments)):
             print_error(f"this command needs the package {error.name}, which is not installed", hint)
+            sys.exit(1)
+        if explained := _explained(error):
+            print_error(explained.message, explained.hint, explained.docs)
             sys.exit(1)
         print_error(
             f"{type(error).__name__}: {error}", "This is not a message for users: please report it, with --debug."
         )
         sys.exit(70)
+
+
+def _write_no_more() -> None:
+    """Drop what is not written yet: its error would come again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explained(error: Exception) -> PenstockError | None:

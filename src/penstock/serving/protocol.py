@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.serving.guard import Limits
@@ -102,6 +103,16 @@ def guarded_protocol(limits: Limits) -> type[H11Protocol]:
                 self._is_receiving = False
                 self._now(_Wait.NOTHING)
                 self._within(None)
+
+        def send_400_response(self, msg: str) -> None:
+            """Answer a request that is not HTTP; who works on its beginning has nobody to answer any more."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                super().send_400_response(msg)
+            else:  # a response has begun, or was sent before all of the request had come
+                self.transport.close()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

@@ -386,3 +386,75 @@ def test_a_topic_is_deleted_without_a_terminal_only_by_an_answer_or_yes(
     assert ("Give --yes" in errors) == (answer == "")
     assert ('"t"' in run("topics", "list", "-b", log, "--json")[1]) == is_there
     assert run("topics", "delete", "t", "-b", log, "--yes")[0] == (0 if is_there else 1)
+
+
+def test_a_full_disk_and_a_closed_pipe_are_said_once():
+    """By a process: what it has not written is tried again at its end."""
+    penstock = [sys.executable, "-m", "penstock"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*penstock, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: nothing more can be written: No space left on device\nHint: Free disk space")
+    assert "ignored" not in done.stderr
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*penstock, "version", "--json"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "said"),
+    [
+        ("", None, "'' is not a module or a file of Python"),
+        (".", None, "'.' is not a module or a file of Python"),
+        (".app", None, "'.app' is not a module or a file of Python"),
+        ("folder/app.py", None, "there is no file folder/app.py"),
+        ("app.py", "def x(:", "app.py cannot be imported: SyntaxError: invalid syntax (app.py, line 1)\n"),
+        ("app", "def x(:", "app cannot be imported: SyntaxError: invalid syntax (app.py, line 1)\n"),
+        ("app.py", "raise SystemExit(3)", "app.py ends the process while it is imported, by sys.exit(3) at "),
+        ("app", "import sys\nsys.exit()", "app ends the process while it is imported, by sys.exit(None) at "),
+        (
+            "app.py",
+            "import not_there",
+            "app.py cannot be imported: ModuleNotFoundError: No module named 'not_there' at ",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_says_why(run, tmp_path, monkeypatch, target, text, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "app", raising=False)
+    if text is not None:
+        (tmp_path / "app.py").write_text(text)
+    code, _, errors = run("describe", target)
+    assert code == 1
+    assert errors.startswith(f"error: {said}")
+    assert "<frozen" not in errors
+
+
+def test_more_partitions_than_a_request_may_make_are_refused(run, tmp_path):
+    log = tmp_path / "log.db"
+    code, _, errors = run("topics", "create", "a", "--partitions", "1000000000", "-b", log)
+    assert (code, "1,000,000,000 new partitions at once" in errors) == (1, True)
+    assert run("topics", "create", "a", "--partitions", "3", "-b", log)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--port", "0"), "port 0 of the broker"),
+        (("--port", "99999999"), "port 99999999 of the broker"),
+        (("--controller-port", "-1"), "port -1 of the broker"),
+        (("--dir", "file"), "file is not a folder"),
+    ],
+)
+def test_a_broker_that_cannot_be_is_refused_with_a_sentence(run, tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    code, _, errors = run("broker", "start", *options)
+    assert code == 1
+    assert said in errors
+    assert "not a message for users" not in errors

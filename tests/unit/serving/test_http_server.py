@@ -225,6 +225,35 @@ def test_what_is_no_http(server, http, sent):
     assert http.get("/").status_code == 200
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["with its head", "after the response has begun"])
+def test_a_body_that_is_no_http_is_noted_by_nobody(at_once, caplog):
+    """The application works on such a request, or has begun to answer: neither that nor the server's own answer fails."""
+    arrived, ended = threading.Event(), threading.Event()
+
+    async def application(scope, receive, send):
+        if scope["method"] == "POST":
+            start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+            await send(start)
+            arrived.set()
+            while not at_once and (await receive())["type"] != "http.disconnect":
+                pass
+            await send({"type": "http.response.body", "body": b"ok"})
+            ended.set()
+
+    server = HttpServer(application, listen("127.0.0.1", 0, "server"), access=AccessRules(methods=READING | CHANGING))
+    server.start()
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"no length\r\n"
+    with connect(server, head + body if at_once else head) as connection:
+        assert arrived.wait(30)
+        if not at_once:
+            connection.sendall(body)
+        is_closed(connection)
+    assert ended.wait(30)
+    server.close()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [

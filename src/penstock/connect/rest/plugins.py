@@ -10,7 +10,6 @@ from penstock.connect.plugins import Plugin, PluginKind, plugin_settings
 from penstock.connect.plugins.versions import in_range, version_error
 from penstock.connect.rest.messages import RestAnswer, RestCall, config_of, json_of
 from penstock.connect.worker.request_errors import RequestError
-from penstock.connect.worker.validating import validated
 from penstock.connect.worker.worker import Worker
 
 __all__ = ["PluginEndpoints"]
@@ -70,7 +69,7 @@ class PluginEndpoints:
         if connector_class is not None and not _matches(connector_class, name):
             raise RequestError(400, f"Included connector type {connector_class} does not match request type {name}")
         try:
-            return RestAnswer(body=validated(self._worker.herder, config))
+            return RestAnswer(body=self._worker.validated(config))
         except RequestError as error:
             raise RequestError(500, f"{_BAD_REQUEST}: {error.message}") from error
         except SettingError as error:

@@ -311,6 +311,8 @@ class Herder:
     def _restart(self, request: RestartRequest) -> None:
         statuses = self.stores.statuses
         name = request.connector
+        if name not in self.stores.configs.state.connectors:
+            return  # it was deleted after the request
         if name in self.connectors:
             status = statuses.connectors.get(name)
             failed = status is not None and status.state in ("FAILED", "RESTARTING")

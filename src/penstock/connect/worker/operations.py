@@ -10,22 +10,20 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from penstock.base.masking import without_passwords
+from penstock.base.secrets import is_secret
 from penstock.connect.plugins import PluginKind, Plugins, WorkerSettings, validate_connector
 from penstock.connect.settings.providers import Providers
 from penstock.connect.storage.config_store import ConnectorTaskId, RestartRequest
 from penstock.connect.storage.status_store import StoredStatus
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.request_errors import ElsewhereError, RequestError
-from penstock.connect.worker.validating import check_config
+from penstock.connect.worker.validating import check_config, validated
 from penstock.errors import FencedError, PenstockError
 
 __all__ = ["HIDDEN", "Hiding", "Operations"]
 
 HIDDEN = "****"
-_SECRET = re.compile(
-    r"password|passwd|passphrase|authorization|secret|token|credential|api\.?key|jaas\.config|private\.?key|user\.?info",
-    re.IGNORECASE,
-)
+_HEADER = re.compile(r"([^,:]+):([^,]*)")  # of a setting such as headers=X-Trace: 1, X-Api-Key: abc
 
 
 class Hiding:
@@ -49,19 +47,31 @@ class Hiding:
         if not self._enabled:
             return dict(config)
         names = self._names(tuple(sorted((name, value) for name, value in config.items() if value is not None)))
-        return {name: HIDDEN if _is_plain(value) and name in names else _open(value) for name, value in config.items()}
+        return {
+            name: HIDDEN if _is_plain(value) and name in names else _open(name, value) for name, value in config.items()
+        }
 
     def kept(self, config: Config, stored: Config) -> dict[str, str | None]:
         """Return a config that was sent, with the stored secrets in place of stars."""
         if not self._enabled:
             return dict(config)
         return {
-            name: stored.get(name, value) if value == HIDDEN or value == _open(stored.get(name)) else value
+            name: stored.get(name, value) if value == HIDDEN or value == _open(name, stored.get(name)) else value
             for name, value in config.items()
         }
 
+    def validation(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return what validation answers, with the values of its settings as `shown` has them."""
+        if self._enabled:
+            for entry in body["configs"]:
+                value, name = entry["value"], entry["definition"]["name"]
+                if isinstance(value["value"], str):
+                    hides = _is_plain(value["value"]) and is_secret(name)
+                    value["value"] = HIDDEN if hides else _open(name, value["value"])
+        return body
+
     def _passwords(self, config: tuple[tuple[str, str], ...]) -> frozenset[str]:
-        secret_names = {name for name, _ in config if _SECRET.search(name)}
+        secret_names = {name for name, _ in config if is_secret(name)}
         try:
             body = validate_connector(self._providers.resolve(dict(config)), self._plugins, self._worker)
         except (LookupError, PenstockError):
@@ -70,9 +80,13 @@ class Hiding:
         return frozenset(secret_names | {kind["name"] for kind in kinds if kind["type"] == "PASSWORD"})
 
 
-def _open(value: str | None) -> str | None:
-    """Return a value without the passwords of URLs in it."""
-    return without_passwords(value) if value else value
+def _open(name: str, value: str | None) -> str | None:
+    """Return a value without the passwords of URLs in it, and without the values of secret headers."""
+    if not value:
+        return value
+    if name.lower().endswith("headers"):
+        return _HEADER.sub(lambda header: f"{header[1]}:{HIDDEN}" if is_secret(header[1]) else header[0], value)
+    return without_passwords(value)
 
 
 def _is_plain(value: str | None) -> bool:
@@ -117,6 +131,10 @@ class Operations:
     def info(self, name: str) -> dict[str, Any]:
         """Return a connector: config, tasks, type."""
         return self._info(name, self._seen(name))
+
+    def validated(self, config: Config) -> dict[str, Any]:
+        """Return the body that validation answers, without secrets; see `validating.validated`."""
+        return self._hiding.validation(validated(self.herder, config))
 
     def config(self, name: str) -> dict[str, str | None]:
         """Return a connector's config."""

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from penstock.base.java_text.hashing import copy_order
+from penstock.base.secrets import shown
 from penstock.connect.config import ConfigValue, Importance, Kind, Setting, java_class, parse_kind
 from penstock.connect.config.definition import NO_DEFAULT
 from penstock.connect.data import SettingError
@@ -39,8 +40,9 @@ def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any
         SettingError: A config provider cannot read its file.
     """
     if config.get("connector.class") is None:
-        shown = ", ".join(f"{name}={'null' if config[name] is None else config[name]}" for name in copy_order(config))
-        raise RequestError(400, f"Connector config {{{shown}}} contains no connector type")
+        values = {name: "null" if config[name] is None else shown(name, config[name]) for name in copy_order(config)}
+        listed = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise RequestError(400, f"Connector config {{{listed}}} contains no connector type")
     resolved = herder.resolved(config)
     try:
         _check_version(herder.plugins.connector(resolved["connector.class"] or ""), resolved)

@@ -27,6 +27,8 @@ __all__ = [
     "unknown",
 ]
 
+_MOST_PARTITIONS = 10_000  # of one request: Kafka's MAX_PARTITIONS_PER_BATCH
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -68,6 +70,10 @@ def add_partitions(connection: sqlite3.Connection, name: str, total: int) -> Non
 
 
 def _insert_partitions(connection: sqlite3.Connection, topic_id: int, first: int, end: int) -> None:
+    if end - first > _MOST_PARTITIONS:
+        raise ConfigError(
+            f"{end - first:,} new partitions at once", hint=f"The most are {_MOST_PARTITIONS:,}, as of Kafka's brokers."
+        )
     connection.executemany(
         "INSERT INTO partitions (topic_id, partition) VALUES (?, ?)", [(topic_id, each) for each in range(first, end)]
     )

@@ -56,6 +56,9 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         ports = self.ports
+        for port in ports:
+            if not 1 <= port <= 65535:
+                raise ConfigError(f"port {port} of the broker", hint="Ports go from 1 to 65535; Kafka's is 9092.")
         if len(set(ports)) != len(ports):
             raise ConfigError(f"two listeners of the broker have the same port: {ports}", hint="Give each its own.")
         for name, password in self.users.items():

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from penstock.base.jars import broker_jars, java_command, kafka_java_options
-from penstock.errors import EnvironmentProblemError, InvalidStateError
+from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 from penstock.tools.broker.broker_settings import BrokerSettings, is_taken, load_settings
 from penstock.tools.broker.guard import guard
 
@@ -109,6 +109,10 @@ class Broker:
             EnvironmentProblemError: It does not start: a busy port, no Java, no jars.
             InvalidStateError: A broker already runs in this directory.
         """
+        if self._directory.exists() and not self._directory.is_dir():
+            raise ConfigError(
+                f"{self._directory} is not a folder", hint="Name a folder for the broker's data, or one to be made."
+            )
         if (pid := self._pid()) is not None:
             raise InvalidStateError(
                 f"a broker already runs in {self._directory} (process {pid})", hint="`penstock broker stop` ends it."
