@@ -385,6 +385,32 @@ class TaskContext:
         failure = Failure(node, source, rows.place.take(np.array([row])), error)
         return self._processing_error(failure, function, record)
 
+    def raise_of_user(self, node: str, rows: Rows, error: Exception) -> None:
+        """Raise the error for rows whose operator a user's code has ended, as a serde of a store does.
+
+        Of several rows nobody knows which one it was: nobody is asked about them. Errors of others are left.
+        """
+        name, file, line = line_of(None, error)
+        if not file or isinstance(error, PenstockError):
+            return
+        cause = None if self._hides_records else error
+        if len(rows) == 1:
+            raise self.fatal(node, None, rows, 0, error) from cause
+        said = "" if self._hides_records else f": {_text_of(error)}"
+        raise ProcessingError(
+            f"{node}: {name} ({file}:{line}) raised {type(error).__name__}{said}, for one of {len(rows)} records",
+            hint="Repair it. If a serde does not take all values, leave such records out before this operator.",
+            node=node,
+            function=name,
+            file=file,
+            line=line,
+            kind=type(error).__name__,
+            raised=(name, file, line),
+            said=self._shown(error),
+            task=self.task_id,
+            decided=True,
+        ) from cause
+
     def _is_of_table(self, node: str) -> bool:
         """Return whether a node gets the changes of a table."""
         of_topology = self.topology.nodes[node]
@@ -555,8 +581,11 @@ class TaskContext:
         )
 
     def _said_of(self, error: Exception) -> str:
-        """Return the text of an error; only its class where no text may quote a record."""
-        return type(error).__name__ if self._hides_records else _text_of(error)
+        """Return the text of an error, after its class if it is not ours; only the class where no text may be shown."""
+        kind, text = type(error).__name__, "" if self._hides_records else _text_of(error)
+        if isinstance(error, PenstockError) and text:
+            return text
+        return f"{kind}: {text}" if text else kind
 
     def _shown(self, error: Exception) -> str:
         """Return the beginning of an error's text for figures; nothing where no text may quote a record."""

@@ -33,6 +33,7 @@ from penstock.runtime.tables import operators as table_operators
 from penstock.runtime.tables import transforms
 from penstock.serde.binding import TopicSerdes
 from penstock.serde.headers import CurrentHeaders
+from penstock.serde.own import users_serde
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import headers_user as headers_user_of
@@ -297,9 +298,13 @@ class StreamTask:
                 self._missing.look(name, rows)
             self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
-            with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
-                result = operator.process(rows, arrived[0][0])
-                out = [(None, result)] if isinstance(result, Rows) else list(result)
+            try:
+                with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
+                    result = operator.process(rows, arrived[0][0])
+                    out = [(None, result)] if isinstance(result, Rows) else list(result)
+            except Exception as error:
+                self._context.raise_of_user(name, rows, error)
+                raise
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
             if not self._graph.children[name]:
@@ -433,6 +438,14 @@ def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: Tas
         scheduled = sorted(queue.nodes())
         if len(scheduled) > 1:
             return f"{' and '.join(scheduled)} both have {kind} punctuations, which take turns"
+    if context.goes_on:
+        for name, node in ((node.name, node) for node in graph.processors()):
+            for spec in (context.topology.stores[store] for store in node.stores):
+                if serde := users_serde(spec.key_serde) or users_serde(spec.value_serde):
+                    return (
+                        f"{name}: processing.exception.handler is asked about each record that {serde.name}, "
+                        f"the serde of store {spec.name!r}, does not take"
+                    )
     return None
 
 

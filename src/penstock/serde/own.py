@@ -11,9 +11,9 @@ from penstock.errors import ConfigError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.serde.headers import HeadersSerde
-from penstock.serde.rowwise import BaseSerde, are_alike, qualified_name, returned_bytes
+from penstock.serde.rowwise import BaseSerde, are_alike, parts_of, qualified_name, returned_bytes
 
-__all__ = ["OwnSerde", "own_serde"]
+__all__ = ["OwnSerde", "own_serde", "users_serde"]
 
 _NEEDED = ("serialize", "deserialize")
 _BASE = (
@@ -42,6 +42,15 @@ def own_serde(serde: Any) -> Serde[Any]:
     if any(takes_headers) and not isinstance(serde, HeadersSerde):
         return HeadersSerde(serde, (takes_headers[0], takes_headers[1]))
     return serde if isinstance(serde, Serde) else OwnSerde(serde)
+
+
+def users_serde(serde: Any) -> Any | None:
+    """Return a serde itself, or one that it holds, if a user has written it; None if all are those of this package."""
+    for part in parts_of(serde):
+        is_serde = all(callable(getattr(part, name, None)) for name in _NEEDED)
+        if is_serde and (isinstance(part, OwnSerde) or not type(part).__module__.startswith("penstock.")):
+            return part
+    return None
 
 
 def _takes_headers(kind: str, name: str, method: Any) -> bool:

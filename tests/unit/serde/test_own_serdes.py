@@ -14,11 +14,12 @@ from penstock import (
     Materialized,
     Produced,
     Serdes,
+    SessionWindows,
     StreamJoined,
     StreamsBuilder,
     TimeWindows,
 )
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, PenstockError, SerializationError
 from penstock.serde import BaseSerde
 from penstock.serde.base import Serde
 from penstock.testing import TopologyTestDriver
@@ -195,3 +196,90 @@ def test_everywhere_in_the_driver():
         assert read("pairs") == ("stream", "x", "stream", "x")
         assert read("default-out") == ("stream", "x", "stream", "x")
         assert driver.store("left-store").get("k").value == ("left", "x")
+
+
+class Picky:
+    """Takes no text with "bad" in it."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def serialize(self, value):
+        if "bad" in value:
+            raise self.error
+        return value.encode()
+
+    def deserialize(self, data):
+        return data.decode()
+
+
+def _topology(place, serde):
+    """A topology in which a store's values go through a serde."""
+    builder, store = StreamsBuilder(), Materialized("store", value_serde=serde)
+    if place == "table":
+        builder.table("in", None, store).to_stream().to("out", Produced(value_serde="string"))
+        return builder.build()
+    stream = builder.stream("in")
+    grouped = stream.group_by_key()
+    if place == "to_table":
+        stream.to_table(store).to_stream().to("out")
+    elif place == "reduce":
+        grouped.reduce(lambda _, value: value, store).to_stream().to("out")
+    elif place == "aggregate":
+        grouped.aggregate(str, lambda key, value, _: value, store).to_stream().to("out")
+    elif place == "join":
+        joined = StreamJoined(value_serde=serde, other_value_serde="string")
+        stream.join(stream, lambda one, two: one, JoinWindows.of(10), joined).to("out")
+    else:
+        windows = TimeWindows.of(1000) if place == "windows" else SessionWindows.of(1000)
+        windowed = grouped.windowed_by(windows).reduce(lambda _, value: value, store)
+        windowed.to_stream(lambda key, _: key.key).to("out")
+    return builder.build()
+
+
+PLACES = ("table", "to_table", "reduce", "aggregate", "join", "windows", "sessions")
+
+
+def _piped(place, error, batch_size, **settings):
+    config = {**CONFIG, **settings}
+    with TopologyTestDriver(_topology(place, Picky(error)), config, batch_size=batch_size) as driver:
+        driver.input_topic("in", "string", "string").pipe_many(
+            [(f"k{at}", text, at) for at, text in enumerate(["a", "bad1", "b", "bad2", "c"])]
+        )
+        driver.flush()
+        return [(one.key, one.value) for one in driver.output_topic("out").read_records_to_list()]
+
+
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+@pytest.mark.parametrize("place", PLACES)
+def test_records_that_a_store_does_not_take_are_left_out_in_batches_too(place, batch_size, cache):
+    settings = {"processing.exception.handler": "continue", "statestore.cache.max.bytes": cache}
+    for error in (ValueError("no bad ones"), SerializationError("no bad ones")):
+        assert _piped(place, error, batch_size, **settings) == [("k0", "a"), ("k2", "b"), ("k4", "c")]
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_error_of_a_stores_serde_names_operator_and_line(place, batch_size):
+    with pytest.raises(
+        PenstockError, match=r"Picky.serialize \(.*test_own_serdes.py:\d+\) raised KeyError: 'k'"
+    ) as caught:
+        _piped(place, KeyError("k"), batch_size)
+    assert caught.value.node in str(caught.value)
+    assert caught.value.task == "0_0"
+
+
+def test_errors_without_a_text_are_named_by_their_class():
+    class Mute(Pair):
+        def deserialize(self, data):
+            raise AssertionError
+
+        def serialize(self, value):
+            raise KeyError("field")
+
+    for kinds, said in (((Mute, "string"), "does not decode: AssertionError"), (("string", Mute), "does not encode: KeyError: 'field'")):  # fmt: skip
+        builder = StreamsBuilder()
+        builder.stream("in", Consumed(value_serde=kinds[0])).to("out", Produced(value_serde=kinds[1]))
+        with TopologyTestDriver(builder.build(), CONFIG) as driver, pytest.raises(SerializationError, match=said):
+            driver.input_topic("in", value_serde="string").pipe("a", "k")

@@ -69,7 +69,7 @@ class PluginEndpoints:
         if connector_class is not None and not _matches(connector_class, name):
             raise RequestError(400, f"Included connector type {connector_class} does not match request type {name}")
         try:
-            return RestAnswer(body=self._worker.validated(config))
+            return RestAnswer(body=self._worker.operations.validated(config))
         except RequestError as error:
             raise RequestError(500, f"{_BAD_REQUEST}: {error.message}") from error
         except SettingError as error:
