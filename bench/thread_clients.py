@@ -50,7 +50,7 @@ def main() -> None:
         lease = log.acquire_lease(name, "bench")
         for exactly_once in (True, False):
             began = time.monotonic()
-            producer = log.thread_producer(Writer(name, f"thread-{int(exactly_once)}", lease.epoch, exactly_once))
+            producer = log.commit_producer(Writer(name, f"thread-{int(exactly_once)}", lease.epoch, exactly_once))
             kind = "exactly once" if exactly_once else "at least once"
             _shown(f"{kind}: a new producer", [time.monotonic() - began])
             with log.fetcher() as fetcher:

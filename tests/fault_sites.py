@@ -28,23 +28,23 @@ class Site(NamedTuple):
 
 
 _THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
-_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.thread_producer", "penstock.log.embedded.thread_producer"
+_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.commit_producer"
 _START = "penstock.engines.threads.hosting.start"
 
 # Of threads, in the order of an interval.
 BOTH = {
     "processed": [Site(_TASK, "ActiveTask.process", "after")],
     "before the transaction": [
-        Site(_KAFKA, "KafkaThreadProducer.commit", "before"),
-        Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "before"),
+        Site(_KAFKA, "KafkaCommitProducer.commit", "before"),
+        Site(_EMBEDDED, "EmbeddedCommitProducer.commit", "before"),
     ],
     "in the transaction": [
-        Site("penstock.log.kafka.wire.thread_transactions", "ThreadTransactions.end", "before"),
+        Site("penstock.log.kafka.wire.producer_transactions", "ProducerTransactions.end", "before"),
         Site("penstock.log.embedded.transaction", "write_offsets", "after"),
     ],
     "before the replica": [
-        Site(_KAFKA, "KafkaThreadProducer.commit", "after"),
-        Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "after"),
+        Site(_KAFKA, "KafkaCommitProducer.commit", "after"),
+        Site(_EMBEDDED, "EmbeddedCommitProducer.commit", "after"),
     ],
     "in the replica": [Site("penstock.state.replicas.lmdb_replica", "LmdbReplica._write_position", "before")],
     "after the replica": [Site("penstock.engines.threads.replicas.task_replica", "TaskReplica.commit", "after")],

@@ -22,7 +22,7 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.failures import removed_from_group
 from penstock.log.kafka.timeouts import TransactionTimeouts
 from penstock.log.kafka.transactions.presence import expel
-from penstock.log.kafka.wire import fetch_session, thread_transactions
+from penstock.log.kafka.wire import fetch_session, producer_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
@@ -48,7 +48,7 @@ class App:
         return Writer(self.id, thread, self.lease.epoch, exactly_once)
 
     def producer(self, thread="thread-0", *, exactly_once=True):
-        self.producers.append(self.log.thread_producer(self.writer(thread, exactly_once=exactly_once)))
+        self.producers.append(self.log.commit_producer(self.writer(thread, exactly_once=exactly_once)))
         return self.producers[-1]
 
     def values(self, partition=0):
@@ -69,7 +69,7 @@ def log(kafka):
 def transactions(request, monkeypatch):
     """The two kinds of transactions; this broker knows both."""
     if request.param == "older":
-        monkeypatch.setattr(thread_transactions, "_OF_KAFKA_4", 99)
+        monkeypatch.setattr(producer_transactions, "_OF_KAFKA_4", 99)
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_records_of_aborted_transactions_are_never_seen(app):
         fetcher.assign(dict.fromkeys(app.places, 0))
         for number in range(5):
             fenced = app.log.clients.own_cluster()
-            other = thread_transactions.ThreadTransactions(fenced, f"{app.id}-x", app.id, app.log.clients.limits())
+            other = producer_transactions.ProducerTransactions(fenced, f"{app.id}-x", app.id, app.log.clients.limits())
             eventually(lambda: other.init(30_000) or True, PATIENCE_S, passing=(KafkaException,))  # noqa: B023
             other.write([(app.places[0], batch([b"aborted"]))], {})
             producer.send([(app.topic, 0, batch([b"%d" % number]))])
@@ -447,7 +447,7 @@ def test_many_partitions(log):
             log.append(name, place.partition, batch([b"%d" % place.partition]))
         assert fetched(fetcher, 64) == {place: [b"%d" % place.partition] for place in places[::2]}
         app_id = f"app-{uuid.uuid4().hex[:8]}"
-        producer = log.thread_producer(Writer(app_id, "thread-0", 1))
+        producer = log.commit_producer(Writer(app_id, "thread-0", 1))
         producer.send([(name, each, batch([b"x"])) for each in range(128)])
         assert len(producer.commit({place: at(1) for place in places})) == 128
         assert len(fetched(fetcher, 128)) == 128
@@ -594,7 +594,7 @@ def test_commits_in_the_name_of_a_member_fail_once_the_group_has_removed_it(log)
     assert me is not None
     known = [me]
     writer = Writer(app.id, "thread-0", app.lease.epoch, membership=lambda: known[-1])
-    producer = log.thread_producer(writer)
+    producer = log.commit_producer(writer)
     place = app.places[0]
     producer.send([(app.topic, 0, batch([b"a"]))])
     producer.commit({place: OffsetAndMetadata(1)})
@@ -613,7 +613,7 @@ def test_commits_in_the_name_of_a_member_fail_once_the_group_has_removed_it(log)
         return known[-1]
 
     before = len(known)
-    gone = log.thread_producer(Writer(app.id, "thread-1", app.lease.epoch, membership=membership))
+    gone = log.commit_producer(Writer(app.id, "thread-1", app.lease.epoch, membership=membership))
     gone.send([(app.topic, 0, batch([b"c"]))])
     threading.Timer(0.5, lambda: known.append(None)).start()
     with pytest.raises(FencedError, match="another program has removed"):

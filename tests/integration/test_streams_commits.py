@@ -13,11 +13,11 @@ from eventually import eventually
 from penstock.errors import FencedError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.log import KafkaLog
-from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
+from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
 from penstock.log.membership import StreamsMembership
 from penstock.log.streams_groups.description import GroupTopology
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.thread_clients import ThreadProducer, Writer
+from penstock.log.thread_clients import CommitProducer, Writer
 from streams_stage import Stage, counting
 
 BOTH = pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly once", "at least once"])
@@ -46,9 +46,9 @@ class Scene:
     @contextmanager
     def producer(
         self, membership: Callable[[], StreamsMembership], *, exactly_once: bool, thread: str = "thread-0"
-    ) -> Iterator[ThreadProducer]:
+    ) -> Iterator[CommitProducer]:
         writer = Writer(self.stage.app, thread, None, exactly_once, membership)
-        producer = self.stage.log.thread_producer(writer)
+        producer = self.stage.log.commit_producer(writer)
         try:
             yield producer
         finally:
@@ -166,7 +166,7 @@ def test_the_open_transaction_of_a_dead_thread_is_ended_without_a_lease(scene: S
         dead.collect(scene.changed(b"a"))
         dead.commit({scene.place(0): OffsetAndMetadata(1)})
         dead.collect(scene.changed(b"never committed"))
-        if isinstance(dead, KafkaThreadProducer):  # it dies after it has written, before it ends its transaction
+        if isinstance(dead, KafkaCommitProducer):  # it dies after it has written, before it ends its transaction
             parts = [(TopicPartition(topic, partition), records) for topic, partition, records in dead.collected()]
             dead._transactions.write(parts, {scene.place(0): OffsetAndMetadata(2)})
         for _ in range(2):

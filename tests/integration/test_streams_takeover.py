@@ -84,7 +84,7 @@ def test_an_instance_does_not_take_the_lease_while_threads_share_the_tasks_and_g
     member = scene.member()
     me = StreamsMembership(member.facts.member, member.epoch)
     out = scene.stage.topic("out", 1)
-    producer = scene.log.thread_producer(Writer(scene.app, f"{uuid.uuid4()}-0", None, membership=lambda: me))
+    producer = scene.log.commit_producer(Writer(scene.app, f"{uuid.uuid4()}-0", None, membership=lambda: me))
     try:
         for force in (False, True):
             with pytest.raises(

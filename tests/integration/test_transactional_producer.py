@@ -116,7 +116,7 @@ def test_the_timestamp_0_is_written_by_the_writers_of_applications(log, name):
     records = pa.RecordBatch.from_pydict({"timestamp": [0, 7, 0], "value": [b"a", b"b", b"c"]})
     with log.transaction(f"{name}-batches") as transaction:
         transaction.append(name, 0, records)
-    producer = log.thread_producer(Writer(name, "thread-0", None))
+    producer = log.commit_producer(Writer(name, "thread-0", None))
     try:
         producer.send([(name, 0, records)])
         producer.commit({TopicPartition(name, 0): OffsetAndMetadata(3, "")})

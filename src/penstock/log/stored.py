@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.base import LogTransaction, TopicPartition
-from penstock.log.thread_clients import ThreadProducer
+from penstock.log.thread_clients import CommitProducer
 
 __all__ = [
     "BatchLog",
@@ -94,8 +94,8 @@ class BatchTransaction(LogTransaction, Protocol):
 
 
 @runtime_checkable
-class BatchProducer(ThreadProducer, Protocol):
-    """A `ThreadProducer` that takes record batches as they are, beside records as columns."""
+class BatchProducer(CommitProducer, Protocol):
+    """A `CommitProducer` that takes record batches as they are, beside records as columns."""
 
     def send_stored(self, tp: TopicPartition, records: StoredRecords) -> None:
         """Collect record batches for the next commit; their producers and offsets are replaced. Exactly once only."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
 
-__all__ = ["CHANGELOG_WRITER", "Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
+__all__ = ["CHANGELOG_WRITER", "Fetcher", "Part", "ThreadClients", "CommitProducer", "Writer"]
 
 Part = tuple[str, int, "pa.RecordBatch"]
 """Topic, partition, and records for it (``RECORD_SCHEMA``; the ``offset`` column may be absent and is ignored)."""
@@ -104,8 +104,8 @@ class Fetcher(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-class ThreadProducer(Protocol):
-    """The producer of one thread, with the commits of its group's offsets.
+class CommitProducer(Protocol):
+    """A producer whose commits hold records and its group's offsets: of a stream thread, or of a task of Connect.
 
     Exactly once: `send` collects, and `commit` writes all of it and the offsets in one transaction. At least once:
     `send` writes at once, without waiting for the answer, and `commit` commits the offsets when all is written.
@@ -189,7 +189,7 @@ class ThreadClients(Protocol):
         """
         ...
 
-    def thread_producer(self, writer: Writer) -> ThreadProducer:
+    def commit_producer(self, writer: Writer) -> CommitProducer:
         """Make the producer of a thread; with ``exactly_once`` it fences all earlier ones of its transactional id.
 
         Raises:

@@ -71,7 +71,7 @@ def test_a_thread_that_comes_back_while_it_is_fenced_waits_until_it_is(tmp_path:
         log: Any = opened
         log.create_topic("out")
         lease = log.acquire_lease("app", "test")
-        before = log.thread_producer(Writer("app", "thread-0", lease.epoch))
+        before = log.commit_producer(Writer("app", "thread-0", lease.epoch))
         for name in ("thread-0", "thread-1"):
             driver.done(name)
         driver.gone("thread-0")
@@ -86,7 +86,7 @@ def test_a_thread_that_comes_back_while_it_is_fenced_waits_until_it_is(tmp_path:
         driver.epoch.fenced("thread-0")
         assert driver.epoch.error is None
         assert driver.tasks("thread-0") == ([], [])
-        after = log.thread_producer(Writer("app", "thread-0", lease.epoch))
+        after = log.commit_producer(Writer("app", "thread-0", lease.epoch))
         driver.done("thread-0")
         driver.done("thread-1")
         assert len(driver.tasks("thread-0")[0]) == 2

@@ -23,7 +23,7 @@ from penstock.errors import (
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, may_pass, patience_for, persist
-from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
+from penstock.log.kafka.wire.produce import NotWrittenError, ProduceLimits, ProduceRequests
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 KINDS = (ErrorCategory.PASSES, ErrorCategory.SETTLES)
@@ -111,7 +111,9 @@ def test_refused_records_name_the_limit_that_refused_them(code: int, wanted: str
 def test_a_record_that_this_client_does_not_send_is_not_blamed_on_the_broker() -> None:
     records = pa.RecordBatch.from_pydict({"timestamp": [1], "key": [b"k"], "value": [b"x" * 5_000]})
     with pytest.raises(NotWrittenError) as caught:
-        Batches([(TopicPartition("orders", 0), records)], ProduceLimits(record_bytes=2_000), ProducerState(), {})
+        ProduceRequests(
+            [(TopicPartition("orders", 0), records)], ProduceLimits(record_bytes=2_000), ProducerState(), {}
+        )
     error = failure(caught.value, "writing to orders-0")
     assert "broker" not in str(error).lower()
     assert "larger than this client sends: 2,000 bytes (max.request.size)" in error.message

@@ -180,7 +180,7 @@ def test_offsets_of_a_group_with_members_are_set_by_members_alone(topic):
 def test_a_producer_that_commits_no_offsets_writes_beside_the_members_of_a_group(topic, batch):
     """As the tasks of Connect's workers do: the workers are members of the group, and offsets are records."""
     settle(topic, join(topic))
-    producer = topic.thread_producer(Writer("g", "task-0", None))
+    producer = topic.commit_producer(Writer("g", "task-0", None))
     producer.send([("t", 0, batch(["a"]))])
     assert producer.commit({}) == {T[0]: 1}
 

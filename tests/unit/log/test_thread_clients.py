@@ -147,7 +147,7 @@ def test_positions_out_of_range_and_deleted_topics(topic, batch):
 
 
 def test_records_and_offsets_are_committed_together(topic, batch):
-    producer = topic.thread_producer(writer(topic))
+    producer = topic.commit_producer(writer(topic))
     producer.send([("t", 0, batch([b"a"])), ("t", 1, batch([b"b"]))])
     producer.send([("t", 0, batch([b"c", b"d"]))])
     assert producer.pending_bytes > 0
@@ -168,17 +168,17 @@ def test_records_and_offsets_are_committed_together(topic, batch):
 @pytest.mark.parametrize("by", ["a newer producer", "fence_threads", "a newer instance"])
 def test_a_fenced_producer_writes_nothing(topic, batch, by, exactly_once):
     me = writer(topic, exactly_once=exactly_once)
-    old = topic.thread_producer(me)
+    old = topic.commit_producer(me)
     old.send([("t", 0, batch([b"a"]))])
     old.commit({TopicPartition("in", 0): OffsetAndMetadata(1)})
     if by == "a newer producer":
-        topic.thread_producer(me)
+        topic.commit_producer(me)
     elif by == "fence_threads":
         topic.fence_threads(APP, ["thread-0", "thread-1"], me.epoch)
     else:
         writer(topic)
         with pytest.raises(FencedError):
-            topic.thread_producer(me)
+            topic.commit_producer(me)
         with pytest.raises(FencedError):
             topic.fence_threads(APP, ["thread-0"], me.epoch)
 
@@ -194,7 +194,7 @@ def test_a_fenced_producer_writes_nothing(topic, batch, by, exactly_once):
 
 
 def test_at_least_once_writes_before_the_commit(topic, batch):
-    producer = topic.thread_producer(writer(topic, exactly_once=False))
+    producer = topic.commit_producer(writer(topic, exactly_once=False))
     producer.send([("t", 0, batch([b"a"]))])
     assert values(topic) == [b"a"]
     assert topic.committed_offsets(APP) == {}
@@ -207,7 +207,7 @@ def test_at_least_once_writes_before_the_commit(topic, batch):
 
 def test_refused_records_are_named_by_part_and_row(topic, batch):
     topic.create_topic("c", 1, {"cleanup.policy": "compact"})
-    producer = topic.thread_producer(writer(topic))
+    producer = topic.commit_producer(writer(topic))
     good, bad = ("t", 0, batch([b"a"])), ("c", 0, batch([b"x", b"y", b"z"], [b"k", None, None]))
     producer.send([good])
     producer.send([bad])

@@ -18,7 +18,7 @@ from penstock.errors import LogError, ProductionError
 from penstock.log import Delivery
 from penstock.log.base import HEADERS_TYPE, TopicLog, TopicPartition
 from penstock.log.stored import BatchProducer, StoredRecords
-from penstock.log.thread_clients import Part, ThreadClients, ThreadProducer, Writer
+from penstock.log.thread_clients import CommitProducer, Part, ThreadClients, Writer
 from penstock.serde.partitioner import partitions_for
 
 __all__ = ["RecordWriter", "WritableLog", "Write"]
@@ -45,7 +45,7 @@ class RecordWriter:
         self._offsets_topic = offsets_topic
         self._counts: dict[str, tuple[int, float]] = {}
         self._turn = turn
-        self._producer = log.thread_producer(writer) if writer.exactly_once else None
+        self._producer = log.commit_producer(writer) if writer.exactly_once else None
 
     def prepare(
         self,
@@ -100,7 +100,7 @@ class RecordWriter:
         prepared.note(self._producer.firsts, following)
 
     def _send(
-        self, producer: ThreadProducer, prepared: Write, sent: Callable[[], None]
+        self, producer: CommitProducer, prepared: Write, sent: Callable[[], None]
     ) -> Mapping[TopicPartition, int]:
         for each in prepared.parts:
             if isinstance(each, _Copied) and each.is_stored and isinstance(producer, BatchProducer):

@@ -97,7 +97,7 @@ def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int
         FencedError: A newer instance has the lease; nothing is written after that.
     """
     writer, written = Writer(lease.application, CHANGELOG_WRITER, lease.epoch), set()
-    with closing(cast("ThreadClients", log).thread_producer(writer)) as producer:
+    with closing(cast("ThreadClients", log).commit_producer(writer)) as producer:
 
         def write(topic: str, partition: int, records: pa.RecordBatch) -> None:
             refuse_newer(log.lease(lease.application), lease.application, lease.epoch)

@@ -25,7 +25,7 @@ from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
 from penstock.state.documents import document_time_ms, local_directory, read_document
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["Commit", "CommitLog", "CommittedState", "GlobalReader", "QueriedStores"]
+__all__ = ["BatchCommit", "CommitLog", "CommittedState", "GlobalReader", "QueriedStores"]
 
 _PLAN = "plan.json"
 _TRIES = 3
@@ -174,7 +174,7 @@ class CommittedState(QueryableStores):
                 is_shared=True,
             )
 
-    def _views(self, store: str, partitions: list[int]) -> tuple[Commit | None, dict[int, TaskView]]:
+    def _views(self, store: str, partitions: list[int]) -> tuple[BatchCommit | None, dict[int, TaskView]]:
         """Open the partitions, all at the end of the same batch."""
         stuck, before = 0, -1
         while True:
@@ -265,7 +265,7 @@ class CommittedState(QueryableStores):
 
 
 @dataclass(frozen=True)
-class Commit:
+class BatchCommit:
     """A committed batch.
 
     Attributes:
@@ -304,11 +304,11 @@ class CommitLog:
         is_local = local_directory(checkpoint) is not None
         self._refresh_s = refresh_s if refresh_s is not None else (0.0 if is_local else _REMOTE_REFRESH_S)
         self._lock = threading.Lock()
-        self._newest: Commit | None = None
+        self._newest: BatchCommit | None = None
         self._looked = float("-inf")
         self.generation = 0  # grows when the checkpoint was deleted and created again
 
-    def newest(self, *, now: bool = False) -> Commit | None:
+    def newest(self, *, now: bool = False) -> BatchCommit | None:
         """Return the newest committed batch; None before the first.
 
         Args:
@@ -320,19 +320,19 @@ class CommitLog:
                 self._looked = time.monotonic()
             return self._newest
 
-    def _look(self, newest: Commit | None) -> Commit | None:
+    def _look(self, newest: BatchCommit | None) -> BatchCommit | None:
         if newest is None or self._time(newest.batch) != newest.committed_ms:  # the first look, or a reset
             self.generation += newest is not None
             return self._listed()
         while (committed := self._time(newest.batch + 1)) is not None:
-            newest = Commit(self.checkpoint, newest.batch + 1, committed)
+            newest = BatchCommit(self.checkpoint, newest.batch + 1, committed)
         return newest
 
-    def _listed(self) -> Commit | None:
+    def _listed(self) -> BatchCommit | None:
         for batch in reversed(committed_batches(self.checkpoint)):
             committed = self._time(batch)
             if committed is not None:
-                return Commit(self.checkpoint, batch, committed)
+                return BatchCommit(self.checkpoint, batch, committed)
         return None
 
     def _time(self, batch: int) -> int | None:

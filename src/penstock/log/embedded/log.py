@@ -17,12 +17,12 @@ from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, 
 from penstock.log.client_counts import count
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow, encode, normalise
+from penstock.log.embedded.commit_producer import EmbeddedCommitProducer
 from penstock.log.embedded.coordination import Coordination
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.fetcher import EmbeddedFetcher
 from penstock.log.embedded.groups import ConsumerGroups
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-from penstock.log.embedded.thread_producer import EmbeddedThreadProducer
 from penstock.log.embedded.transaction import EmbeddedTransaction
 from penstock.log.embedded.upkeep import Upkeep
 from penstock.log.thread_clients import Writer
@@ -249,13 +249,13 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         """Make a fetcher for a stream thread."""
         return EmbeddedFetcher(self._database)
 
-    def thread_producer(self, writer: Writer) -> EmbeddedThreadProducer:
+    def commit_producer(self, writer: Writer) -> EmbeddedCommitProducer:
         """Make the producer of a stream thread; it fences all earlier ones of its transactional id.
 
         Raises:
             FencedError: A newer instance of the application has taken over.
         """
-        return EmbeddedThreadProducer(self, writer)
+        return EmbeddedCommitProducer(self, writer)
 
     def streams_coordinator(self) -> EmbeddedStreamsCoordinator:
         """Return the coordinator of streams groups, which is this log itself."""

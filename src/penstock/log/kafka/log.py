@@ -33,6 +33,7 @@ from penstock.log.kafka.failures import persist
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
 from penstock.log.kafka.reading import EMPTY
 from penstock.log.kafka.streams_groups import KafkaStreamsCoordinator
+from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer, fence
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, RESET
 from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
@@ -41,7 +42,6 @@ from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, LedgerRecord,
 from penstock.log.kafka.transactions.presence import Presence, expel
 from penstock.log.kafka.transactions.records import KafkaRecords
 from penstock.log.kafka.transactions.settling import settle_hanging
-from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer, fence
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.membership import GroupMembership
@@ -187,14 +187,14 @@ class KafkaLog(KafkaCore):
         settle = partial(settle_hanging, application, self._topics, clients) if application else lambda: None
         return KafkaFetcher(clients.own_cluster(), clients.fetch_limits(), self.patience_s, clients.access, settle)
 
-    def thread_producer(self, writer: Writer) -> KafkaThreadProducer:
+    def commit_producer(self, writer: Writer) -> KafkaCommitProducer:
         """Make the producer of a stream thread; it fences all earlier ones of its transactional id.
 
         Raises:
             FencedError: A newer instance of the application has taken over.
         """
         lease = writer.lease
-        return KafkaThreadProducer(self, writer, lambda: None if lease is None else self._leases.check(*lease))
+        return KafkaCommitProducer(self, writer, lambda: None if lease is None else self._leases.check(*lease))
 
     def streams_coordinator(self) -> KafkaStreamsCoordinator:
         """Return the coordinator of streams groups, with connections of its own."""

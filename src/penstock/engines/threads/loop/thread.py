@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
 from penstock.engines.threads.loop.asked_once import AskedOnce
+from penstock.engines.threads.loop.commit import Commit, CommitSchedule
 from penstock.engines.threads.loop.figures import StepTimes, TaskFigures, ThreadFigures
 from penstock.engines.threads.loop.global_state import GlobalState, open_globals
 from penstock.engines.threads.loop.offset_notes import notes_of
 from penstock.engines.threads.loop.pace import Pace, merged_by_time, pace_groups
 from penstock.engines.threads.loop.purging import Purger
-from penstock.engines.threads.loop.sending import Sender
 from penstock.engines.threads.loop.task import ActiveTask
 from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import Fetcher, Part, Writer
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["Beats", "StreamThread", "ThreadHooks", "ThreadLog"]
+__all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
 _log = own_logger(__name__)
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
@@ -55,9 +55,6 @@ _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in t
 _HELD_S = 0.005  # between two looks whether other threads have caught up
 _AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
-_LONGEST_S = 1.0  # an interval that is longer than this is not shifted: commits rarely meet then
-_EXACT = 0.01  # a part of an interval: a commit that comes so early has come in time
-_GOLDEN = 0.618034  # multiples of it, modulo one, lie far apart, however many there are
 
 
 class StreamThread:
@@ -87,14 +84,14 @@ class StreamThread:
         self._hooks = hooks or ThreadHooks()
         config = app.config
         self._interval_s = int(config["commit.interval.ms"]) / 1000
-        self._beats = Beats(self._interval_s, writer.thread)
+        self._schedule = CommitSchedule(self._interval_s, writer.thread)
         self._look_s = min(max(self._interval_s / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
         self._most_buffered = int(config["buffered.records.per.partition"])
         self._most_bytes = int(config["input.buffer.max.bytes"])
         self._purger = Purger(log, app.repartition_topics, int(config["repartition.purge.interval.ms"]))
         self._resources = ExitStack()
         self._fetcher: Fetcher | None = None
-        self._sender: Sender | None = None
+        self._open_commit: Commit | None = None
         self._globals: GlobalState | None = None
         self._surroundings = Surroundings(self._hooks.sensor)
         self._replicas: dict[TaskId, TaskReplica] = {}
@@ -124,9 +121,9 @@ class StreamThread:
         """
         with self._resources:
             # First the producer: from here on nobody else commits for these tasks.
-            producer = self._log.thread_producer(self._writer)
+            producer = self._log.commit_producer(self._writer)
             self._resources.callback(producer.close)
-            self._sender = Sender(producer, RefusedRecords.of(self._app))
+            self._open_commit = Commit(producer, RefusedRecords.of(self._app))
             committed = self._log.group_offsets(self._writer.application)
             views = None
             if self._app.plan.global_topics:
@@ -143,7 +140,7 @@ class StreamThread:
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)
             self._begin(self._ids, {}, committed)
-            self._committed_s = self._beats.since(time.monotonic())
+            self._committed_s = self._schedule.since(time.monotonic())
             self._began_ms = self._hooks.clock()
             self._resources = self._resources.pop_all()
 
@@ -193,7 +190,7 @@ class StreamThread:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        self._committed_s = self._beats.since(time.monotonic())
+        self._committed_s = self._schedule.since(time.monotonic())
         self._records = 0
         if not self._touched:
             return
@@ -201,10 +198,10 @@ class StreamThread:
         moved = {task.id: task.moved(some=self._notes.are_fenced) for task in touched}
         with self._times.step("send"):
             if not self._writer.exactly_once:
-                self._sending.flush()
+                self._commit.flush()
             for task in touched:
                 if task.is_changed:
-                    self._sending.collect(task.replica.changes(), str(task.id))
+                    self._commit.collect(task.replica.changes(), str(task.id))
         self._hooks.reach("sent")
         offsets = {
             tp: OffsetAndMetadata(offset, self._notes.text(self._app, task.id, task.replica.state.meta, tp))
@@ -212,7 +209,7 @@ class StreamThread:
             for tp, offset in moved[task.id].items()
         }
         with self._times.step("commit"):
-            following = self._sending.commit(offsets)
+            following = self._commit.complete(offsets)
         self._hooks.reach("committed")
         with self._times.step("replicas"):
             for task in touched:
@@ -233,7 +230,7 @@ class StreamThread:
                 self.commit()
         finally:
             self._resources.close()
-            self._fetcher = self._sender = None
+            self._fetcher = self._open_commit = None
             self._purger.close()
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
@@ -297,7 +294,7 @@ class StreamThread:
             self.committed,
             dict(self._polling.ends()),
             sum(task.buffers.bytes for task in self._tasks.values()),
-            self._sending.pending_bytes,
+            self._commit.pending_bytes,
             self._commits,
             dict(self._times.seconds),
             self._began_ms,
@@ -406,7 +403,7 @@ class StreamThread:
         with self._times.step("send"):
             parts, group = parts_of_output(self._app, output.records), self._pace.groups.get(task.id.subtopology)
             if group is None:
-                self._sending.send(parts, str(task.id))
+                self._commit.send(parts, str(task.id))
             else:
                 self._written.setdefault(group, []).append((task.id, parts))
         self._records += task.records_in - before
@@ -418,7 +415,7 @@ class StreamThread:
         for group, parts_of_tasks in written.items():
             with self._times.step("send"):
                 for names, parts in merged_by_time(parts_of_tasks, group.topics):
-                    self._sending.send(parts, names)
+                    self._commit.send(parts, names)
 
     def _time_to_wait(self, timeout_s: float) -> float:
         if self._is_busy and self._loaded:
@@ -435,7 +432,7 @@ class StreamThread:
         return max(timeout_s, 0.0)
 
     def _is_commit_due(self) -> bool:
-        if self._sending.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
+        if self._commit.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
             return True
         if self._pace.is_held and self._loaded and self._touched:
             return True  # other threads may wait for this commit, as this one waits for theirs
@@ -460,45 +457,9 @@ class StreamThread:
         return self._fetcher if self._fetcher is not None else _not_running()
 
     @property
-    def _sending(self) -> Sender:
-        return self._sender if self._sender is not None else _not_running()
+    def _commit(self) -> Commit:
+        return self._open_commit if self._open_commit is not None else _not_running()
 
 
 def _not_running() -> Any:
     raise InvalidStateError("this stream thread does not run", hint="Start it; after close(), create a new one.")
-
-
-class Beats:
-    """Times at a distance of one commit interval, other ones for each thread of a machine.
-
-    Threads that commit at the same moment wait for each other: for a core, for the broker, for the lock of an embedded
-    log. They would go on to do so, as every interval begins where the one before has ended. So each takes its turn.
-
-    Args:
-        interval_s: The commit interval.
-        thread: The name of the thread, which ends with its number.
-
-    Example:
-        >>> first, second = Beats(0.1, "thread-0"), Beats(0.1, "thread-1")
-        >>> [round(each.since(7.33), 3) for each in (first, second)]
-        [7.3, 7.296]
-    """
-
-    def __init__(self, interval_s: float, thread: str) -> None:
-        number = thread.rpartition("-")[2]
-        self._interval_s = interval_s if interval_s <= _LONGEST_S else 0.0
-        self._first_s = (int(number) * _GOLDEN % 1 if number.isdecimal() else 0.0) * interval_s
-
-    def since(self, now_s: float) -> float:
-        """Return the time, by the monotonic clock, from which the interval after a commit at ``now_s`` counts.
-
-        It ends with the thread's next turn. If that is less than half an interval away, as after a silence or a late
-        commit, it ends half-way to the turn after that one, so that no interval is longer than it should be.
-        """
-        if not self._interval_s:
-            return now_s
-        late_s = (now_s - self._first_s) % self._interval_s
-        early_s = self._interval_s - late_s
-        if early_s < _EXACT * self._interval_s:
-            return now_s + early_s
-        return now_s - (late_s if late_s <= self._interval_s / 2 else late_s / 2)

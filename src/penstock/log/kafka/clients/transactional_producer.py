@@ -21,7 +21,7 @@ from penstock.errors import FencedError, LogError, LogUnavailableError, Penstock
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_fenced, may_pass, persist, too_large_here
-from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
+from penstock.log.kafka.wire.producer_transactions import ProducerTransactions
 from penstock.log.kafka.writing import checked
 from penstock.log.membership import GroupMembership
 from penstock.log.producer_interface import (
@@ -98,7 +98,7 @@ class TransactionalProducer:
         self._close = weakref.finalize(self, self._cluster.close)
         limits = clients.limits()
         limits.batch_bytes = min(limits.batch_bytes, self._batch_bytes)
-        self._transactions = ThreadTransactions(self._cluster, self._id, "", limits, self._patience_s)
+        self._transactions = ProducerTransactions(self._cluster, self._id, "", limits, self._patience_s)
         self._runs: dict[str, list[_RecordRun]] = {}  # by topic: those that wait
         self._bytes = 0
         self._since = 0.0

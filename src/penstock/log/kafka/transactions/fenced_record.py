@@ -16,7 +16,7 @@ from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
-from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
+from penstock.log.kafka.transactions.commit_producer import KafkaCommitProducer
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class KafkaFencedRecord:
         self._name = name
         self._guard = guard
         self._lock = threading.RLock()
-        self._producer: KafkaThreadProducer | None = None  # while this process may write, as far as it knows
+        self._producer: KafkaCommitProducer | None = None  # while this process may write, as far as it knows
         self._is_unsure = False  # whether its last transaction has an unknown end
         self._newest = _NONE
         self._position = -1  # all before this offset is in `_known`
@@ -121,7 +121,7 @@ class KafkaFencedRecord:
         self._drop()
         name = self._name
         self._guard()
-        self._producer = KafkaThreadProducer(self._log, Writer(name.application, name.writer, None), lambda: None)
+        self._producer = KafkaCommitProducer(self._log, Writer(name.application, name.writer, None), lambda: None)
         try:
             self._guard()  # the holder of a newer lease claims the record after it has the lease
             self._read()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from penstock.log.kafka.wire.produce import Batches, ProduceLimits
+from penstock.log.kafka.wire.produce import ProduceLimits, ProduceRequests
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 
@@ -44,7 +44,7 @@ class IdempotentWriter:
         self,
         parts: Iterable[tuple[TopicPartition, pa.RecordBatch | StoredRecords]],
         patiently: Callable[[Callable[[], None]], None],
-    ) -> Batches:
+    ) -> ProduceRequests:
         """Write all parts and return them with their offsets; see `begin` and `finish`."""
         batches = self.begin(parts, patiently)
         self.finish(batches, patiently)
@@ -54,7 +54,7 @@ class IdempotentWriter:
         self,
         parts: Iterable[tuple[TopicPartition, pa.RecordBatch | StoredRecords]],
         patiently: Callable[[Callable[[], None]], None],
-    ) -> Batches:
+    ) -> ProduceRequests:
         """Send all parts without waiting for the answers, which `finish` does; it must come before the next `begin`.
 
         Args:
@@ -68,7 +68,7 @@ class IdempotentWriter:
             patiently(self._init)
         self._going, self._state = self._state, None  # after an error the next sequence is unknown
         assert self._going is not None  # noqa: S101 - _init has set it
-        batches = Batches(parts, self._limits, self._going, self._sequences)
+        batches = ProduceRequests(parts, self._limits, self._going, self._sequences)
         self._is_sent = True
         try:
             batches.start(self._cluster, None)
@@ -76,7 +76,7 @@ class IdempotentWriter:
             self._is_sent = False
         return batches
 
-    def finish(self, batches: Batches, patiently: Callable[[Callable[[], None]], None]) -> None:
+    def finish(self, batches: ProduceRequests, patiently: Callable[[Callable[[], None]], None]) -> None:
         """Wait until all batches of `begin` are written; they have their offsets then.
 
         Raises:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.connection import BrokerConnection
     from penstock.log.stored import StoredBatch
 
-__all__ = ["ADDS_PARTITIONS", "Batches", "NotWrittenError", "ProduceLimits", "given_to"]
+__all__ = ["ADDS_PARTITIONS", "ProduceRequests", "NotWrittenError", "ProduceLimits", "given_to"]
 
 
 def given_to(producer: ProducerState, batches: Sequence[StoredBatch]) -> Iterator[tuple[bytes, int]]:
@@ -119,8 +119,8 @@ class ProducedStretch(NamedTuple):
     appended_ms: int
 
 
-class Batches:
-    """Encoded record batches that are not accepted yet, each partition's in order.
+class ProduceRequests:
+    """The requests that write records: encoded record batches that are not accepted yet, each partition's in order.
 
     Args:
         parts: Records by partition; a partition may come several times.
@@ -142,7 +142,7 @@ class Batches:
     ) -> None:
         self._limits = limits
         self._waiting: list[_Batch] = []
-        self._lanes: list[_Lane] = []
+        self._leaders: list[_LeaderRequests] = []
         self._was_sent = False
         self.offsets: dict[TopicPartition, int] = {}
         self.following: dict[TopicPartition, int] = {}
@@ -181,8 +181,8 @@ class Batches:
         """Send as many batches as may be in flight; `finish`, or `abandon`, comes next."""
         self._queue(cluster, transactional_id, ADDS_PARTITIONS - 1)
         try:
-            for lane in self._lanes:
-                lane.fill()
+            for leader in self._leaders:
+                leader.fill()
         except BaseException:
             self.abandon()
             raise
@@ -200,49 +200,52 @@ class Batches:
             next_to: The connection of the request that follows; None: none follows that adds anything.
         """
         self._queue(cluster, transactional_id, ADDS_PARTITIONS)
-        self._lanes.sort(key=lambda lane: lane.connection is next_to)
+        self._leaders.sort(key=lambda leader: leader.connection is next_to)
         try:
-            for number, lane in enumerate(self._lanes, 1):
-                lane.fill(1)
-                is_last = number == len(self._lanes)
-                if not is_last or next_to not in (None, lane.connection):
-                    self._accept(*lane.receive())
-            for lane in self._lanes:
-                lane.fill()
+            for number, leader in enumerate(self._leaders, 1):
+                leader.fill(1)
+                is_last = number == len(self._leaders)
+                if not is_last or next_to not in (None, leader.connection):
+                    self._accept(*leader.receive())
+            for leader in self._leaders:
+                leader.fill()
         except BaseException:
             self.abandon()
             raise
 
     def _queue(self, cluster: Cluster, transactional_id: str | None, most_version: int) -> None:
-        """Put the batches that are not accepted yet into a lane for each leader."""
+        """Put the batches that are not accepted yet together by leader."""
         self._waiting = [batch for batch in self._waiting if not batch.accepted]
-        lanes: dict[BrokerConnection, _Lane] = {}
+        leaders: dict[BrokerConnection, _LeaderRequests] = {}
         for batch in self._waiting:
             if self._was_sent:
                 count_one("producer", "retried-records", batch.count, topic=batch.tp.topic)
             connection = cluster.leader(batch.tp)
-            lane = lanes.setdefault(connection, _Lane(connection, self._limits, transactional_id, most_version))
-            lane.waiting.append(batch)
-        self._lanes, self._was_sent = list(lanes.values()), True
+            leader = leaders.get(connection)
+            if leader is None:
+                leader = _LeaderRequests(connection, self._limits, transactional_id, most_version)
+                leaders[connection] = leader
+            leader.waiting.append(batch)
+        self._leaders, self._was_sent = list(leaders.values()), True
 
     def finish(self) -> None:
         """Send the rest, and wait until all in-sync replicas have them; see `send`."""
         try:
-            while any(lane.sent for lane in self._lanes):
-                for lane in self._lanes:
-                    if lane.sent:
-                        self._accept(*lane.receive())
-                        lane.fill()
+            while any(leader.sent for leader in self._leaders):
+                for leader in self._leaders:
+                    if leader.sent:
+                        self._accept(*leader.receive())
+                        leader.fill()
         except BaseException:
             self.abandon()
             raise
 
     def abandon(self) -> None:
         """Close the connections from which answers are still to come."""
-        for lane in self._lanes:
-            if lane.sent:
-                lane.connection.close()
-        self._lanes = []
+        for leader in self._leaders:
+            if leader.sent:
+                leader.connection.close()
+        self._leaders = []
 
     def _accept(self, sent: dict[TopicPartition, _Batch], answer: Any) -> None:
         for topic in answer.responses:
@@ -269,7 +272,7 @@ def _encoded(
     return encode_batches(records, limits.batch_bytes, limits.codec, producer, packed)
 
 
-class _Lane:
+class _LeaderRequests:
     """The requests to one leader.
 
     Attributes:

@@ -15,7 +15,7 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.idempotent import new_producer_request
-from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
+from penstock.log.kafka.wire.produce import NotWrittenError, ProduceLimits, ProduceRequests
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import ProducerState
 
@@ -115,7 +115,7 @@ class TransactionalWriter:
         self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
         self._sequences = {}
 
-    def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch | StoredRecords]]) -> Batches:
+    def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch | StoredRecords]]) -> ProduceRequests:
         """Write all parts in one transaction, and return them with their offsets. After any error call `init` first.
 
         Raises:
@@ -129,7 +129,7 @@ class TransactionalWriter:
         began = time.monotonic()
         try:
             self._add({tp for tp, _ in parts}, state)
-            batches = Batches(parts, self._limits, state, self._sequences)
+            batches = ProduceRequests(parts, self._limits, state, self._sequences)
             batches.send(self._cluster, self.transactional_id)
             self._end(state)
         except KafkaException as error:

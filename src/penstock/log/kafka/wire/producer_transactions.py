@@ -1,4 +1,4 @@
-"""The transactions of one stream thread: its records and the offsets of its group, committed together.
+"""The transactions inside of a producer: its records and the offsets of its group, committed together.
 
 With Kafka 4's transactions (``transaction.version`` 2, KIP-890) records and offsets add their partitions to the
 transaction by themselves, and its end returns the next epoch: two round trips in all. Before that it takes three.
@@ -17,7 +17,7 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.features import feature_level
 from penstock.log.kafka.wire.idempotent import new_producer_request
-from penstock.log.kafka.wire.produce import Batches
+from penstock.log.kafka.wire.produce import ProduceRequests
 from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     MayPass = Callable[[KafkaException], bool]
 
-__all__ = ["MarkerWatch", "ThreadTransactions"]
+__all__ = ["MarkerWatch", "ProducerTransactions"]
 
 _OF_KAFKA_4 = 2
 _FEATURE = "transaction.version"
@@ -55,7 +55,7 @@ def _never(_: KafkaException) -> bool:
     return False
 
 
-class ThreadTransactions:
+class ProducerTransactions:
     """The transactions of one transactional id. `init` comes first; after an error of `write` comes `abort`.
 
     Args:
@@ -131,7 +131,7 @@ class ThreadTransactions:
         asked = None
         with self._passing(may_pass):
             asked = self._ask_for_markers()
-        batches = Batches(parts, self.limits, self.state, self._sequences)
+        batches = ProduceRequests(parts, self.limits, self.state, self._sequences)
         with self._passing(may_pass):
             self._await_markers(asked)
         began = time.monotonic()
@@ -195,7 +195,7 @@ class ThreadTransactions:
             time.sleep(_MARKING_PAUSE_S)
             asked = self._ask_for_state() if self._markers.is_recent else None
 
-    def _send(self, batches: Batches, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def _send(self, batches: ProduceRequests, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Send records, and then offsets; wait for the answers to both."""
         if not offsets:
             self._start(batches, None)
@@ -215,7 +215,7 @@ class ThreadTransactions:
             batches.abandon()
             raise
 
-    def _start(self, batches: Batches, next_to: BrokerConnection | None) -> None:
+    def _start(self, batches: ProduceRequests, next_to: BrokerConnection | None) -> None:
         if self._is_of_kafka_4:
             batches.start_in_turn(self._cluster, self.transactional_id, next_to)
         else:

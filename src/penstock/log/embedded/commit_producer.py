@@ -1,4 +1,4 @@
-"""The producer of a stream thread over an embedded log."""
+"""The producer of commits, records with a group's offsets, over an embedded log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.log.membership import StreamsMembership
 from penstock.log.record_bytes import record_bytes
 from penstock.log.thread_clients import Part, Writer
 
-__all__ = ["EmbeddedThreadProducer"]
+__all__ = ["EmbeddedCommitProducer"]
 
 
 class _ProducerLog(Protocol):
@@ -27,8 +27,8 @@ class _ProducerLog(Protocol):
     ) -> AbstractContextManager[EmbeddedTransaction]: ...
 
 
-class EmbeddedThreadProducer:
-    """The `ThreadProducer` of an embedded log: each write is one transaction of SQLite.
+class EmbeddedCommitProducer:
+    """The `CommitProducer` of an embedded log: each write is one transaction of SQLite.
 
     Each write also checks that this is the newest producer of its id, and that the application's lease has no newer
     epoch, or that its streams group has this member; at least once likewise, as that costs no more.

@@ -12,7 +12,7 @@ from kafka.protocol.producer import ProduceResponse
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.connection import BrokerConnection
-from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
+from penstock.log.kafka.wire.produce import NotWrittenError, ProduceLimits, ProduceRequests
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 TOPIC = ProduceResponse.TopicProduceResponse
@@ -61,7 +61,7 @@ class Leaders:
         return self.brokers[place.partition % 3]
 
 
-def batches(partitions: int, limits: ProduceLimits | None = None) -> Batches:
+def batches(partitions: int, limits: ProduceLimits | None = None) -> ProduceRequests:
     records = pa.RecordBatch.from_pydict(
         {
             "timestamp": pa.array([1, 2], pa.int64()),
@@ -70,10 +70,10 @@ def batches(partitions: int, limits: ProduceLimits | None = None) -> Batches:
         }
     )
     parts = [(TopicPartition("out", each), records) for each in range(partitions)]
-    return Batches(parts, limits or ProduceLimits(), STATE, {})
+    return ProduceRequests(parts, limits or ProduceLimits(), STATE, {})
 
 
-def started(made: Batches, cluster: Leaders, next_to: Leader | None) -> None:
+def started(made: ProduceRequests, cluster: Leaders, next_to: Leader | None) -> None:
     made.start_in_turn(cast("Cluster", cluster), "app-thread-0", cast("BrokerConnection | None", next_to))
 
 

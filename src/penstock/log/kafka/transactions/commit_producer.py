@@ -1,4 +1,4 @@
-"""The producer of a stream thread over Kafka."""
+"""The producer of commits, records with a group's offsets, over Kafka."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.log.kafka.failures import category_of, error_of, failure, membersh
 from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
-from penstock.log.kafka.wire.produce import Batches, NotWrittenError
-from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
+from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
+from penstock.log.kafka.wire.producer_transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.membership import GroupMembership, StreamsMembership
 from penstock.log.record_bytes import record_bytes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.transactions.core import KafkaCore
 
-__all__ = ["KafkaThreadProducer", "fence"]
+__all__ = ["KafkaCommitProducer", "fence"]
 
 _log = own_logger(__name__)
 _JOIN_S, _JOIN_PAUSE_S = 10.0, 0.01
@@ -39,8 +39,8 @@ _LOST = (ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, *_LOST)
 
 
-class KafkaThreadProducer:
-    """The `ThreadProducer` of Kafka.
+class KafkaCommitProducer:
+    """The `CommitProducer` of Kafka.
 
     After an error other than ProductionError it is of no more use: a new producer, or the next start, goes on from what
     is committed. At least once, too, offsets are committed in a transaction of the thread's own id: so the commits of a
@@ -61,13 +61,13 @@ class KafkaThreadProducer:
         self._writer = writer
         self._timeouts = clients.thread_timeouts
         self._cluster = clients.own_cluster()
-        self._transactions = ThreadTransactions(
+        self._transactions = ProducerTransactions(
             self._cluster, writer.transactional_id, writer.application, clients.limits()
         )
         self._plain = None if writer.exactly_once else IdempotentWriter(self._cluster, clients.limits())
         self._parts: list[AnyPart] = []
         self._changes: list[Part] = []  # at least once: those that wait for the commit
-        self._flying: Batches | None = None  # at least once: the parts as they were sent
+        self._flying: ProduceRequests | None = None  # at least once: the parts as they were sent
         self._following: dict[TopicPartition, int] = {}
         self._error: BaseException | None = None
         self._membership: GroupMembership | StreamsMembership | None = None  # of the last attempt
@@ -292,7 +292,7 @@ class KafkaThreadProducer:
         _log.warning(text, identity, seconds, longer // 1000)
         self._persist(lambda: self._init(longer, again=True), "initialising")
 
-    def _begin(self, parts: Sequence[Part]) -> Batches:
+    def _begin(self, parts: Sequence[Part]) -> ProduceRequests:
         """Send parts at least once, without waiting."""
         assert self._plain is not None  # noqa: S101 - at least once
         try:
@@ -354,7 +354,7 @@ def fence(log: KafkaCore, writer: Writer) -> None:
     """Fence the present producer of this identity, and end its open transaction."""
     clients = log.clients
     cluster = clients.cluster()
-    transactions = ThreadTransactions(cluster, writer.transactional_id, writer.application, clients.limits())
+    transactions = ProducerTransactions(cluster, writer.transactional_id, writer.application, clients.limits())
     text = f"fencing transaction {writer.transactional_id!r}"
     facts = {"transactional_id": writer.transactional_id, "operation": "WRITE"}
     least_ms = clients.thread_timeouts.least_ms
