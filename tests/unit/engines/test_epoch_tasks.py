@@ -96,6 +96,27 @@ def test_a_thread_that_comes_back_while_it_is_fenced_waits_until_it_is(tmp_path:
                 producer.commit({})
 
 
+def test_a_thread_that_comes_back_gets_no_tasks_while_another_lost_one_is_fenced_before_it() -> None:
+    driver = Driver(3, 6)
+    for number in range(3):
+        driver.hello(f"thread-{number}", "a", pid=number)
+    for number in range(3):
+        driver.done(f"thread-{number}")
+    driver.gone("thread-0")  # a machine has lost power, with two threads
+    driver.gone("thread-1")
+    driver.look(1.0)
+    assert driver.epoch.lost() == ["thread-0", "thread-1"]
+    driver.hello("thread-1", "a", pid=7, attempt=1)
+    sent = len(driver.sent["thread-1"])
+    driver.epoch.fenced("thread-0")
+    assert len(driver.sent["thread-1"]) == sent  # its producer would be made before its name is fenced, or after
+    driver.epoch.fenced("thread-1")
+    assert driver.epoch.error is None
+    driver.done("thread-1")
+    driver.done("thread-2")
+    assert [len(driver.tasks(f"thread-{number}")[0]) for number in (1, 2)] == [3, 3]
+
+
 def test_an_epoch_fails_if_a_thread_that_was_fenced_has_only_lost_its_connection() -> None:
     driver = Driver(2, 4)
     driver.hello("thread-0", "a")

@@ -367,6 +367,8 @@ class Epoch:
 
     def _deliver(self, lists: Mapping[str, TaskList]) -> None:
         for name, each in lists.items():
+            if name in self._fencing:  # a new attempt gets tasks, and so a producer, only when it is fenced
+                continue
             member, membership = Member(name, self.job.epoch), self._sharing.membership(name)
             if membership is not None:  # first: the thread commits in its name
                 self._send(member, {"member": list(membership)})
