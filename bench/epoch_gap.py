@@ -15,6 +15,7 @@ worker           the process of one thread is killed
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -91,18 +92,23 @@ class Reader(threading.Thread):
 
 
 def gaps(arrivals: list[tuple[float, bytes]], since: float, until: float) -> dict[str, float]:
-    """The longest time between two arrivals of any key, and of one key."""
-    seen = [(at, key) for at, key in arrivals if since - 1.0 <= at <= until]
+    """The longest time between two arrivals of any key, and of one key, from the last ones before the event on.
 
-    def longest(times: list[float]) -> float:
-        return max((b - a for a, b in zip(times, [*times[1:], until], strict=False)), default=until - since)
+    A key that does not arrive any more counts to the end; one that arrives for the first time counts from then on.
+    """
+    times: dict[bytes, list[float]] = {}
+    for at, key in arrivals:
+        if at <= until:
+            times.setdefault(key, []).append(at)
 
-    keys = {key for _, key in seen}
+    def longest(all_times: list[float]) -> float:
+        before = [at for at in all_times if at <= since][-1:]
+        counted = [*before, *(at for at in all_times if at > since), until]
+        return max(b - a for a, b in itertools.pairwise(counted)) if len(counted) > 1 else until - since
+
     return {
-        "longest_ms": round(1000 * longest([at for at, _ in seen]), 1),
-        "partition_ms": round(
-            1000 * max((longest([at for at, each in seen if each == key]) for key in keys), default=0)
-        ),
+        "longest_ms": round(1000 * longest(sorted(at for at, _ in arrivals if at <= until)), 1),
+        "partition_ms": round(1000 * max((longest(each) for each in times.values()), default=until - since)),
     }
 
 

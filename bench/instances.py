@@ -1,10 +1,11 @@
 """The gap that a reader of the outputs sees when instances of an application come and go.
 
-python bench/instances.py [--rounds 2] [--only embedded kafka java] [--json bench/results/instances.json]
+python bench/instances.py [--rounds 2] [--only embedded kafka java] [--events join leave] [--json bench/results/instances.json]
 
 1,000 records a second go through a sum by key (workload w3 of the peers), exactly once, a commit every 100 ms, four tasks.
-A reader of committed outputs notes when each arrives. The gap of an event is the longest time between two arrivals of one
-partition's outputs, and of any, from the event to some seconds after the group has settled. Series: Penstock
+A reader of committed outputs notes when each arrives. An event happens once each partition's outputs have arrived within the
+last second. Its gap is the longest time between two arrivals of one partition's outputs, and of any, from the last ones
+before the event to some seconds after the group has settled. Series: Penstock
 over an embedded log (``embedded``), Penstock over a broker of this machine (``kafka``), and Kafka Streams in Java over the same
 broker (``java``), all with group.protocol=streams and the defaults of their heartbeats. Events:
 
@@ -41,9 +42,10 @@ from penstock.tools.broker.process import Broker
 
 APPLICATION = "instances"
 SESSION_MS = 6_000
-BEFORE_S, AFTER_S = 2.0, 4.0
+BEFORE_S, AFTER_S, RECENT_S = 2.0, 4.0, 1.0
 PATIENCE_S = 180.0
 SERIES = {"embedded": "penstock", "kafka": "penstock", "java": "kstreams"}
+EVENTS = ("none", "join", "leave", "thread", "kill")
 SETTINGS = (
     '{"group.protocol": "streams", "commit.interval.ms": 100, "statestore.cache.max.bytes": 0, "num.stream.threads": 2}'
 )
@@ -135,8 +137,8 @@ class Instances:
         self._log.close()
 
 
-def series(name: str, url: str, folder: Path, rounds: int) -> dict[str, Any]:
-    """Measure all events of a series."""
+def series(name: str, url: str, folder: Path, rounds: int, events: list[str]) -> dict[str, Any]:
+    """Measure events of a series."""
     found: dict[str, list[dict[str, float]]] = {}
     with ExitStack() as stack:
         group = Instances(url, folder, name)
@@ -148,14 +150,18 @@ def series(name: str, url: str, folder: Path, rounds: int) -> dict[str, Any]:
         stack.callback(sender.done.set)
         stack.callback(reader.done.set)
         group.wait(1)
-        end = now() + PATIENCE_S
-        while len({key for _, key in reader.arrivals}) < PARTITIONS:  # it may have the tasks, and restore them still
-            if now() > end:
-                raise SystemExit(f"no outputs come; the logs are in {folder}")
-            time.sleep(0.05)
+
+        def until_all_arrive() -> None:
+            """Wait until outputs of all partitions come: who has a task may restore it still."""
+            end = now() + PATIENCE_S
+            while len({key for at, key in reader.arrivals[-10_000:] if at > now() - RECENT_S}) < PARTITIONS:
+                if now() > end:
+                    raise SystemExit(f"not all outputs come; the logs are in {folder}")
+                time.sleep(0.02)
 
         def measure(event: str, cause: Callable[[], float | None], instances: int) -> None:
             time.sleep(BEFORE_S)
+            until_all_arrive()
             began = now()
             began = cause() or began
             group.wait(instances)
@@ -167,14 +173,17 @@ def series(name: str, url: str, folder: Path, rounds: int) -> dict[str, Any]:
             group.start()
 
         for _ in range(rounds):
-            measure("none", lambda: None, 1)
-            measure("join", joined, 2)
-            measure("leave", lambda: group.end(group.running[-1]), 1)
-            if not group.is_java:
+            if "none" in events:
+                measure("none", lambda: None, 1)
+            if {"join", "leave"} & {*events}:
+                measure("join", joined, 2)
+                measure("leave", lambda: group.end(group.running[-1]), 1)
+            if "thread" in events and not group.is_java:
                 measure("thread", lambda: group.kill_thread(first), 1)
-            group.start()
-            group.wait(2)
-            measure("kill", lambda: group.kill(group.running[-1]), 1)
+            if "kill" in events:
+                group.start()
+                group.wait(2)
+                measure("kill", lambda: group.kill(group.running[-1]), 1)
         sender.done.set()
         reader.done.set()
         sender.join()
@@ -194,6 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=[*SERIES], default=[*SERIES])
+    parser.add_argument("--events", nargs="+", choices=EVENTS, default=[*EVENTS])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # brokers and instances end with it
@@ -209,7 +219,7 @@ def main() -> None:
                     settings = BrokerSettings(folder / "broker", free_port(), free_port())
                     url = stack.enter_context(Broker(settings)).settings.bootstrap_servers
                 try:
-                    found[name] = series(name, url, folder, given.rounds)
+                    found[name] = series(name, url, folder, given.rounds, given.events)
                 except NotInstalledError as error:
                     print(f"{name}: {error}", flush=True)
             document = {**facts, "session_ms": SESSION_MS, "series": found, **_ratios(found)}

@@ -1,6 +1,6 @@
 """Exactly once, whatever happens: rounds of faults against an application over a real broker, under a steady producer.
 
-python tests/soak/soak.py [--cluster | --continuous | --instances 3 [--java 2]] [--rounds 50] [--seed 1]
+python tests/soak/soak.py [--cluster | --continuous | --instances 3 [--java 2 | --embedded]] [--rounds 50] [--seed 1]
     [--faults driver_killed ...] [--folder DIR] [--summary FILE]
 
 The application joins two streams, joins one of them with a table and counts through a repartition. Each round does one
@@ -254,6 +254,7 @@ def main() -> None:
     parser.add_argument(
         "--java", type=int, default=0, help="so many more are Kafka Streams programs, which needs a JDK"
     )
+    parser.add_argument("--embedded", action="store_true", help="with --instances: over an embedded log")
     parser.add_argument("--faults", nargs="+", metavar="NAME", help="some of them only")
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="do nothing but compare what an earlier run has left")
@@ -262,6 +263,8 @@ def main() -> None:
     has_instances = bool(given.instances or given.java)
     if given.cluster + given.continuous + has_instances > 1:
         parser.error("--cluster, --continuous and --instances do not go together")
+    if given.embedded and (given.java or not given.instances):
+        parser.error("--embedded goes with --instances, and without --java")
     if has_instances and (given.faults or given.judge):
         parser.error("--instances has its own faults, and is judged at its end")
     known = names(cluster=given.cluster, continuous=given.continuous)
@@ -275,7 +278,7 @@ def main() -> None:
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
     soak: Soak | InstancesSoak
     if has_instances:
-        soak = InstancesSoak(folder, given.seed, given.instances, given.java)
+        soak = InstancesSoak(folder, given.seed, given.instances, given.java, embedded=given.embedded)
         problems = soak.run(given.rounds)
     else:
         soak = Soak(folder, given.seed, given.rate, cluster=given.cluster, continuous=given.continuous)
@@ -283,7 +286,8 @@ def main() -> None:
     if given.summary is not None:
         when = "afterwards, by --judge" if given.judge else "at the end of the run"
         mode = "--cluster " if given.cluster else "--continuous " if given.continuous else ""
-        mode = f"--instances {given.instances} --java {given.java} " if has_instances else mode
+        if has_instances:
+            mode = f"--instances {given.instances} " + ("--embedded " if given.embedded else f"--java {given.java} ")
         command = mode + f"--rounds {len(soak.rounds)} --seed {given.seed}"
         command += f" --faults {' '.join(given.faults)}" if given.faults else ""
         found = summary_of(soak.rounds, problems, soak.totals, command, when)

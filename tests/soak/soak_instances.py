@@ -1,4 +1,6 @@
-"""The soak of instances: programs in Python, and in Java, in one group over a broker, of which some end and some start.
+"""The soak of instances: programs in Python, and in Java, in one group, of which some end and some start.
+
+The group is over a broker, or over an embedded log, which Java does not know.
 
 Each round ends an instance in order, or kills it and all that belongs to it (-9), and starts another of
 the same kind. A producer writes steadily. At the end everything is counted again by a reader with
@@ -11,6 +13,7 @@ import json
 import random
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +40,7 @@ class InstancesSoak:
     seed: int
     python: int
     java: int = 0
+    embedded: bool = False
     patience_s: float = 300.0
     problems: list[str] = field(default_factory=list)
     rounds: list[dict[str, object]] = field(default_factory=list)
@@ -46,8 +50,12 @@ class InstancesSoak:
         """Do that many rounds; return the problems found."""
         chance = random.Random(self.seed)
         class_path = compile_program(self.folder) if self.java else ""
-        with Broker(BrokerSettings(self.folder / "broker", free_port(), free_port())) as broker:
-            group = MixedGroup(self.folder, broker.settings.bootstrap_servers, "instances", class_path)
+        with ExitStack() as stack:
+            url = f"sqlite:///{self.folder / 'log.db'}"
+            if not self.embedded:
+                broker = stack.enter_context(Broker(BrokerSettings(self.folder / "broker", free_port(), free_port())))
+                url = broker.settings.bootstrap_servers
+            group = MixedGroup(self.folder, url, "instances", class_path)
             try:
                 for kind in chance.sample(["python"] * self.python + ["java"] * self.java, self.python + self.java):
                     group.start(kind)

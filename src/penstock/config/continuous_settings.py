@@ -40,9 +40,9 @@ CONTINUOUS: tuple[tuple[str, SettingKind, Any, str], ...] = (
         DURATION,
         None,
         (
-            "Time between two heartbeats of a member with `group.protocol=streams`, after which it notices that "
-            "another instance has come. By default 200 ms over the embedded log and 500 ms over brokers, whose own "
-            "interval (5 s) is the longest."
+            "Time between two heartbeats by which an instance with `group.protocol=streams` looks whether others have "
+            "come or gone; by default 100 ms. One of its threads looks so often. The others ask ten times less often, "
+            "and at once when that one has noticed something. The interval of the brokers (5 s) is the longest."
         ),
     ),
     (

@@ -229,16 +229,18 @@ class Run:
     def share(self) -> None:
         """Go on with the other instances that ask for it, as members of the application's group.
 
+        After an error `recover` goes on with it.
+
         Raises:
             FencedError: An instance has taken over that does not share its tasks.
         """
         assert self._tenure is not None and self.log is not None  # noqa: S101, PT018 - launch() comes first
         _log.info("another instance of %s starts: they share its tasks from now on", self.config["application.id"])
         self.engine.suspend()
-        before = self.lease
-        self._tenure.give_back()
+        alone = self._tenure
         self.engine.share()
-        self._tenure = SharedTenure(self.log, self.config, before)
+        self._tenure = SharedTenure(self.log, self.config, alone.lease)  # which goes on with what fails from here on
+        alone.give_back()
         self._tenure.take()
         self.engine.resume(self._start())
 
@@ -348,7 +350,7 @@ class Run:
         assert self.log is not None and self.plan is not None  # noqa: S101, PT018 - launch() comes first
         try:
             plan = self._plan(self.log)
-        except UnknownTopicError as error:  # those who read it find out, and whether it is made again
+        except (UnknownTopicError, LogUnavailableError) as error:  # those who read find out, and whether it comes back
             _log.debug("no new plan: %s", error.message)
             return None
         return plan if changed(self.plan, plan, self.topology) else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import Work
 from penstock.engines.application_states import State
 from penstock.engines.spark.failures import spark_is_gone
-from penstock.errors import PenstockError
+from penstock.errors import LogUnavailableError, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,15 +72,7 @@ class Supervisor:
         lifecycle, run = self._lifecycle, self.run
         try:
             while not self._has_ended():
-                if lifecycle.stop.is_set() or self._extensions.is_stop_requested():
-                    lifecycle.stop.set()
-                    run.stop()
-                elif (plan := run.new_plan()) is not None:
-                    lifecycle.become(State.REBALANCING)
-                    run.rebalance(plan)
-                elif run.may_share():
-                    lifecycle.become(State.REBALANCING)
-                    run.share()
+                pass
         except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
             if not lifecycle.stop.is_set():
                 self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
@@ -95,21 +87,52 @@ class Supervisor:
 
     def _has_ended(self) -> bool:
         """Watch the run for a while, and return whether it has ended. A query that lost its processes is restarted."""
-        lifecycle, run = self._lifecycle, self.run
         try:
-            has_ended = run.wait(_LOOK_S)
+            if self._wait():
+                return True
+            self._upkeep()
         except PenstockError as error:
-            if lifecycle.stop.is_set() or not run.may_recover(error):
-                raise
-            lifecycle.become(State.REBALANCING)
-            deadline = time.monotonic() + _TOPIC_S
-            while not run.plan_anew() and time.monotonic() < deadline and not lifecycle.stop.wait(_LOOK_S):
-                pass
-            run.recover()
-            return False
+            self._begin_again(error)
+        return False
+
+    def _wait(self) -> bool:
+        lifecycle, run = self._lifecycle, self.run
+        has_ended = run.wait(_LOOK_S)
         if lifecycle.state is State.REBALANCING and not has_ended and run.has_running_tasks():
             lifecycle.become(State.RUNNING)
         return has_ended
+
+    def _upkeep(self) -> None:
+        """Stop the run, have it go on with another plan, or share its tasks, as is wanted."""
+        lifecycle, run = self._lifecycle, self.run
+        if lifecycle.stop.is_set() or self._extensions.is_stop_requested():
+            lifecycle.stop.set()
+            run.stop()
+        elif (plan := run.new_plan()) is not None:
+            lifecycle.become(State.REBALANCING)
+            run.rebalance(plan)
+        elif run.may_share():
+            lifecycle.become(State.REBALANCING)
+            run.share()
+
+    def _begin_again(self, error: PenstockError) -> None:
+        """Begin the next epoch, or raise the error that has ended the one before.
+
+        An epoch that cannot be begun as the log is away counts as one that has ended so.
+        """
+        lifecycle, run = self._lifecycle, self.run
+        while not lifecycle.stop.is_set() and run.may_recover(error):
+            lifecycle.become(State.REBALANCING)
+            deadline = time.monotonic() + _TOPIC_S
+            try:
+                while not run.plan_anew() and time.monotonic() < deadline and not lifecycle.stop.wait(_LOOK_S):
+                    pass
+                run.recover()
+            except LogUnavailableError as again:
+                error = again
+            else:
+                return
+        raise error
 
     def _fail(self, error: PenstockError) -> None:
         self._extensions.failed(error)

@@ -399,6 +399,10 @@ class TopicLog(Protocol):
         """
         ...
 
+    def prepare_lease(self, application: str) -> None:
+        """Make what the lease of an application is kept in, if it is not there; nobody has the lease by that."""
+        ...
+
     def acquire_lease(
         self,
         application: str,

@@ -7,6 +7,7 @@ kept with an id of the place where its process id means something: the machine's
 from __future__ import annotations
 
 import os
+import select
 import socket
 import uuid
 from contextlib import suppress
@@ -14,7 +15,7 @@ from functools import cache
 
 from penstock.base.clock import boot_id
 
-__all__ = ["is_of_here", "may_run", "own_process", "process_start"]
+__all__ = ["has_ended", "is_of_here", "may_run", "own_process", "process_start"]
 
 _ENDED = "ZX"  # a process has ended, and its parent has not looked yet
 
@@ -53,6 +54,37 @@ def may_run(host: str, pid: int, start: str) -> bool:
     except PermissionError:
         return True
     return ticks == _ticks(pid)
+
+
+def has_ended(pid: int, within_s: float = 0.0) -> bool:
+    """Return whether a process of this machine has ended, or ends within this time; also if nobody has looked yet.
+
+    Args:
+        pid: Its id.
+        within_s: How long to wait for its end, where the system can: its connections end shortly before it.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except (AttributeError, OSError):  # not on Linux, or not allowed
+        return _is_gone(pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(within_s * 1000))
+    finally:
+        os.close(handle)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _ticks(pid: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,11 +31,13 @@ class Away:
 
     def __init__(self, coordinator: EmbeddedStreamsCoordinator) -> None:
         self.coordinator, self.is_away = coordinator, False
+        self.asked: Counter[str] = Counter()  # heartbeats by member
         self.describing: Callable[[str], GroupDescription | None] = coordinator.describe
 
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         if self.is_away:
             raise LogUnavailableError("nobody answers")
+        self.asked[heartbeat.member] += 1
         return self.coordinator.heartbeat(heartbeat)
 
     def describe(self, group: str) -> GroupDescription | None:
@@ -53,9 +56,9 @@ class Away:
 
 
 class Stage:
-    def __init__(self, log: EmbeddedLog) -> None:
+    def __init__(self, log: EmbeddedLog, heartbeat_interval_ms: int = 200) -> None:
         self.now = 1_000_000
-        settings = GroupSettings(heartbeat_interval_ms=200)
+        settings = GroupSettings(heartbeat_interval_ms=heartbeat_interval_ms)
         self.coordinator = Away(EmbeddedStreamsCoordinator(log, settings, lambda: self.now))
         self.instances: list[Instance] = []
 
@@ -182,6 +185,52 @@ def test_a_thread_that_dies_leaves_at_once_and_its_next_attempt_is_another_membe
     assert stage.sizes() == [[1, 1], [1, 1]]
     assert one.threads["thread-0"].newest("member")[0] != dead
     assert two.epoch.is_running
+
+
+def test_the_tasks_of_a_thread_that_dies_go_to_the_others_of_its_instance_without_a_pause(log: EmbeddedLog) -> None:
+    stage = Stage(log, heartbeat_interval_ms=5_000)
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    stage.beat(60)  # nobody waits for tasks any more, and asks often
+    one.threads["thread-0"].owned.clear()
+    one.epoch.fenced("thread-0")
+    for _ in range(3):
+        one.beat()  # no time passes
+    one.work("thread-1")
+    assert len(one.threads["thread-1"].owned) == TASKS
+
+
+def test_one_member_of_an_instance_looks_often_whether_the_group_has_changed_and_the_others_follow_it(
+    log: EmbeddedLog,
+) -> None:
+    stage = Stage(log, heartbeat_interval_ms=5_000)
+    one = stage.instance("thread-0", "thread-1", "thread-2")
+    stage.settle()
+    stage.beat(60)
+    stage.coordinator.asked.clear()
+    stage.beat(40)
+    assert sorted(stage.coordinator.asked.values()) == [4, 4, 40]
+
+    members = {*stage.coordinator.asked}
+    stage.coordinator.asked.clear()
+    stage.instance("thread-0")
+    stage.beat(2)
+    one.beat()  # no time passes
+    assert members < {*stage.coordinator.asked}
+    assert sorted(len(thread.newest("assign")["active"]) for thread in one.threads.values()) == [1, 1, 1]
+
+
+def test_who_looks_is_another_member_once_the_first_has_gone(log: EmbeddedLog) -> None:
+    stage = Stage(log, heartbeat_interval_ms=5_000)
+    one = stage.instance("thread-0", "thread-1")
+    stage.settle()
+    one.threads["thread-0"].owned.clear()
+    one.epoch.fenced("thread-0")
+    stage.settle()
+    stage.beat(60)
+    stage.coordinator.asked.clear()
+    stage.beat(10)
+    assert [*stage.coordinator.asked.values()] == [10]
 
 
 def test_an_instance_that_was_silent_closes_its_tasks_without_a_commit_and_joins_again(stage: Stage) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
-from penstock.engines.application.sharing import Offer, SharingRecord, _Holder, wait_to_share
+from penstock.engines.application.sharing import SharingRecord, _Holder, wait_to_share
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
@@ -266,11 +267,59 @@ def test_instances_that_begin_to_share_wait_for_one_that_has_the_lease_for_a_mom
 def test_a_start_shares_while_the_only_instance_that_shares_is_between_two_epochs(url: str, log: EmbeddedLog) -> None:
     tenure = SharedTenure(log, config(url))
     tenure.keep_sharing()
-    record = SharingRecord(log, "app")
-    assert record.read() == Offer()  # nobody has run alone
-    log.release_lease(log.acquire_lease("app", "one that ran alone"))
-    tenure.keep_sharing()
     assert shares(log, url)
+
+
+def test_a_start_shares_while_one_that_shares_from_the_first_start_on_has_no_members_yet(
+    url: str, log: EmbeddedLog
+) -> None:
+    SharedTenure(log, config(url, **{"group.protocol": "streams"})).take()
+    assert shares(log, url)
+    assert log.lease("app") is None
+
+
+def test_of_two_starts_at_once_the_one_that_has_taken_the_lease_is_waited_for(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, holders = log.lease, list[Holder]()
+
+    def looked(application: str) -> Lease | None:
+        seen = look(application)
+        if not holders:  # another start is faster, just after this one has looked
+            holders.append(Holder(url))
+            holders[0].when_asked("release")
+        return seen
+
+    monkeypatch.setattr(log, "lease", looked)
+    try:
+        SharedTenure(log, config(url, **{"group.protocol": "streams"})).take()
+        held = look("app")
+        assert held is not None
+        assert held.released
+    finally:
+        for each in holders:
+            each.kill()
+
+
+def test_an_instance_whose_start_takes_long_asks_again(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=time.sleep)
+    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    tenure = SharedTenure(log, config(url, **{"group.protocol": "streams"}))
+    tenure.take()
+    SharingRecord(log, "app")._change(lambda before: replace(before, asked_ms=1))  # it counts no more
+    now = 130.0
+    holder = Holder(url)
+    try:
+        holder.when_asked("release")
+        tenure.attend([], dict)
+        held = log.lease("app")
+        assert held is not None
+        assert held.released
+    finally:
+        holder.kill()
 
 
 def test_a_start_that_cannot_share_runs_alone_however_short_ago_others_shared(url: str, log: EmbeddedLog) -> None:

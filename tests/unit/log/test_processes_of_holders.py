@@ -15,7 +15,7 @@ from penstock.errors import FencedError
 from penstock.log.fenced_record import RecordName
 from penstock.log.lease_holders import holder_runs
 from penstock.log.open import open_log
-from penstock.log.processes import may_run, process_start
+from penstock.log.processes import has_ended, may_run, process_start
 
 HOST = socket.gethostname()
 
@@ -45,6 +45,15 @@ def test_a_process_that_has_ended_and_whose_parent_has_not_looked_is_gone() -> N
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays as it is
         assert not may_run(HOST, process.pid, start)
+
+
+def test_a_process_whose_connections_have_ended_is_waited_for() -> None:
+    assert has_ended(gone()[0])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert not has_ended(process.pid, 0.01)
+        process.kill()
+        assert has_ended(process.pid, 60.0)  # nobody has looked yet
+        assert process.returncode is None
 
 
 def test_a_process_of_another_container_of_the_same_name_may_run() -> None:

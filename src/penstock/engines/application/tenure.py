@@ -25,7 +25,9 @@ __all__ = ["LEASE_TTL_MS", "LeaseTenure", "SharedTenure", "Tenure"]
 
 _log = own_logger(__name__)
 LEASE_TTL_MS = 30_000
-_PATIENCE_S = 60.0
+_MOMENT_S = 60.0  # in which a lease is held while several begin to share
+_PATIENCE_S = 600.0  # for an instance that offers to share, and may be starting on a busy machine
+_ASK_AGAIN_S = 30.0
 _POLL_S = 0.2
 
 
@@ -169,26 +171,42 @@ class SharedTenure:
     def __init__(self, log: TopicLog, config: StreamsConfig, before: Lease | None = None) -> None:
         self._log, self._application, self._before = log, str(config["application.id"]), before
         self._owner = _owner_of(config)
+        self._record = SharingRecord(log, self._application)
+        self._asked_s = float("-inf")
 
     def take(self) -> None:
         """Check that no instance runs that has a lease; one that is paused, and wakes up later, is fenced.
 
+        Others that start now are asked to share. One that was faster, and has the lease already, is waited for.
+
         Raises:
-            FencedError: One does.
+            FencedError: An instance runs that has the lease, and does not share.
         """
-        record, deadline = SharingRecord(self._log, self._application), time.monotonic() + _PATIENCE_S
-        while True:
-            held = self._log.lease(self._application)
-            if held is None or held.released:
-                return
-            if self._before is not None and held.epoch == self._before.epoch:  # no broker had answered
-                self._log.release_lease(held)
-            refused = runs_already(held) if holder_runs(held) else self._fence()
-            if refused is None:
-                return
-            if time.monotonic() > deadline or not record.read().is_asked:
+        self._wait_for_holder()
+        self._ask_others()
+
+    def _ask_others(self) -> None:
+        """Ask others that start to share, unless that was a short time ago; one of them may have been faster."""
+        while time.monotonic() - self._asked_s > _ASK_AGAIN_S:
+            self.keep_sharing()
+            self._wait_for_holder()
+
+    def _wait_for_holder(self) -> None:
+        began = time.monotonic()
+        while (refused := self._holder()) is not None:
+            offer = self._record.read()
+            if not offer.is_asked or time.monotonic() - began > (_PATIENCE_S if offer.host else _MOMENT_S):
                 raise refused
-            time.sleep(_POLL_S)  # several begin to share at once, and each may have the lease for a moment
+            time.sleep(_POLL_S)
+
+    def _holder(self) -> FencedError | None:
+        """Return the error that names an instance that has the lease; None: there is none any more."""
+        held = self._log.lease(self._application)
+        if held is None or held.released:
+            return None
+        if self._before is not None and held.epoch == self._before.epoch:  # no broker had answered
+            self._log.release_lease(held)
+        return runs_already(held) if holder_runs(held) else self._fence()
 
     def _fence(self) -> FencedError | None:
         """Take the lease, and release it; return the error if another instance has it."""
@@ -202,7 +220,13 @@ class SharedTenure:
         """Do nothing: they are shared."""
 
     def attend(self, topics: Sequence[str], offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Do nothing: its threads are members."""
+        """Look again for a lease, if the start has taken long; its threads are members.
+
+        Raises:
+            FencedError: An instance runs that has the lease, and does not share.
+        """
+        del topics, offsets
+        self._ask_others()
 
     def membership(self, timeout_s: float) -> None:
         """Return None: each thread has its own."""
@@ -212,9 +236,10 @@ class SharedTenure:
 
     def keep_sharing(self) -> None:
         """Have others share the tasks that start while this instance has no members; else they would take a lease."""
+        self._asked_s = time.monotonic()
         try:
-            if self._log.lease(self._application) is not None:  # else none has run alone, and there is no such topic
-                SharingRecord(self._log, self._application).ask()
+            self._log.prepare_lease(self._application)
+            self._record.ask()
         except LogError as error:  # another instance says so at the same time; or the log is away, for others too
             _log.debug("%s: others are not asked to share: %s", self._application, error.message)
 

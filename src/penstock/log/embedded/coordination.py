@@ -119,6 +119,9 @@ class Coordination:
             check_producer(connection, transactional_id, epoch)
         return epoch
 
+    def prepare_lease(self, application: str) -> None:
+        """Do nothing: the database has a table of leases."""
+
     def acquire_lease(
         self,
         application: str,

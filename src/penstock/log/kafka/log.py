@@ -362,6 +362,10 @@ class KafkaLog(KafkaCore):
         """
         return self._records.get(name, lease)
 
+    def prepare_lease(self, application: str) -> None:
+        """Create the topic of an application's lease, if it is not there."""
+        self._leases.prepare(application)
+
     def acquire_lease(
         self,
         application: str,

@@ -225,6 +225,23 @@ class StreamsMember:
             return None
         return self._due_ms
 
+    def ask_within(self, most_ms: int, now_ms: int) -> None:
+        """Have its heartbeats follow each other within this time, from now on."""
+        if most_ms != self._most_ms:
+            self._most_ms = most_ms
+            self._interval_ms = min(self._interval_ms, most_ms)
+            self._advance_to(now_ms + most_ms)
+
+    def ask_at_once(self, now_ms: int) -> None:
+        """Have the next heartbeat be due now: something has changed in the group, and tasks may come or go."""
+        if self.epoch != JOIN_EPOCH:
+            self._eager_until_ms = now_ms + self._eager_for_ms
+        self._advance_to(now_ms)
+
+    def _advance_to(self, due_ms: int) -> None:
+        if not self._failures:  # else it waits before it tries again
+            self._due_ms = min(self._due_ms, due_ms)
+
     # Heartbeats
 
     def next_heartbeat(self, now_ms: int) -> Heartbeat | None:

@@ -37,6 +37,8 @@ _IDLE_S = 1.0
 _END_S = 10.0
 _LEAVE_MS = 30_000  # a coordinator that has not answered by then finds out by itself
 _MANY_FAILURES = 5
+_FEWER = 10  # times that all but one member of an instance ask less often
+_AWAY = (MemberState.FAILED, MemberState.FENCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class GroupMembers:
     Args:
         coordinator: The coordinator of the group.
         identities: What the members say of themselves.
-        most_ms: The longest time between two heartbeats of a member.
+        most_ms: The longest time between two heartbeats of the member that looks whether the group has changed; the
+            others follow it at once, and ask less often by themselves.
         clock_ms: Returns the time in milliseconds.
         in_background: Whether heartbeats are sent in a thread of its own; else the caller calls `beat`.
         note: Notes the members, before they join: who finds that their process has ended leaves in their name.
@@ -282,6 +285,7 @@ class GroupMembers:
         """Send the heartbeats that are due, and act on the answers; return the seconds to the next, None for none."""
         with self._lock:
             now_ms = self._clock_ms()
+            self._choose_who_looks(now_ms)
             members = [*self._present(), *(member for member, _ in self._leaving.values())]
             due = [(each, sent) for each in members if (sent := each.next_heartbeat(now_ms)) is not None]
         for member, heartbeat in due:
@@ -309,6 +313,13 @@ class GroupMembers:
         dues = [due_ms for each in members if (due_ms := each.due_ms()) is not None]
         return max(0.0, min([_IDLE_S, *((due_ms - self._clock_ms()) / 1000 for due_ms in dues)]))
 
+    def _choose_who_looks(self, now_ms: int) -> None:
+        """Have one member ask often whether the group has changed, and the others seldom."""
+        able = [each for each in self._present() if each.state not in _AWAY]
+        for number, each in enumerate(able):
+            if self._most_ms is not None:
+                each.ask_within(self._most_ms * (_FEWER if number else 1), now_ms)
+
     def _exchange(self, member: StreamsMember, heartbeat: Heartbeat) -> None:
         try:
             answer = self._coordinator.heartbeat(heartbeat)
@@ -321,7 +332,12 @@ class GroupMembers:
             return
         with self._lock:
             self._failures = 0
+            before = member.epoch, member.work()
             member.answered(answer, self._clock_ms())
+            if (member.epoch, member.work()) != before:
+                for each in self._present():
+                    if each is not member:
+                        each.ask_at_once(self._clock_ms())
 
     def _present(self) -> list[StreamsMember]:
         return [seat.member for seat in self._seats.values() if seat.member is not None]
@@ -420,8 +436,7 @@ class GroupMembers:
         Else the first of them would open all tasks, and close most of them again. One that has to drop its tasks first
         is not waited for, as its thread may be busy for long.
         """
-        away = (MemberState.FAILED, MemberState.FENCED)
-        epochs = [each.epoch for each in self._present() if each.state not in away]
+        epochs = [each.epoch for each in self._present() if each.state not in _AWAY]
         return JOIN_EPOCH not in epochs and member.epoch >= max(epochs)
 
     def _known(self, tasks: Collection[GroupTask]) -> frozenset[TaskId]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["InstanceGroup", "require_sharable", "sharing_identity", "why_not_shared"]
 
 _log = own_logger(__name__)
-_EMBEDDED_MS, _BROKER_MS = 200, 500  # between two heartbeats
+_LOOK_MS = 100  # between two looks whether the group has changed
 _STATIC = "group.instance.id"
 _REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
 
@@ -121,14 +121,12 @@ class InstanceGroup:
         config = app.config
         self.instance = uuid.uuid4()
         self._endpoint: Endpoint | None = None
-        self._is_open = False
+        self._is_open = self._is_prepared = False
         self._note = MemberNote(Path(app.places.replicas).parent, self.instance)
         self._members: GroupMembers | None = None
         self._application, self._config = app.application, config
         self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
-        self._most_ms = int(
-            config["penstock.heartbeat.interval.ms"] or (_EMBEDDED_MS if self._is_embedded else _BROKER_MS)
-        )
+        self._most_ms = int(config["penstock.heartbeat.interval.ms"] or _LOOK_MS)
         clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
         self.coordinator: StreamsCoordinator = clients.streams_coordinator()
         self._facts = MemberFacts(
@@ -151,11 +149,13 @@ class InstanceGroup:
         refuse_other_topology(self._facts, self.described())
 
     def prepare(self, log: TopicLog) -> None:
-        """Make the group ready for members: its settings, and the topology of a group that has none.
+        """Make the group ready for members, once in a run: its settings, and the topology of a group that has none.
 
         Args:
             log: The log, with the application's topics.
         """
+        if self._is_prepared:
+            return
         settings = _settings(self._config, is_embedded=self._is_embedded)
         if refused := self.coordinator.set_group_settings(self._application, settings):
             _log.warning(
@@ -164,6 +164,7 @@ class InstanceGroup:
             )  # fmt: skip
         facts = replace(self._facts, process=str(self.instance))
         fit_group(log, self.coordinator, facts, numbers_topic(self._application))
+        self._is_prepared = True
 
     def replicas(self, plan: PhysicalPlan, topology: Topology) -> dict[str, dict[str, int | None]]:
         """Return by task the machine of the thread that runs it (0), and those of its copies (None)."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from penstock.engines.spark.masters import is_one_process, retries_tasks
+from penstock.log.processes import has_ended
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.crashes import CrashWatch
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import ThreadClients
 
 __all__ = ["LostThreads"]
+
+_ENDING_S = 0.02  # from the end of a process's connections to its own
 
 
 class LostThreads:
@@ -54,12 +56,4 @@ class LostThreads:
 
     def _is_dead(self, thread: ThreadState) -> bool:
         """Return whether a thread's process is known to be gone; on other machines that cannot be seen."""
-        if not self._is_local:
-            return False
-        try:
-            os.kill(thread.pid, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return False
+        return self._is_local and has_ended(thread.pid, _ENDING_S)

@@ -162,7 +162,7 @@ class StreamThreads:
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
         if self.shares_tasks:
-            self._join_group(app)
+            self._group = self._group_of(app)
         query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience, self._group)
         query.restores, query.known = self._restores, self._epochs.known
         if self._group is None:  # else the group knows the places
@@ -170,8 +170,6 @@ class StreamThreads:
         if start.until_latest:  # which ends at what is in their topics then
             self._start_feeds(start)
         job = self._next_epoch(start)
-        if self._group is not None:
-            self._group.prepare(app.log)
         self._query = query
         start.join()
         query.start(job)
@@ -179,15 +177,19 @@ class StreamThreads:
             self._start_feeds(start)
         start.doing("starting stream threads")
 
-    def _join_group(self, app: PlannedApp) -> InstanceGroup:
-        """Have the threads of the next epoch be members.
+    def _group_of(self, app: PlannedApp) -> InstanceGroup:
+        """Return the group whose members the threads of the next epoch are.
 
         Raises:
             TopologyError: Other instances run with another topology.
         """
-        group = self._group = InstanceGroup(app)
+        group = InstanceGroup(app)
+        try:
+            group.check()
+        except BaseException:
+            group.close()
+            raise
         self._topology = app.topology
-        group.check()
         if self._is_open:
             group.open_at(self._endpoint)
         return group
@@ -210,7 +212,10 @@ class StreamThreads:
         self._feeds = []
 
     def _next_epoch(self, start: Start) -> ContinuousJob:
-        return self._epochs.next(start.app, start.lease, start.slots, self._group)
+        job = self._epochs.next(start.app, start.lease, start.slots, self._group)
+        if self._group is not None:
+            self._group.prepare(start.app.log)
+        return job
 
     def serve_at(self, address: HostInfo | None) -> None:
         """Have the members of the group tell the others; from now on threads may join."""
@@ -262,12 +267,11 @@ class StreamThreads:
     def resume(self, start: Start) -> None:
         """Begin the next epoch."""
         assert self._query is not None, "call start() first"  # noqa: S101
-        if goes_over := self.shares_tasks and self._group is None:
+        if self.shares_tasks and self._group is None:
+            self._group = self._group_of(start.app)
             self._epochs.go_over(self._query.job.epoch)
-            self._query.go_over(self._join_group(start.app), self._epochs.known)
+            self._query.go_over(self._group, self._epochs.known)
         job = self._next_epoch(start)
-        if goes_over and self._group is not None:
-            self._group.prepare(start.app.log)
         start.join()
         self._query.begin_epoch(job)
         if not start.until_latest:

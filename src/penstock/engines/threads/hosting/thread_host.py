@@ -204,6 +204,8 @@ class ThreadHost:
         control = self._control
         assert control is not None  # noqa: S101 - run() has set it
         tasks.follow()
+        if not tasks.active:  # the driver gives it some after its first report
+            thread.rehearse()
         self._note(thread, tasks)
         control.send({"report": self._report}, 0.0)
         noted = time.monotonic()

@@ -32,7 +32,7 @@ from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
 from penstock.engines.threads.replicas.changelog_sources import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica
-from penstock.errors import InvalidStateError
+from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import OffsetAndMetadata
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
@@ -232,6 +232,19 @@ class StreamThread:
             self._resources.close()
             self._fetcher = self._open_commit = None
             self._purger.close()
+
+    def rehearse(self) -> None:
+        """Ask the log once what it will be asked when a task comes, whose outputs wait for the answers.
+
+        Else the first task of a new process waits for all that is made at first use: connections, and code.
+        """
+        topics = sorted(self._app.changelogs.values())
+        try:
+            self._log.group_offsets(self._app.application_id)
+            if topics:
+                self._log.end_offsets(topics)
+        except LogError as error:  # it may be well by the time at which a task comes
+            _log.debug("nothing is rehearsed: %s", error.message)
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
         """Take over tasks; the owner before has let go of them after its last commit, or can commit no more.

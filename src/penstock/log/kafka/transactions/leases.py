@@ -39,6 +39,11 @@ class KafkaLeases(Leases):
         self._log = log
         self._noted_at = time.monotonic()
 
+    def prepare(self, application: str) -> None:
+        """Create the ledger, which the lease is in, if it is not there."""
+        with self._log.ledger_of(application) as ledger:
+            ledger.create(self._log.replication)
+
     def acquire(
         self, application: str, owner: str, ttl_ms: int, *, force: bool, replacing: Lease | None = None
     ) -> Lease:
@@ -50,8 +55,7 @@ class KafkaLeases(Leases):
         """
         self._refuse_members(application)
         if replacing is None:  # else it has been created, with the settings of this version
-            with self._log.ledger_of(application) as ledger:
-                ledger.create(self._log.replication)
+            self.prepare(application)
         before = self.read(application)
         lease = super().acquire(application, owner, ttl_ms, force=force, replacing=replacing)
         try:
