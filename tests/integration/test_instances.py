@@ -28,6 +28,7 @@ from penstock.log.streams_groups.description import DescribedMember, GroupDescri
 from penstock.tools.broker.process import Broker
 
 from .fed_words import TASKS, FedWords, word_of
+from .shared_app import build
 
 APP = Path(__file__).with_name("shared_app.py")
 THREADS = 2  # of an instance
@@ -257,3 +258,31 @@ def test_a_second_start_shares_the_tasks_without_any_setting(where: str, request
     scene.check()
     three.end()
     eventually(lambda: not scene.members(), facts=scene.described)
+
+
+@pytest.mark.parametrize(("where", "how"), [("embedded", "end"), ("over_broker", "kill")])
+def test_a_second_driver_of_micro_batches_waits_and_takes_over(
+    where: str, how: str, request: pytest.FixtureRequest
+) -> None:
+    scene: Scene = request.getfixturevalue(where)
+    scene.settings = {"processing.mode": "micro_batch"}
+    scene.feed(300)
+    [one] = scene.start()
+    scene.check()
+    [two] = scene.start()
+    eventually(lambda: "this instance waits, and takes over" in two.lines.read_text(), 480.0, facts=scene.story)
+    settings = {"application.id": scene.application, "bootstrap.servers": scene.url, "state.dir": scene.state}
+    with pytest.raises(FencedError, match=f"runs already: .*process {one.process.pid} on "):
+        KafkaStreams(build(scene.application), {**settings, **scene.settings}).run(wait=False)
+    scene.feed(300)
+    scene.check()
+    assert scene.is_alone(one)
+
+    if how == "kill":
+        one.kill()
+    else:
+        one.end()
+    eventually(lambda: scene.is_alone(two), 480.0, facts=scene.story)
+    scene.feed(300)
+    scene.check()
+    two.end()

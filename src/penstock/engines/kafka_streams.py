@@ -140,6 +140,9 @@ class KafkaStreams:
             FencedError: Another instance of the application runs.
             EnvironmentProblemError: PySpark, Java, a directory or a port cannot be used.
         """
+        self._start(until, waits_for_lease=False)
+
+    def _start(self, until: Literal["stopped", "latest"], *, waits_for_lease: bool) -> None:
         self._lifecycle.require_created("start")
         _require_pyspark()
         from penstock.engines.running import Run
@@ -149,6 +152,7 @@ class KafkaStreams:
         work.run(partial(self._lifecycle.become, State.REBALANCING))
         run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
         run.restore_listener, run.metrics = self._restore_listener, self._metrics
+        run.waits_for_lease, run.is_stopped = waits_for_lease, self._lifecycle.stop.is_set
         self._metrics.plan = lambda: run.plan
         self._supervisor = Supervisor(self._lifecycle, run, self._port, self._extensions)
         self._supervisor.start(work, until_latest=until == "latest")
@@ -195,7 +199,7 @@ class KafkaStreams:
         """
         return self._lifecycle.wait(None if timeout_ms is None else timeout_ms / 1000)
 
-    def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
+    def run(self, *, until: Literal["stopped", "latest"] = "stopped", wait: bool = True) -> None:
         """Start, and block until a signal, ``close`` or an error, which is raised, stops the application.
 
         SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, and loses nothing either. Each change
@@ -205,6 +209,8 @@ class KafkaStreams:
 
         Args:
             until: "latest" stops when the records that exist at the start have been processed.
+            wait: In micro-batches, wait while another instance of the application runs, with Spark started, and take
+                over when that one has ended or died. False, and until "latest": FencedError.
         """
         _require_pyspark()
         from penstock.engines.spark.interrupts import interruptible, stop_on_signals
@@ -212,7 +218,7 @@ class KafkaStreams:
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
         with ended_without_trace((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
-            interruptible(lambda: self.start(until=until), self._lifecycle.stop)
+            interruptible(lambda: self._start(until, waits_for_lease=wait), self._lifecycle.stop)
             report = RunLog(self.figures)
             try:
                 while not self.wait(500):

@@ -14,7 +14,7 @@ from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import in_mode, known_mode, may_have_run, require_mode, with_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
-from penstock.engines.application.sharing import wait_to_share
+from penstock.engines.application.sharing import wait_for_lease, wait_to_share
 from penstock.engines.application.sink_formats import note_sinks
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.conversion.convert import convert_at_start
@@ -68,6 +68,8 @@ class Run:
     Attributes:
         session: The user's session; without one, the application's own.
         restore_listener: Called while stream threads restore stores.
+        waits_for_lease: Whether a run that cannot share its tasks waits while another instance has the lease.
+        is_stopped: Returns whether the run is to end.
         engine: What runs the tasks.
     """
 
@@ -84,6 +86,8 @@ class Run:
         self.topology, self.config, self.session = topology, config, session
         self.restore_listener: StateRestoreListener | None = None
         self.metrics: AppMetrics | None = None
+        self.waits_for_lease = False
+        self.is_stopped: Callable[[], bool] = lambda: False
         self._own: SparkSession | None = None
         self.log: TopicLog | None = None
         self.plan: PhysicalPlan | None = None
@@ -110,7 +114,6 @@ class Run:
         self.plan = self._plan(log)
         places = self.places = Locations.of(self.config, log)
         places.prepare()
-        application = self.config["application.id"]
         self.engine.forget_dead(self._planned())
         tenure = self._entitle(log, until_latest=until_latest)
         has_changed = self.engine.take_notes(log, tenure.lease)
@@ -119,17 +122,23 @@ class Run:
         check_open_files(self.plan)
         self._attend()
         note_sinks(self.topology, self.config, log)
+        self._start_spark()
+        self._start_engine(until_latest=until_latest)
+
+    def _start_spark(self) -> None:
+        """Have the application's session, if there is none yet."""
+        if self._own is not None:
+            return
+        assert self.places is not None  # noqa: S101 - launch() comes first
         self._meter.doing("starting Spark")
         session = self.session or running_session()
         rows_in_jvm = bool(self.topology.dataframes)
-        files = places.journal or places.checkpoint
         own, is_new = session_for(
-            self.engine.spark_settings, application, files,
+            self.engine.spark_settings, self.config["application.id"], self.places.journal or self.places.checkpoint,
             session=session, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
         )  # fmt: skip
         self._own, self.session = own, session or own
         self._owns_session = is_new
-        self._start_engine(until_latest=until_latest)
 
     def _settle_mode(self, log: TopicLog) -> None:
         """Keep the mode of earlier runs if none is set, and say so."""
@@ -179,6 +188,9 @@ class Run:
         if not engine.shares_tasks:
             lease = LeaseTenure(log, self.config)
             self._tenure = lease
+            if self.waits_for_lease and engine.has_batches and not until_latest:
+                self._wait_for_lease(log, lease)
+                return lease
             if not engine.may_share(until_latest=until_latest):
                 lease.take()
                 return lease
@@ -191,6 +203,27 @@ class Run:
         shared = self._tenure = SharedTenure(log, self.config)
         shared.take()
         return shared
+
+    def _wait_for_lease(self, log: TopicLog, lease: LeaseTenure) -> None:
+        """Take the lease, after an instance that has it now has gone; meanwhile Spark is started.
+
+        Raises:
+            FencedError: The other instance does not let this one wait.
+        """
+        application = self.config["application.id"]
+
+        def wait(held: Lease) -> None:
+            if self._own is None:
+                _log.warning(
+                    "%s runs already, in process %d on %s: this instance waits, and takes over when that one has gone",
+                    application, held.pid, held.host,
+                )  # fmt: skip
+                self._start_spark()
+            self._meter.doing(f"waiting for the end of process {held.pid} on {held.host}")
+
+        if wait_for_lease(log, application, lease, wait, self.is_stopped):
+            _log.warning("%s: the instance that had it has gone, and this one takes over", application)
+            self.plan = self._plan(log)  # topics may have come, or grown
 
     def may_share(self) -> bool:
         """Return whether to go over to sharing, as another instance asks; if that cannot be, it is told why."""

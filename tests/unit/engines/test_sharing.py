@@ -21,7 +21,7 @@ from penstock import KafkaStreams, StreamsBuilder, StreamsConfig
 from penstock.base.clock import unix_ms
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
-from penstock.engines.application.sharing import SharingRecord, _Holder, wait_to_share
+from penstock.engines.application.sharing import SharingRecord, _Holder, wait_for_lease, wait_to_share
 from penstock.engines.application.tenure import LeaseTenure, SharedTenure
 from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
@@ -240,6 +240,35 @@ def test_a_request_counts_for_some_time(log: EmbeddedLog, monkeypatch: pytest.Mo
     assert record.read().is_asked
     now += 200_000
     assert not record.read().is_asked
+
+
+def test_one_that_cannot_share_waits_until_the_holder_has_gone(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    tenure, waited = LeaseTenure(log, config(url)), list[int]()
+
+    def wait(held: Lease) -> None:
+        waited.append(held.pid)
+        if len(waited) == 3:
+            holder.kill()
+
+    assert wait_for_lease(log, "app", tenure, wait, lambda: False)
+    assert set(waited) == {holder.process.pid}
+    held = log.lease("app")
+    assert held is not None
+    assert held.pid == os.getpid()
+    with pytest.raises(FencedError, match="runs already"):  # it would wait for itself
+        wait_for_lease(log, "app", LeaseTenure(log, config(url)), wait, lambda: False)
+    tenure.give_back()
+    next_one = LeaseTenure(log, config(url))
+    assert not wait_for_lease(log, "app", next_one, wait, lambda: False)
+    next_one.give_back()
+
+
+def test_one_that_waits_may_be_stopped(url: str, log: EmbeddedLog, holder: Holder) -> None:
+    waited: list[int] = []
+    with pytest.raises(FencedError, match=f"runs already: .*process {holder.process.pid} on"):
+        wait_for_lease(
+            log, "app", LeaseTenure(log, config(url)), lambda held: waited.append(held.pid), lambda: len(waited) == 2
+        )
 
 
 def test_a_holder_that_was_paused_is_fenced_before_tasks_are_shared(url: str, log: EmbeddedLog) -> None:

@@ -41,6 +41,12 @@ def run(
     until: Annotated[
         str, typer.Option(help="stopped: run until Ctrl-C; latest: stop after the records that exist now.")
     ] = "stopped",
+    wait: Annotated[
+        bool,
+        typer.Option(
+            help="In micro-batches: wait while another instance runs, and take over when it has gone. Else fail."
+        ),
+    ] = True,
 ) -> None:
     """Run a topology on Spark until Ctrl-C. Shows state, rate, lag and seconds per batch, and a summary at the end.
 
@@ -66,7 +72,7 @@ def run(
 
     app = KafkaStreams(topology, checked)
     with shown_while_running(app, console(stderr=True)):
-        app.run(until=until)  # type: ignore[arg-type]
+        app.run(until=until, wait=wait)  # type: ignore[arg-type]
 
 
 def describe(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.log.fenced_record import StoredRecord
     from penstock.log.lease import Lease
 
-__all__ = ["Offer", "SharingOffer", "SharingRecord", "wait_to_share"]
+__all__ = ["Offer", "SharingOffer", "SharingRecord", "wait_for_lease", "wait_to_share"]
 
 _log = own_logger(__name__)
 _ASKED_MS = 120_000  # so long a request counts
@@ -230,6 +230,41 @@ def wait_to_share(
         if time.monotonic() - began > _PATIENCE_S:
             raise not_shared(held, f"it has not answered for {_PATIENCE_S:.0f} s")
         doing(f"waiting for process {held.pid} on {held.host} to share its tasks")
+        time.sleep(_POLL_S)
+
+
+def wait_for_lease(
+    log: TopicLog, application: str, lease: LeaseHolder, wait: Callable[[Lease], None], is_stopped: Callable[[], bool]
+) -> bool:
+    """Take the lease, once no other instance has it; return whether it was waited for.
+
+    Args:
+        log: The log.
+        application: The ``application.id``.
+        lease: Takes the lease.
+        wait: Called while another instance has the lease, again and again.
+        is_stopped: Returns whether to wait no longer.
+
+    Raises:
+        FencedError: The other instance is of this process, or shares its tasks with others; or `is_stopped`.
+    """
+    holder, has_waited = _Holder(), False
+    while True:
+        held = log.lease(application)
+        if held is None or not holder.runs(held):
+            try:
+                lease.take()
+            except FencedError as error:
+                if "owner" not in error.facts:
+                    raise
+                holder.is_seen(error.facts.get("since_ms"))  # its clock is behind; or another one was faster
+            else:
+                return has_waited
+        elif (held.host, held.pid, held.process_start) == own_process() or is_stopped():
+            raise runs_already(held)
+        else:
+            wait(held)
+        has_waited = True
         time.sleep(_POLL_S)
 
 

@@ -39,6 +39,7 @@ __all__ = ["InstanceGroup", "require_sharable", "sharing_identity", "why_not_sha
 _log = own_logger(__name__)
 _LOOK_MS = 100  # between two looks whether the group has changed
 _STATIC = "group.instance.id"
+_PLACING = ("acceptable.recovery.lag", "max.warmup.replicas", "probing.rebalance.interval.ms")
 _REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
 
 
@@ -156,6 +157,11 @@ class InstanceGroup:
         """
         if self._is_prepared:
             return
+        if idle := [name for name in _PLACING if name in self._config.given]:
+            _log.warning(
+                "settings without effect on where tasks go while instances share them, as the group decides that, and "
+                "knows no warm-ups: %s", ", ".join(idle),
+            )  # fmt: skip
         settings = _settings(self._config, is_embedded=self._is_embedded)
         if refused := self.coordinator.set_group_settings(self._application, settings):
             _log.warning(
