@@ -109,12 +109,14 @@ def timestamp_ms(value: TimestampLike, what: str = "timestamp") -> int:
     """
     if isinstance(value, bool):
         raise ConfigError(f"{what} is {value!r}, which is not a point in time", hint=_TIMESTAMP_HINT)
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{5,30}\s*", value):
+        value = int(value)
     if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ConfigError(f"{what} is {value}, which has more than 64 bits", hint=_TIMESTAMP_HINT)
         return value
     if isinstance(value, str):
         text = value.strip()
-        if re.fullmatch(r"-?\d{5,}", text):
-            return int(text)
         try:
             value = datetime.fromisoformat(text)
         except ValueError as error:

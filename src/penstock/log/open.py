@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.argument_checks import check_given
 from penstock.base.log_lines import hide, own_logger
 from penstock.base.secrets import secret_texts
-from penstock.errors import EnvironmentProblemError
+from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.log import open_embedded
 from penstock.log.url import kafka_servers
@@ -33,6 +34,7 @@ def open_log(url: str, settings: Mapping[str, Any] | None = None) -> TopicLog:
         LogError: If the file cannot be opened or is not a log.
         EnvironmentProblemError: If it is Kafka, and the Kafka client is not installed.
     """
+    check_given(url, str, "the log's URL", "a text", "For example sqlite:///logs.db or localhost:9092.", ConfigError)
     hide(secret_texts(settings or {}))
     servers = kafka_servers(url)
     if servers is not None:

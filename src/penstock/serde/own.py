@@ -98,10 +98,20 @@ class OwnSerde(BaseSerde):
         return None if data is None else self.inner.deserialize(data)
 
     def encode(self, column: Column) -> pa.Array:
-        return self.inner.encode(column) if hasattr(self.inner, "encode") else super().encode(column)
+        if not hasattr(self.inner, "encode"):
+            return super().encode(column)
+        data = self.inner.encode(column)
+        if not isinstance(data, pa.Array) or len(data) != len(column):
+            self.refuse(data, f"what encode() returns, which has to be an Arrow array of {len(column)} values")
+        return data
 
     def decode(self, data: pa.Array) -> Column:
-        return self.inner.decode(data) if hasattr(self.inner, "decode") else super().decode(data)
+        if not hasattr(self.inner, "decode"):
+            return super().decode(data)
+        column = self.inner.decode(data)
+        if not isinstance(column, Column) or len(column) != len(data):
+            self.refuse(column, f"what decode() returns, which has to be a Column of {len(data)} values")
+        return column
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnSerde) and self.name == other.name and are_alike(self.inner, other.inner)

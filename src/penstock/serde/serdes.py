@@ -388,6 +388,7 @@ _NESTED: dict[str, Callable[[Serde[Any]], Serde[Any]]] = {
     "change": ChangeSerde,
 }
 
+_MOST_LEVELS = 20  # of serdes in serdes
 _JAVA = ("org.apache.kafka.", "io.confluent.", "Serdes.", "Serdes$")  # classes that are known by their last name
 
 SIMPLE_NAMES = tuple(_SIMPLE)
@@ -410,6 +411,10 @@ def _made(kind: type) -> Any:
 
 
 def _by_name(name: str) -> Serde[Any]:
+    if name.count("<") > _MOST_LEVELS:  # names come from clients of the console too
+        raise ConfigError(
+            f"a serde in more than {_MOST_LEVELS} others: {name[:40]}...", hint="Use json for such values."
+        )
     if name == "string<replace>":
         return StringSerde(replaces=True)
     head, bracket, rest = name.partition("<")

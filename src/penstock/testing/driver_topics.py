@@ -145,6 +145,11 @@ def _headers(headers: HeadersLike | None) -> Headers:
     pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
     if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         raise TopologyError(f"headers must be {_PAIRS}, not {headers!r}")
+    for name, value in pairs:
+        check_given(name, str, "the name of a header", "a text", f"Headers are {_PAIRS}.")
+        check_given(
+            value, (str, bytes, type(None)), f"header {name!r}", "bytes, a text or None", f"Headers are {_PAIRS}."
+        )
     return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from penstock import Grouped, Materialized, Processor, Produced, StreamsBuilder, TimeWindows, agg
-from penstock.errors import PenstockError
+from penstock import Grouped, Materialized, Processor, Produced, Serdes, StreamsBuilder, TimeWindows, agg
+from penstock.errors import ConfigError, PenstockError
+from penstock.log import open_log
 from penstock.testing import TopologyTestDriver
 
 CONFIG = {"default.key.serde": "string", "default.value.serde": "json"}
@@ -161,3 +162,30 @@ def test_when_it_runs(name: str, batch: int) -> None:
         run()
     assert str(caught.value).count("Hint:") == 1
     driver.close()
+
+
+def test_what_a_test_writes_is_looked_at_before_it_is_taken():
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    with TopologyTestDriver(builder.build(), CONFIG) as driver:
+        topic = driver.input_topic("in")
+        for given, said in (
+            ({"timestamp": 2**63}, "has more than 64 bits"),
+            ({"timestamp": "9" * 25}, "has more than 64 bits"),
+            ({"timestamp": "9" * 5000}, "not a point in time"),
+            ({"headers": {"trace": 5}}, "header 'trace'"),
+            ({"headers": [(b"trace", b"1")]}, "the name of a header"),
+        ):
+            with pytest.raises(PenstockError, match=said):
+                topic.pipe("a", **given)
+        topic.pipe("a", timestamp=2**63 - 1, headers={"trace": "1", "none": None})
+
+
+def test_the_name_of_a_serde_and_the_url_of_a_log_are_bounded_and_texts(tmp_path: Any, monkeypatch: Any) -> None:
+    with pytest.raises(ConfigError, match="a serde in more than 20 others"):
+        Serdes.of("list<" * 5000 + "long" + ">" * 5000)
+    assert Serdes.of("list<" * 20 + "long" + ">" * 20).name.count("list") == 20
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="the log's URL"):
+        open_log(5)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

@@ -5,10 +5,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
+import pytest
 
-from penstock import Consumed, StreamsBuilder
+from penstock import Consumed, Materialized, Produced, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.engines.spark.topology_bytes import pickle_app
+from penstock.errors import TopologyError
 
 
 def test_a_module_with_two_names_is_sent_once(monkeypatch, tmp_path) -> None:
@@ -67,3 +69,34 @@ def test_a_module_that_the_user_has_registered_stays_registered(monkeypatch, tmp
     builder.stream("in", Consumed(value_serde="string")).map_values(users_choice.shout).to("out")
     pickle_app(builder.build(), StreamsConfig({"application.id": "a"}))
     cloudpickle.unregister_pickle_by_value(users_choice)  # raises ValueError unless it is registered
+
+
+class Locked:
+    """A serde that workers cannot get."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def serialize(self, value: str) -> bytes:
+        return value.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        return data.decode()
+
+
+def test_a_serde_that_cannot_be_sent_is_named_with_its_attribute() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(value_serde=Locked())).to("out", Produced(value_serde="string"))
+    stored = StreamsBuilder()
+    stored.table("in", None, Materialized("names", value_serde=Locked())).to_stream().to("out")
+    plain = StreamsBuilder()
+    plain.stream("in").to("out")
+    for topology, settings, where in (
+        (builder.build(), {}, "value serde of "),
+        (stored.build(), {}, "value serde of "),
+        (plain.build(), {"default.value.serde": Locked()}, "setting default.value.serde"),
+    ):
+        with pytest.raises(TopologyError, match=r"attribute lock \(lock\) cannot be pickled") as caught:
+            pickle_app(topology, StreamsConfig({"application.id": "a", **settings}))
+        assert str(caught.value).startswith(f"the {where}")
+        assert ", Locked, cannot be sent to workers" in str(caught.value)

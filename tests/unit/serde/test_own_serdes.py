@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 from penstock import (
@@ -22,6 +23,7 @@ from penstock import (
 from penstock.errors import ConfigError, PenstockError, SerializationError
 from penstock.serde import BaseSerde
 from penstock.serde.base import Serde
+from penstock.serde.column import Column
 from penstock.testing import TopologyTestDriver
 from penstock.topology.plan.document import document_of
 from penstock.topology.plan.plan import plan_of
@@ -283,3 +285,27 @@ def test_errors_without_a_text_are_named_by_their_class():
         builder.stream("in", Consumed(value_serde=kinds[0])).to("out", Produced(value_serde=kinds[1]))
         with TopologyTestDriver(builder.build(), CONFIG) as driver, pytest.raises(SerializationError, match=said):
             driver.input_topic("in", value_serde="string").pipe("a", "k")
+
+
+class WrongColumns(Pair):
+    """Its columns are lists, or too short."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def encode(self, column):
+        return self.columns
+
+    def decode(self, data):
+        return self.columns
+
+
+@pytest.mark.parametrize("columns", [["a", "b"], None, pa.array([b"a"], pa.large_binary()), Column.of_items(["a"])])
+def test_what_column_methods_return_is_checked(columns):
+    serde = Serdes.of(WrongColumns(columns))
+    with pytest.raises(
+        SerializationError, match=r"what encode\(\) returns, which has to be an Arrow array of 2 values"
+    ):
+        serde.encode(Column.of_items([("a",), ("b",)]))
+    with pytest.raises(SerializationError, match=r"what decode\(\) returns, which has to be a Column of 2 values"):
+        serde.decode(pa.array([b"a", b"b"], pa.large_binary()))

@@ -38,7 +38,7 @@ def pickle_app(topology: Topology, config: StreamsConfig) -> bytes:
         try:
             data: bytes = cloudpickle.dumps((topology, config))
         except Exception as error:
-            raise _explained(topology, error) from error
+            raise _explained(topology, config, error) from error
     return data
 
 
@@ -82,7 +82,7 @@ def _python_roots() -> frozenset[Path]:
     return frozenset(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib"))
 
 
-def _explained(topology: Topology, error: Exception) -> TopologyError:
+def _explained(topology: Topology, config: StreamsConfig, error: Exception) -> TopologyError:
     for node in topology.nodes.values():
         for function in _functions(node):
             fn = function.fn if isinstance(function, Function) else function
@@ -102,10 +102,37 @@ def _explained(topology: Topology, error: Exception) -> TopologyError:
                 node=node.name,
                 captured=bad,
             )
+    for where, sent in _other_parts(topology, config):
+        if _pickles(sent):
+            continue
+        part = getattr(sent, "inner", sent)  # a user's object in the serde that was made of it
+        bad = [f"{name} ({type(value).__name__})" for name, value in _attributes(part).items() if not _pickles(value)]
+        return TopologyError(
+            f"the {where}, {type(part).__qualname__}, cannot be sent to workers: "
+            + (f"its attribute {', '.join(bad)} cannot be pickled" if bad else str(error)),
+            hint="Create such objects (connections, locks, files) on first use, and leave them out in __getstate__().",
+            captured=bad,
+        )
     return TopologyError(
         f"the topology cannot be sent to workers: {error}",
         hint="Serdes, handlers and functions must be picklable: no open files, locks or connections in them.",
     )
+
+
+def _other_parts(topology: Topology, config: StreamsConfig) -> Iterator[tuple[str, Any]]:
+    """Yield what is pickled beside functions: serdes of nodes and stores, and settings."""
+    for kind, owners in (("", topology.nodes), ("store ", topology.stores)):
+        for name, owner in owners.items():
+            for part in ("key", "value"):
+                if (serde := getattr(owner, f"{part}_serde", None)) is not None:
+                    yield f"{part} serde of {kind}{name}", serde
+    for name, value in config.given.items():
+        yield f"setting {name}", value
+
+
+def _attributes(part: Any) -> dict[str, Any]:
+    names = [*getattr(part, "__dict__", {}), *getattr(type(part), "__slots__", ())]
+    return {name: getattr(part, name) for name in names if hasattr(part, name)}
 
 
 def _functions(node: Any) -> Iterator[Any]:
