@@ -330,6 +330,27 @@ def test_of_two_starts_at_once_the_one_that_has_taken_the_lease_is_waited_for(
             each.kill()
 
 
+def test_a_holder_that_does_not_offer_to_share_is_not_waited_for_long(
+    url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Holder(url)
+    eventually(lambda: SharingRecord(log, "app").read().host)
+    before.kill()  # its offer stays
+    log.acquire_lease("app", "a classic one")
+    SharingRecord(log, "app").ask()
+    now = 0.0
+
+    def sleep(_: float) -> None:
+        nonlocal now
+        now += 61.0
+
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr("penstock.engines.application.tenure.time", clock)
+    with pytest.raises(FencedError, match="runs already: a classic one"):
+        SharedTenure(log, config(url)).take()
+    assert now == 61.0
+
+
 def test_an_instance_whose_start_takes_long_asks_again(
     url: str, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

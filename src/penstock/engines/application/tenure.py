@@ -194,8 +194,9 @@ class SharedTenure:
     def _wait_for_holder(self) -> None:
         began = time.monotonic()
         while (refused := self._holder()) is not None:
-            offer = self._record.read()
-            if not offer.is_asked or time.monotonic() - began > (_PATIENCE_S if offer.host else _MOMENT_S):
+            offer, facts = self._record.read(), refused.facts
+            offers = (offer.host, offer.pid) == (facts.get("host"), facts.get("pid"))
+            if not offer.is_asked or time.monotonic() - began > (_PATIENCE_S if offers else _MOMENT_S):
                 raise refused
             time.sleep(_POLL_S)
 
