@@ -1,5 +1,6 @@
 """HTTP servers of tests: one that answers as it is told, one that implements the bulk interface of search clusters."""
 
+import contextlib
 import json
 import threading
 import time
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["BulkServer", "JsonServer", "serving"]
+__all__ = ["BulkServer", "JsonServer", "RawServer", "serving"]
 
 
 @contextmanager
@@ -54,6 +55,36 @@ class _Json(_Quiet):
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         self.server.asked.append(query)
         self.answer(*self.server.make(query, self.headers))
+
+
+class RawServer(ThreadingHTTPServer):
+    """Answers each request by the bytes of a list, whatever they are, the last ones again and again; then it hangs up.
+
+    An element is bytes, or a function that gets the connection.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, *answers):
+        super().__init__(("127.0.0.1", 0), _Raw)
+        self.answers, self.asked = list(answers), []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/items"
+
+
+class _Raw(_Quiet):
+    def do_GET(self):
+        server = self.server
+        server.asked.append(self.path)
+        answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+        self.close_connection = True
+        with contextlib.suppress(OSError):  # the client has gone
+            if callable(answer):
+                answer(self.connection)
+            else:
+                self.connection.sendall(answer)
 
 
 class BulkServer(ThreadingHTTPServer):

@@ -173,6 +173,22 @@ def test_csv_and_compressed_json_are_read_by_others(tmp_path):
     assert [json.loads(line) for line in gzip.decompress(packed).splitlines()][1] == {"n": 2, "s": 'say "hi"'}
 
 
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        ([1, None, 2], ["1", "", "2"]),
+        ([None, None, 1.5], ["", "", "1.5"]),
+        (["a", None, "b\n\nc"], ["a", "", "b\n\nc"]),
+    ],
+)
+def test_a_null_in_the_only_column_of_a_csv_is_a_row(tmp_path, values, rows):
+    driver = sink(tmp_path, flush_size=3, format="csv")
+    driver.produce("hits", *({"n": value} for value in values))
+    driver.put()
+    [name] = files(tmp_path)
+    assert [row["n"] for row in csv.DictReader(io.StringIO((tmp_path / name).read_text(), newline=""))] == rows
+
+
 def test_size_and_the_records_own_time_close_objects(tmp_path):
     by_size = sink(tmp_path / "size", rotate_bytes=16)
     by_size.produce("hits", *({"n": n} for n in range(5)))  # eight bytes each

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.errors import ConnectError
 
-__all__ = ["NewRecords", "mark_of", "position_order"]
+__all__ = ["MOST_OF_ROUND", "NewRecords", "mark_of", "position_order"]
 
 MOST_EQUAL = 50_000
 MOST_OF_ROUND = 200_000
@@ -111,7 +111,13 @@ class NewRecords:
         seen = stored.get("seen")
         self._since = None if since is None else _edge(since, marks if seen is None else seen)
         self._newest = None if newest is None else _edge(newest, marks)
+        self._unplaced = dict.fromkeys(str(mark) for mark in stored.get("unplaced") or ())
         self._round: set[str] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record had a position so far."""
+        return self._since is None and self._newest is None
 
     @property
     def since(self) -> Any:
@@ -125,15 +131,20 @@ class NewRecords:
             offset |= {"since": self._since.value, "seen": list(self._since.marks)}
         if self._newest is not None:
             offset |= {"newest": self._newest.value, "ids": list(self._newest.marks)}
+        if self._unplaced:
+            offset["unplaced"] = list(self._unplaced)
         return offset
 
     def take(self, record: Any, value: Any) -> bool:
-        """Return whether a record is new; it is noted as one that has come.
+        """Return whether a record is new; it is noted as one that has come. One without a position comes once.
 
         Raises:
             ConnectError: Its position cannot be compared with those that came before.
         """
-        order, mark = position_order(value), mark_of(record)
+        mark = mark_of(record)
+        if value is None:
+            return self._take_unplaced(mark)
+        order = position_order(value)
         for edge in (self._since, self._newest):
             if edge is not None and edge.order[0] != order[0]:
                 raise ConnectError(
@@ -156,6 +167,17 @@ class NewRecords:
                     f"more than {MOST_EQUAL:,} records have the position {value!r}",
                     hint="Name a finer field by since.path, such as a time with its seconds.",
                 )
+        return True
+
+    def _take_unplaced(self, mark: str) -> bool:
+        if mark in self._unplaced:
+            return False
+        if len(self._unplaced) >= MOST_EQUAL:
+            raise ConnectError(
+                f"more than {MOST_EQUAL:,} records have no position",
+                hint="Name a field by since.path that records have.",
+            )
+        self._unplaced[mark] = None
         return True
 
     def end_round(self) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.backoff import Backoff
+from penstock.base.log_lines import own_logger
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
-from penstock.connect.connectors.http_positions import NewRecords, mark_of
+from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.function_settings import Settings
 from penstock.connect.functions.record import Offsets, Record
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpPage", "field_at", "http_poll"]
 
-NO_CONTENT, NOT_FOUND, NOT_MODIFIED = 204, 404, 304
+_log = own_logger(__name__)
+NO_CONTENT, RESET_CONTENT, NOT_FOUND, NOT_MODIFIED = 204, 205, 404, 304
 MOST_REDIRECTS = 20
 NO_SECRETS = frozenset({"accept", "accept-language", "user-agent"})  # headers that any host may see
 MOST_BYTES = 64 << 20
+MOST_SAME = 4  # pages in a row that are the same: the address has no more
 _BACKOFF = Backoff(1.0, 300.0, jitter=0.5)
 
 
@@ -71,7 +76,7 @@ def field_at(value: Any, path: str) -> Any:
         default="none",
         rule=OneOf(("none", "cursor", "link", "page")),
         doc="cursor: each answer names the next one; link: by the header Link; page: numbers, until one is "
-        "empty, not found, or the page before again.",
+        "empty, not found, or four in a row are the same.",
     ),
     cursor_path=Setting(name="cursor.path", kind=Kind.STRING, default="next", doc="The next cursor in an answer."),
     cursor_param=Setting(
@@ -86,7 +91,8 @@ def field_at(value: Any, path: str) -> Any:
         kind=Kind.STRING,
         default="",
         doc="The field of records that grows, such as updated_at: a time, a number or a text, compared as such. "
-        "The next round of requests sends the largest one; records that are not newer are skipped.",
+        "The next round of requests sends the largest one; records that are not newer are skipped. Records in "
+        "which it is null come once.",
     ),
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."
@@ -123,11 +129,13 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
                 page = _ask(client, settings, state)
             except _AgainError as again:
                 failures += 1
-                yield again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
+                pause_s = again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
+                _log.warning("%s, and is asked again in %.1f s", again, pause_s)
+                yield pause_s
                 continue
             failures = 0
-            if page is not None and state.repeats(settings, page):
-                page.records = []
+            if page is not None and state.holds(settings, page):
+                continue
             records = [] if page is None else state.new(settings, page)
             more = page is not None and state.move(settings, page)
             if page is not None:
@@ -154,17 +162,21 @@ class HttpPage:
     Attributes:
         body: Its JSON.
         records: The records in it.
+        url: Its address, behind redirections.
         link: The address of the next page by its header Link.
         etag: Its ETag.
     """
 
-    def __init__(self, body: Any, records: list[Any], link: str | None, etag: str | None) -> None:
-        self.body, self.records, self.link, self.etag = body, records, link, etag
+    def __init__(self, body: Any, records: list[Any], answer: httpx.Response, link: str | None = None) -> None:
+        self.body, self.records, self.link = body, records, link
+        self.url, self.etag = str(answer.url), answer.headers.get("ETag")
 
 
 class _AgainError(Exception):
-    def __init__(self, after_s: float | None = None) -> None:
-        super().__init__()
+    """A request that may succeed later: why it did not, and when the server wants to be asked again."""
+
+    def __init__(self, reason: str, after_s: float | None = None) -> None:
+        super().__init__(reason)
         self.after_s = after_s
 
 
@@ -176,11 +188,14 @@ class _State:
         self.link: str | None = stored.get("link")
         self.page: int | None = stored.get("page")
         self.etag: str | None = stored.get("etag")
-        self.before: str | None = None  # the hash of the page before, in this round
+        self.before: str | None = stored.get("before")  # the hash of the page before, in this round
+        self._held: list[list[Any]] = []  # pages that were the page before once more
+        self._behind: set[str] = set()  # the addresses or cursors that this round has read
         self.positions = NewRecords(stored)
 
     def stored(self) -> dict[str, Any]:
-        fields = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag}
+        before = self.before if self.page is not None else None
+        fields = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag, "before": before}
         return {name: value for name, value in fields.items() if value is not None} | self.positions.stored()
 
     @property
@@ -191,9 +206,14 @@ class _State:
     def new(self, settings: Settings, page: HttpPage) -> list[Any]:
         """Return the records that have not come yet."""
         path = settings.since_path
+        records = [each for held in (*self._held, page.records) for each in held]
+        self._held.clear()
         if not path:
-            return page.records
-        return [each for each in page.records if self.positions.take(each, field_at(each, path))]
+            return records
+        placed = [(each, field_at(each, path)) for each in records]
+        if placed and self.positions.is_empty and all(position is None for _, position in placed):
+            position_order(None)  # no record has the field: its name is wrong
+        return [each for each, position in placed if self.positions.take(each, position)]
 
     def move(self, settings: Settings, page: HttpPage) -> bool:
         """Go to the next page; return whether there is one now."""
@@ -204,26 +224,45 @@ class _State:
                 pass
             case "cursor":
                 following = field_at(page.body, settings.cursor_path)
-                moved = following not in (None, "", self.cursor)
+                moved = following not in (None, "", self.cursor) and self._leads_on(str(self.cursor), str(following))
                 self.cursor = following or None  # without one the list has ended: the next round begins it again
                 if moved and page.records:
                     return True
-            case "link" if page.link is not None:
+            case "link" if page.link is not None and self._leads_on(page.url, page.link):
                 self.link = page.link
                 return True
             case "page" if page.records:
                 self.page = (self.page if self.page is not None else int(settings.page_first)) + 1
                 return True
         self.link = self.page = self.before = None
+        self._behind.clear()
         self.positions.end_round()
         return False
 
-    def repeats(self, settings: Settings, page: HttpPage) -> bool:
-        """Return whether a page by its number is the page before once more: there are no more of them."""
-        if settings.pagination != "page":
+    def _leads_on(self, here: str, following: str) -> bool:
+        """Return whether a page names one that this round has not read yet: some lists are a ring."""
+        if len(self._behind) < MOST_OF_ROUND:
+            self._behind.add(mark_of(here))
+        return mark_of(following) not in self._behind
+
+    def holds(self, settings: Settings, page: HttpPage) -> bool:
+        """Return whether a page is the page before once more, and the pages behind it have to say what that means.
+
+        Some addresses answer the last page for every number behind it. A page that differs, or that is empty, shows
+        that this one does not: then those that were held are pages of their own.
+        """
+        if settings.pagination != "page" or not page.records:
             return False
         before, self.before = self.before, mark_of(page.records)
-        return bool(page.records) and before == self.before
+        if before != self.before:
+            return False
+        if len(self._held) < MOST_SAME - 2:
+            self._held.append(page.records)
+            self.page = (self.page if self.page is not None else int(settings.page_first)) + 1
+            return True
+        self._held.clear()
+        page.records = []
+        return False
 
 
 def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | None:
@@ -244,14 +283,17 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     shown = str(settings.url)
     try:
         answer, data = _answer(client, settings, url, headers)
+    except httpx.UnsupportedProtocol as error:
+        raise ConnectError(f"{shown} redirects to what is no HTTP: {error}", hint="Correct url.") from error
     except httpx.TransportError as error:
-        raise _AgainError from error
+        raise _AgainError(f"{shown} does not answer: {str(error) or type(error).__name__}") from error
     except httpx.RequestError as error:  # it is compressed in another way than it says, or redirects without end
         raise ConnectError(f"the answer of {shown} cannot be read: {error}", hint="Correct url.") from error
     if answer.status_code == NOT_MODIFIED:
         return None
-    if answer.status_code == NO_CONTENT or (answer.status_code == NOT_FOUND and state.page is not None):
-        return HttpPage(None, [], None, answer.headers.get("ETag"))  # behind the last page some say "not found"
+    is_behind = answer.status_code == NOT_FOUND and state.page is not None  # what some say behind the last page
+    if answer.status_code in (NO_CONTENT, RESET_CONTENT) or is_behind:
+        return HttpPage(None, [], answer)
     if not answer.is_success:
         raise ConnectError(
             f"{shown} answers {answer.status_code}: {data[:200].decode('utf-8', 'replace')}",
@@ -260,6 +302,8 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     try:
         body = json.loads(_text(answer, data))
     except (ValueError, RecursionError) as error:
+        if _may_be_cut_off(answer, data, error):
+            raise _AgainError(f"the answer of {shown} ends in the middle") from error
         raise ConnectError(
             f"{shown} does not answer JSON: {data[:100].decode('utf-8', 'replace')}",
             hint="This source reads JSON; ask for it by headers=Accept:application/json.",
@@ -286,7 +330,7 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
         )
     if not isinstance(records, list):
         records = [] if records is None else [records]
-    return HttpPage(body, records, following, answer.headers.get("ETag"))
+    return HttpPage(body, records, answer, following)
 
 
 def _answer(
@@ -296,12 +340,14 @@ def _answer(
     import httpx
 
     request = client.build_request("GET", url, headers=headers)
+    deadline = time.monotonic() + settings.timeout_ms / 1000
     for _ in range(MOST_REDIRECTS):
         answer = client.send(request, stream=True)
         try:
             if answer.status_code != NOT_MODIFIED and may_pass(answer):
-                raise _AgainError(_retry_after(answer.headers.get("Retry-After")))
-            data = b"" if answer.status_code == NOT_MODIFIED else _body(answer)
+                after_s = _retry_after(answer.headers.get("Retry-After"))
+                raise _AgainError(f"{settings.url} answers {answer.status_code}", after_s)
+            data = b"" if answer.status_code == NOT_MODIFIED else _body(answer, deadline)
         finally:
             answer.close()
         if answer.next_request is None:
@@ -345,9 +391,21 @@ def _has(body: Any, path: str) -> bool:
     return isinstance(holder, dict) and name in holder
 
 
-def _body(answer: httpx.Response) -> bytes:
+def _may_be_cut_off(answer: httpx.Response, data: bytes, error: Exception) -> bool:
+    """Return whether JSON stops where a connection may have ended: the answer did not say how long it is."""
+    if not isinstance(error, json.JSONDecodeError) or not {"content-length", "transfer-encoding"}.isdisjoint(
+        answer.headers
+    ):
+        return False
+    is_open = error.msg.startswith("Unterminated") or not error.doc[error.pos :].strip()
+    return bool(data.strip()) and data.lstrip()[:1] in b'{["' and is_open
+
+
+def _body(answer: httpx.Response, deadline: float) -> bytes:
     body = bytearray()
     for part in answer.iter_bytes():
+        if time.monotonic() > deadline:
+            raise _AgainError(f"{answer.url.host} sends its answer too slowly for timeout.ms")
         body += part
         if len(body) > MOST_BYTES:
             raise ConnectError(
@@ -365,9 +423,11 @@ def _retry_after(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return min(max(float(text), 0.1), _BACKOFF.longest_s)
+        seconds = float(text)
     except ValueError:
         pass
+    else:
+        return min(max(seconds, 0.1), _BACKOFF.longest_s) if math.isfinite(seconds) else None
     try:
         left = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):

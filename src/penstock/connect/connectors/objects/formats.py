@@ -67,13 +67,19 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
         from pyarrow import csv
 
         try:
-            csv.write_csv(_csv_table(table), out)
+            table = _csv_table(table)
+            csv.write_csv(table, out)
         except pa.ArrowException as error:
             raise DataError(
                 f"the records do not fit into CSV: {error}",
                 hint="CSV has plain fields only: flatten the records (the transformation Flatten), or use json.",
             ) from error
-        return _packed(out.getvalue(), compression)
+        data = out.getvalue()
+        if table.num_columns == 1 and table.column(0).null_count:
+            header = io.BytesIO()
+            csv.write_csv(table.slice(0, 0), header)
+            data = _without_blank_lines(data, header.tell())
+        return _packed(data, compression)
     from pyarrow import parquet
 
     try:
@@ -103,7 +109,14 @@ def _csv_table(table: pa.Table) -> pa.Table:
         if pa.types.is_binary(column.type):
             texts = [None if each is None else base64.b64encode(each).decode() for each in table.column(at).to_pylist()]
             table = table.set_column(at, column.name, pa.array(texts, pa.string()))
+    if table.num_columns == 1 and pa.types.is_string(table.schema.field(0).type):
+        table = table.set_column(0, table.column_names[0], table.column(0).fill_null(""))
     return table
+
+
+def _without_blank_lines(data: bytes, begin: int) -> bytes:
+    """Return the rows of one column that holds no texts, with ``""`` for null: readers skip a blank line."""
+    return data[:begin] + b"\n".join(line or b'""' for line in data[begin:-1].split(b"\n")) + b"\n"
 
 
 def json_line(record: SinkRecord) -> bytes:
