@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from connect_compare import differences, loose, substitute
@@ -18,7 +19,7 @@ from penstock.connect.settings import WorkerConfig
 from penstock.errors import PenstockError, UnknownTopicError
 from penstock.log import Producer, TopicPartition, open_log
 
-SCRIPTED = Path(__file__).with_name("scripted_connectors.py")
+PLUGINS = {name: Path(__file__).with_name(f"{name}_connectors.py") for name in ("scripted", "tool")}
 HEADERS = ("content-type", "location", "allow", "access-control-allow-methods")
 SETS = ("allow", "access-control-allow-methods")
 AWAIT_S = 60.0
@@ -33,10 +34,12 @@ class Scenario:
         servers: Kafka's bootstrap servers; None: an embedded log.
         in_process: Whether tasks run in threads of this process.
         most_sleep_ms: The longest pause between two steps; Kafka Connect's own workers needed up to some seconds.
+        goes_on: Whether the steps after one that differs are run as well.
     """
 
-    def __init__(self, case, servers=None, *, in_process=True, most_sleep_ms=60_000):
+    def __init__(self, case, servers=None, *, in_process=True, most_sleep_ms=60_000, goes_on=False):
         self.case = case
+        self.goes_on = goes_on
         self.most_sleep_ms = most_sleep_ms
         self.dir = Path(tempfile.mkdtemp(prefix="connect-"))
         self.url = servers or f"sqlite:///{self.dir}-log.db?synchronous=off"
@@ -68,11 +71,13 @@ class Scenario:
                 return [] if self.case.get("start_error") else [f"the worker does not start: {error}"]
             if self.case.get("start_error"):
                 return ["the worker starts"]
+            found = []
             for number, step in enumerate(self.case["steps"]):
-                found = self.step(substitute_known(step, self.variables))
-                if found:
-                    return [f"step {number} {self.shown(step)}: {each}" for each in found]
-            return []  # noqa: TRY300
+                differing = self.step(substitute_known(step, self.variables))
+                found += [f"step {number} {self.shown(step)}: {each}" for each in differing]
+                if found and not self.goes_on:
+                    break
+            return found  # noqa: TRY300
         except Exception:  # noqa: BLE001 - a failure of the runner is a failed case
             return [traceback.format_exc()]
         finally:
@@ -91,7 +96,7 @@ class Scenario:
         given |= {
             "bootstrap.servers": self.url,
             "listeners": f"http://127.0.0.1:{port}",
-            "plugin.path": str(SCRIPTED),
+            "plugin.path": str(PLUGINS[self.case.get("plugins", "scripted")]),
             "tasks.in.process": "true" if self.in_process else "false",
         }
         connectors = []
@@ -135,29 +140,12 @@ class Scenario:
     def request(self, step):
         request, response = step["request"], step["response"]
         worker = self.workers[request.get("worker", "a")]
-        headers = dict(request.get("headers") or {})
-        if "body" in request:
-            body = json.dumps(request["body"]).encode()
-            if "headers" not in request:
-                headers["Content-Type"] = "application/json"
-        elif "raw" in request:
-            body = request["raw"].encode()
-            if "headers" not in request:
-                headers["Content-Type"] = "application/json"
-        else:
-            body = b"" if request["method"] in ("POST", "PUT", "PATCH") else None
-        connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=60)
-        connection.putrequest(request["method"], request["path"], skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        if body is not None:
-            connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
-        answer = connection.getresponse()
-        content = answer.read()
-        got = {name.lower(): value for name, value in answer.getheaders()}
-        connection.close()
-        return self.compare(step, response, (answer.status, got, content))
+        return self.compare(step, response, send(worker.port, request))
+
+    def together(self, step):
+        """Requests at the same time: which statuses come back, in whatever order."""
+        got = send_together(step["together"], lambda request: self.workers[request.get("worker", "a")].port)
+        return [] if got in step["statuses"] else [f"statuses {got} in place of {step['statuses']}"]
 
     def compare(self, step, response, answer):
         status, headers, content = answer
@@ -298,9 +286,39 @@ class Scenario:
 
 
 STEPS = (
-    "request", "write_file", "make_dir", "read_file", "create_topic", "produce", "consume", "compacted_topic", "topics",
+    "request", "together", "write_file", "make_dir", "read_file", "create_topic", "produce", "consume", "compacted_topic", "topics",
     "commit_offsets", "group_offsets", "start_worker", "stop_worker", "sleep_ms",
 )  # fmt: skip
+
+
+def send(port, request):
+    """Send a request of a case; return status, headers and content of the answer."""
+    headers = dict(request.get("headers") or {})
+    if "body" in request or "raw" in request:
+        body = (json.dumps(request["body"]) if "body" in request else request["raw"]).encode()
+        if "headers" not in request:
+            headers["Content-Type"] = "application/json"
+    else:
+        body = b"" if request["method"] in ("POST", "PUT", "PATCH") else None
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.putrequest(request["method"], request["path"], skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, content
+
+
+def send_together(requests, port_of):
+    """Send requests at the same time; return the statuses of their answers, sorted."""
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return sorted(pool.map(lambda request: send(port_of(request), request)[0], requests))
 
 
 def keep_recorded(plugins):

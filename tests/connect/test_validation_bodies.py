@@ -4,14 +4,13 @@ import pytest
 
 from connect_cases import load_cases
 from connect_compare import differences
-from penstock.connect.connectors.file_stream import FILE_SINK, FILE_SOURCE
-from penstock.connect.plugins import Plugin, PluginKind, plugin_settings, standard_plugins, validate_connector
+from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from penstock.connect.plugins import connector_plugin, plugin_settings, standard_plugins, validate_connector
 
-FILE = "org.apache.kafka.connect.file.FileStream"
 REST = {case["name"]: case for case in load_cases(kind="rest")}
 PLUGINS = standard_plugins()
-PLUGINS.add(Plugin(f"{FILE}SourceConnector", (PluginKind.SOURCE,), object, FILE_SOURCE))
-PLUGINS.add(Plugin(f"{FILE}SinkConnector", (PluginKind.SINK,), object, FILE_SINK))
+for connector in (FileStreamSourceConnector, FileStreamSinkConnector):
+    PLUGINS.add(connector_plugin(connector))
 VERSION = {"%VERSION%": "4.3.1"}
 
 

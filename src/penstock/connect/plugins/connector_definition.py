@@ -32,12 +32,14 @@ class WorkerSettings:
         value_converter: That of values.
         header_converter: That of headers.
         exactly_once: Sources may ask for exactly once.
+        distributed: It is a distributed one; a standalone one does not check what sources say of exactly once.
     """
 
     key_converter: str = JSON
     value_converter: str = JSON
     header_converter: str = SIMPLE
     exactly_once: bool = False
+    distributed: bool = True
 
     def converter(self, name: str) -> str:
         """Return the converter of ``key.converter``, ``value.converter`` or ``header.converter``."""

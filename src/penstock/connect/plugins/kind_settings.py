@@ -24,7 +24,7 @@ __all__ = ["SINK", "SOURCE"]
 
 
 def _regex(name: str, value: Any) -> None:
-    if value:
+    if value != "":
         JavaRegex()(name, value)
 
 

@@ -72,10 +72,13 @@ def validate_connector(
     common = enriched(base, texts, plugins, strict=False)
     values = validate(common, texts, plugins.find)
     if PluginKind.SOURCE in plugin.kinds:
-        _check_source(plugin, texts, values, where)
+        if where.distributed:
+            _check_source(plugin, texts, values, where)
     else:
         _check_sink(texts, values)
     _report_nulls(texts, values)
+    for name in CONVERTER_KINDS:
+        _check_name(name, texts, values, plugins)
     for name in (*CONVERTER_KINDS, *plugin_settings_of(texts)):
         _check_version(name, texts, values, plugins)
     own = _own_values(plugin, texts, plugins)
@@ -87,7 +90,8 @@ def validate_connector(
     entries = _entries(ConfigDef(each for each in common if each.name not in plugin.config.settings), values)
     entries += _entries(plugin.config, own)
     defined = {*common.settings, *plugin.config.settings}
-    entries += [{"definition": None, "value": v.described()} for name, v in values.items() if name not in defined]
+    others = [values[name] for name in hash_order(values) if name not in defined]
+    entries = [{"definition": None, "value": value.described()} for value in others] + entries
     groups = list(dict.fromkeys([*common.groups, *plugin.config.groups]))
     for name in CONVERTER_KINDS:
         more, inner = _converter_entries(name, texts, values, plugins)
@@ -130,8 +134,7 @@ def _check_source(
     if str(support.value).lower() == "required" and not support.errors:
         if not worker.exactly_once:
             support.errors.append("This worker does not have exactly-once source support enabled.")
-        else:
-            support.errors += _support_errors(source.exactly_once_support(config))
+        support.errors += _support_errors(source.exactly_once_support(config))
     boundary = values["transaction.boundary"]
     asked = str(boundary.value).lower() == "connector" and not boundary.errors
     if asked and source.can_define_transaction_boundaries(config) is not Boundaries.SUPPORTED:
@@ -147,6 +150,17 @@ def _support_errors(support: ExactlyOnce | None) -> list[str]:
     if support is ExactlyOnce.UNSUPPORTED:
         return ["The connector does not support exactly-once semantics with the provided configuration."]
     return [_NO_API]
+
+
+def _check_name(name: str, config: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
+    """Report a converter whose name has blanks around it: it is a class, but its settings are not found by that."""
+    chosen = config.get(name)
+    if chosen is None or values[name].errors:
+        return
+    try:
+        plugins.find(chosen)
+    except (LookupError, SettingError):
+        values[name].errors.append(f"Failed to load class {chosen}: {chosen}")
 
 
 def _check_version(name: str, config: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
@@ -210,7 +224,9 @@ def _converter_entries(
     inner = behind_prefix(config, prefix)
     inner["converter.type"] = name.partition(".")[0]
     converter_values = validate(plugin.config, inner, plugins.find)
-    entries = _entries(plugin.config, converter_values)
+    entries = _entries(
+        ConfigDef(plugin.config.settings[each] for each in hash_order(plugin.config.settings)), converter_values
+    )
     for entry in entries:
         for part in ("definition", "value"):
             entry[part]["name"] = prefix + entry[part]["name"]

@@ -59,11 +59,11 @@ class AdminEndpoints:
         level = config_of(json_of(call.body), "a level").get("level")
         if level is None:
             raise RequestError(400, "Desired 'level' parameter was not specified in request.")
-        level = level.strip()
         if not level:
-            raise RequestError(500, "The level is empty")
-        if not known_level(level):
+            raise RequestError(500, "Illegal null or empty Level name.")
+        if not known_level(level.strip()):
             raise RequestError(404, f"invalid log level '{level}'.")
+        level = level.strip()
         name = call.names["logger"]
         if call.query.get("scope", "worker").strip().lower() != "cluster":
             return RestAnswer(body=self._worker.loggers.set(name, level))

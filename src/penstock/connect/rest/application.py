@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +19,7 @@ from penstock.connect.delivery.traces import error_message
 from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, RestAnswer, RestCall
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
-from penstock.connect.rest.routing import Endpoint, RestRoute, find_route, is_ambiguous, routes
+from penstock.connect.rest.routing import Endpoint, RestRoute, find_route, is_ambiguous, is_broken, routes
 from penstock.connect.worker.request_errors import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
@@ -29,6 +31,10 @@ _HTML = "text/html;charset=iso-8859-1"
 _START_S = 30.0
 _WAITING_REQUESTS = 32  # more of them wait in line
 _PAGE = b"<html><body><h2>HTTP ERROR 400 Bad Request</h2></body></html>\n"
+_WILD = ("*/*", "application/*", "*/json")
+_UNREAD = ("*/*", "application/*")  # they fit an endpoint, but no reader of bodies
+_KIND = re.compile(r"[^\s/,;]+/[^\s/,;]+\s*(;|$)")
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?")
 _HTTP = {
     404: "HTTP 404 Not Found",
     405: "HTTP 405 Method Not Allowed",
@@ -76,8 +82,8 @@ class ConnectApplication:
     async def _answer(self, request: Request) -> Response:
         path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
         kind = request.headers.get("content-type")
-        if not path.startswith("/") or is_ambiguous(path) or (kind is not None and "/" not in kind):
-            shown = request.method in ("GET", "HEAD", "POST")
+        if not path.startswith("/") or is_ambiguous(path) or (kind is not None and not _KIND.match(kind)):
+            shown = is_broken(path) or request.method in ("GET", "HEAD", "POST")
             return Response(
                 _PAGE if shown else b"", 400, media_type=None, headers={"content-type": _HTML} if shown else None
             )
@@ -86,9 +92,7 @@ class ConnectApplication:
             return _plain_error(404)
         route, names = match
         if request.method == "OPTIONS":
-            text = ", ".join(route.methods)
-            headers = {"allow": text.replace(" ", ""), "content-type": "text/plain"}
-            return Response(text.encode(), headers=headers)
+            return _options(route, request)
         body = await request.body()
         refused = _refusal(route, request, body)
         if refused is not None:
@@ -108,7 +112,7 @@ class ConnectApplication:
             answer = await self._called_in_time(route, call)
         else:
             answer = await run_in_threadpool(self._called, route, call)
-        return self._response(answer, request.method)
+        return self._response(answer, request)
 
     def close(self) -> None:
         """Let go of requests that still wait in line."""
@@ -149,15 +153,15 @@ class ConnectApplication:
                 raise
             return endpoint(call)
 
-    def _response(self, answer: RestAnswer, method: str) -> Response:
+    def _response(self, answer: RestAnswer, request: Request) -> Response:
         headers = dict(answer.headers)
         if "location" in headers:
             headers["location"] = self._url + headers["location"]
         if not answer.has_body:
             return Response(status_code=answer.status, headers=headers)
         content = answer.encoded()
-        headers["content-type"] = JSON
-        if method == "HEAD":
+        headers["content-type"] = _kind_of(request.headers)
+        if request.method == "HEAD":
             return Response(status_code=answer.status, headers={**headers, "content-length": str(len(content))})
         return Response(content, answer.status, headers)
 
@@ -168,19 +172,59 @@ def _refusal(route: RestRoute, request: Request, body: bytes) -> Response | None
     if method not in route.endpoints:
         return _plain_error(405)
     kind = request.headers.get("content-type")
-    if method != "GET":
-        if kind is not None and kind.partition(";")[0].strip().lower() != JSON:
-            return _plain_error(415)
-        if kind is None and body and method in route.reads:
-            return Response(_error(415, _HTTP[415]).encoded(), 415, {"content-type": JSON})
-    if not _accepts_json(request.headers):
+    bare = None if kind is None else kind.partition(";")[0].strip().lower()
+    if bare not in (None, JSON, *_WILD) and route.consumes_json(method):
+        return _plain_error(415)
+    if not any(each.bare in (JSON, *_WILD) for each in _accepted(request.headers)):
         return _plain_error(406)
+    if method in route.reads and (bare in _UNREAD or (bare is None and body)):
+        return Response(_error(415, _HTTP[415]).encoded(), 415, {"content-type": _kind_of(request.headers)})
     return None
 
 
-def _accepts_json(headers: Mapping[str, str]) -> bool:
-    kinds = [part.partition(";")[0].strip().lower() for part in (headers.get("accept") or "*/*").split(",")]
-    return any(kind in ("*", "*/*", "application/*", JSON) for kind in kinds)
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A type of a header ``Accept``: without its parameters, its parameters by name, and its weight."""
+
+    bare: str
+    parameters: Mapping[str, str]
+    weight: float
+
+    def shown(self, *, weighed: bool) -> str:
+        """Return it as Kafka Connect's server writes it, with or without its weight."""
+        names = sorted(name for name in self.parameters if weighed or name != "q")
+        return ";".join([self.bare, *(f"{name}={self.parameters[name]}" for name in names)])
+
+
+def _accepted(headers: Mapping[str, str]) -> list[_Kind]:
+    """Return the types that a request accepts, those of the largest weight first."""
+    kinds = []
+    for part in (headers.get("accept") or "*/*").split(","):
+        bare, *rest = (each.strip() for each in part.split(";"))
+        bare = bare.lower() if "/" in bare else f"{bare.lower()}/*"
+        pairs = (each.partition("=") for each in rest if "=" in each)
+        parameters = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+        if "charset" in parameters:
+            parameters["charset"] = parameters["charset"].lower()
+        weight = parameters.get("q", "1")
+        kinds.append(_Kind(bare, parameters, float(weight) if _WEIGHT.fullmatch(weight) else 1.0))
+    return sorted(kinds, key=lambda kind: -kind.weight)
+
+
+def _kind_of(headers: Mapping[str, str]) -> str:
+    """Return the type of an answer: JSON, with the parameters with which the request names it."""
+    wanted = next((each for each in _accepted(headers) if each.bare in (JSON, *_WILD)), None)
+    return JSON if wanted is None or wanted.bare != JSON else wanted.shown(weighed=False)
+
+
+def _options(route: RestRoute, request: Request) -> Response:
+    """Return the methods of a path: as text to those who read that first, else in the header alone."""
+    text = ", ".join(route.methods)
+    headers = {"allow": text.replace(" ", "")}
+    first = _accepted(request.headers)[0]
+    if first.bare in ("text/plain", "text/*", "*/*"):
+        return Response(text.encode(), headers={**headers, "content-type": "text/plain"})
+    return Response(headers={**headers, "content-type": first.shown(weighed=True)}, media_type=None)
 
 
 def _error(status: int, message: str) -> RestAnswer:

@@ -177,6 +177,8 @@ class ConnectorEndpoints:
             if any(part is not None and not isinstance(part, dict) for part in pair):
                 raise RequestError(500, "Cannot deserialize a partition or an offset: each is an object")
             pairs.append((pair[0], pair[1]))
+        if not pairs:
+            raise RequestError(400, "Partitions / offsets need to be provided for an alter offsets request")
         return RestAnswer(body=self._worker.offsets.alter(call.names["connector"], pairs))
 
     def reset_offsets(self, call: RestCall) -> RestAnswer:
@@ -190,8 +192,9 @@ class ConnectorEndpoints:
         document = json_of(call.body)
         if not isinstance(document, list):
             raise RequestError(500, "Cannot deserialize configs of tasks: they are an array")
-        configs = [{k: v for k, v in config_of(each).items() if v is not None} for each in document]
+        texts = [each if each is None else config_of(each) for each in document]
         self._check_signature(call, "externally setting task configurations")
+        configs = [{name: value for name, value in config_of(each).items() if value is not None} for each in texts]
         self._operations.put_tasks(call.names["connector"], configs)
         return RestAnswer.empty(204)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from penstock.connect.rest.admin import AdminEndpoints
 from penstock.connect.rest.connectors import ConnectorEndpoints
@@ -13,11 +13,13 @@ from penstock.connect.rest.messages import RestAnswer, RestCall
 from penstock.connect.rest.plugins import PluginEndpoints
 from penstock.connect.worker.worker import Worker
 
-__all__ = ["Endpoint", "RestRoute", "find_route", "is_ambiguous", "routes"]
+__all__ = ["Endpoint", "RestRoute", "find_route", "is_ambiguous", "is_broken", "routes"]
 
 Endpoint = Callable[[RestCall], RestAnswer]
-_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_AMBIGUOUS = re.compile(r"%(?:2f|5c|25|00)|\\|//|/(?:%2e|\.)(?:%2e)(?:/|$)|/%2e(?:%2e|\.)?(?:/|$)", re.IGNORECASE)
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_AMBIGUOUS = re.compile(
+    r"%(?:2f|5c|25|[01][0-9a-f]|7f)|\\|/(?:;[^/]*)?/|/(?:%2e|\.)(?:%2e)(?:/|$)|/%2e(?:%2e|\.)?(?:/|$)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class RestRoute:
     def may_wait(self, method: str) -> bool:
         """Return whether a request may have to wait for the herder or for the log; others are answered from memory."""
         return self.asks_log or method not in ("GET", "HEAD")
+
+    def consumes_json(self, method: str) -> bool:
+        """Return whether a request that says what its body is must say JSON; requests between workers need not."""
+        return (self.segments[-1:], method) not in ((("fence",), "PUT"), (("tasks",), "POST"))
 
     @property
     def methods(self) -> list[str]:
@@ -108,13 +114,27 @@ def routes(worker: Worker, health_s: float) -> list[RestRoute]:
     return listed
 
 
+def is_broken(path: str) -> bool:
+    """Return whether a path has a percent sign that begins no escape, or the character 0."""
+    return _BROKEN_ESCAPE.search(path) is not None
+
+
+def _is_text(path: str) -> bool:
+    """Return whether the escapes of a path are UTF-8."""
+    try:
+        unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def is_ambiguous(path: str) -> bool:
     """Return whether a path as it was sent has escapes that the server of Kafka Connect refuses.
 
     >>> is_ambiguous("/connectors/a%2Fb"), is_ambiguous("//"), is_ambiguous("/connectors/..")
     (True, True, False)
     """
-    return _BROKEN_ESCAPE.search(path) is not None or _AMBIGUOUS.search(path) is not None
+    return is_broken(path) or _AMBIGUOUS.search(path) is not None or not _is_text(path)
 
 
 def find_route(all_routes: list[RestRoute], path: str) -> tuple[RestRoute, dict[str, str]] | None:

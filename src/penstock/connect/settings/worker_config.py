@@ -316,4 +316,5 @@ class WorkerConfig:
             self.values["value.converter"],
             self.values["header.converter"],
             exactly_once,
+            self.distributed,
         )

@@ -60,8 +60,6 @@ class OffsetOperations:
             RequestError: The connector is not stopped, or refuses them.
         """
         config = self._stopped(name)
-        if not pairs:
-            raise RequestError(400, "Partitions / offsets need to be provided for an alter offsets request")
         if self._is_sink(config):
             checked = self._alter_sink(name, config, sink_offsets(pairs), delete_group=False)
         else:
