@@ -16,7 +16,7 @@ from penstock.engines.committed.state import CommitLog
 from penstock.engines.dataframes.into_topic import spark_location
 from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import list_documents
-from penstock.state.segments.object_check import check_object_store
+from penstock.state.segments.object_storage import check_object_store
 
 from .conftest import Bench, long
 

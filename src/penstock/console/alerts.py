@@ -148,7 +148,7 @@ def _slow_batches(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001
     facts, last = picture.get("facts", {}), picture.lines[-_BATCHES:]
     interval_s = facts.get("interval_ms", 0) / 1000
     is_late = len(last) == _BATCHES and min(line.seconds for line in last) > interval_s > 0
-    if facts.get("mode") != "micro_batch" or not is_late or not picture.lag or picture.trend.word != "grows":
+    if not picture.is_in_batches or not is_late or not picture.lag or picture.trend.word != "grows":
         return []
     return [
         Alert(

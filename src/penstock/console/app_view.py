@@ -116,6 +116,11 @@ class Picture:
         """Whether stream threads run it; else micro-batches do."""
         return bool(self.get("facts", {}).get("mode") == "continuous")
 
+    @property
+    def is_in_batches(self) -> bool:
+        """Whether micro-batches run it: False, too, before anything is known of it."""
+        return bool(self.get("facts", {}).get("mode") == "micro_batch")
+
     def __getitem__(self, name: str) -> Any:
         return self._document[name]
 

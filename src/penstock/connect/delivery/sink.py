@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.connect.api import SinkTask
+from penstock.connect.api import ErrantRecordReporter, SinkTask
 from penstock.connect.data import DataError, RetriableError, SinkBatch, SinkRecord
 from penstock.connect.delivery.incoming import Incoming, Originals, SinkSteps
 from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.delivery.record_errors import NOT_PUT, ErrantRecords
-from penstock.connect.delivery.sink_context import SinkContext
 from penstock.connect.delivery.source import Unwatched, Watcher
 from penstock.connect.delivery.steps import OnStep, Step
 from penstock.errors import ConnectError
 from penstock.log import Consumer, RebalanceListener, TopicPartition
 from penstock.log.base import TopicLog
 
-__all__ = ["FailedPut", "SinkDelivery", "put_by_record"]
+__all__ = ["FailedPut", "SinkContext", "SinkDelivery", "put_by_record"]
 
 
 class SinkDelivery(RebalanceListener):
@@ -356,3 +355,58 @@ def put_by_record(
             if len(failed) == len(batch) and not any(isinstance(each.error, DataError) for each in failed):
                 return None
     return failed
+
+
+class SinkContext:
+    """The `SinkTaskContext` of a task.
+
+    Args:
+        settings: The task's config.
+        control: The delivery.
+        log_identity: The id of the log that the records come from.
+        reporter: Takes records that cannot be written.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        control: SinkDelivery,
+        log_identity: str,
+        reporter: ErrantRecordReporter | None,
+    ) -> None:
+        self.settings = settings
+        self.log_identity = log_identity
+        self.errant_record_reporter = reporter
+        self._control = control
+        self._timeout_ms: int | None = None
+        self.commit_requested = False
+
+    @property
+    def assignment(self) -> Collection[TopicPartition]:
+        """The partitions that the task reads."""
+        return self._control.assignment
+
+    def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on."""
+        self._control.seek(offsets)
+
+    def timeout(self, timeout_ms: int) -> None:
+        """Wait so long before the next try."""
+        self._timeout_ms = timeout_ms
+
+    def take_timeout_ms(self, default: int) -> int:
+        """Return the time to wait that was asked for last, once."""
+        timeout_ms, self._timeout_ms = self._timeout_ms, None
+        return default if timeout_ms is None else timeout_ms
+
+    def pause(self, *places: TopicPartition) -> None:
+        """Read these partitions no further until `resume`."""
+        self._control.pause(places)
+
+    def resume(self, *places: TopicPartition) -> None:
+        """Read these partitions again."""
+        self._control.resume(places)
+
+    def request_commit(self) -> None:
+        """Commit offsets soon."""
+        self.commit_requested = True

@@ -16,7 +16,7 @@ from penstock.log.url import kafka_servers, parse_log_url
 from penstock.state.checkpoint import own_part
 from penstock.state.documents import local_directory
 from penstock.state.own_folder import check_folder, new_file, own_folder, state_home
-from penstock.state.segments.object_check import check_object_store
+from penstock.state.segments.object_storage import check_object_store
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

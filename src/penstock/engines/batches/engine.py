@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -17,18 +17,19 @@ from penstock.engines.batches.object_store import CheckpointCopy
 from penstock.engines.batches.slots import shuffle_width
 from penstock.engines.batches.source import PenstockSource
 from penstock.engines.batches.spark_metrics import observed
-from penstock.engines.batches.warm_up import warm_up
 from penstock.engines.batches.worker.stage import run_stage
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
 from penstock.engines.spark.data_sources import configured_source, load_source
 from penstock.engines.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
 from penstock.engines.spark.gateway import silence_py4j
+from penstock.engines.spark.job import load_job
 from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.progress import BatchProgress, batch_progress
 from penstock.engines.spark.query_trigger import commit_trigger
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.spark_log import QUERY, drop_damaged
+from penstock.engines.spark.worker_process import prepare_worker
 from penstock.errors import AppFailedError, PenstockError
 from penstock.state.documents import local_directory
 from penstock.state.restores.documents import forget_restores, read_restores
@@ -46,9 +47,10 @@ if TYPE_CHECKING:
     from penstock.engines.spark.job import SparkJob
     from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology
 
-__all__ = ["BatchQuery", "stage_descriptions"]
+__all__ = ["BatchQuery", "stage_descriptions", "warm_up"]
 
 _log = own_logger(__name__)
+_warm: set[str] = set()  # Spark applications of this process whose workers run
 # The JVM sees only a few envelopes of a batch: compiling code for them takes longer than processing them.
 _FEW_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _PATIENCE_S = 3.0
@@ -317,3 +319,52 @@ def _few(names: Sequence[str]) -> str:
     """Join the first names, with the number of the others."""
     rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + rest
+
+
+def warm_up(session: SparkSession, data: bytes, workers: int, done: threading.Event) -> None:
+    """Start the workers in the background, once for a Spark application; without success the first batch starts them.
+
+    Spark starts a worker with the first task that needs one. Loading the worker's libraries (Polars, those of the log
+    and the stores) would take longer than its first records, and until then one of two cores is idle.
+
+    Args:
+        session: The session whose workers are started.
+        data: The pickled job that they will run.
+        workers: The number of workers.
+        done: Set when the workers are ready, or the early start has failed.
+    """
+    application = session.sparkContext.applicationId
+    if application in _warm:
+        done.set()
+        return
+    _warm.add(application)
+    threading.Thread(target=_run, args=(session, data, workers, done), name="penstock-warm-up", daemon=True).start()
+
+
+def _run(session: SparkSession, data: bytes, workers: int, done: threading.Event) -> None:
+    try:
+        session.sparkContext.setLocalProperty("spark.job.description", "Penstock: Python workers start")
+        session.range(0, workers, 1, workers).mapInArrow(_warmed(data), "id bigint").collect()
+    except Exception as error:  # noqa: BLE001 - the application may have ended meanwhile; nothing depends on this
+        _log.debug("the workers were not started early: %s", error)
+    finally:
+        done.set()
+
+
+def _warmed(data: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # The same kind of call as the application's own stages: Spark uses other workers for other kinds.
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        import polars as pl
+        import pyarrow as pa
+
+        from penstock.engines.batches.worker.exactly_once import log_of
+
+        job = load_job(data)
+        job.topology  # noqa: B018 - unpickled with its functions and what they import
+        log_of(job).end_offsets(list(job.plan.external_topics))
+        pl.LazyFrame({"a": [""]}).select(pl.col("a").str.len_bytes()).collect()
+        pa.array([""])  # with the first list Arrow imports pandas
+        yield from batches
+
+    return load

@@ -24,10 +24,11 @@ from penstock.log.streams_groups.group import (
     GroupSettings,
     MemberRecord,
     StreamsGroup,
+    accepted,
     commit_refusal,
+    with_named,
 )
 from penstock.log.streams_groups.messages import JOIN_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, HeartbeatError
-from penstock.log.streams_groups.named_settings import accepted, with_named
 from penstock.log.streams_groups.stored import group_from, group_text, member_from, member_text
 
 if TYPE_CHECKING:

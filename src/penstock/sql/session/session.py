@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,12 +21,12 @@ from penstock.sql.queries import select
 from penstock.sql.queries.committed import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
 from penstock.sql.session import asserting, changing, describing, explaining, listing, printing
-from penstock.sql.session.exporting import exported
+from penstock.sql.session.journal import JournalEntry
 from penstock.sql.session.running import SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.workspace import StatementScope, Workspace
 
-__all__ = ["SqlSession"]
+__all__ = ["SqlSession", "exported"]
 
 Handler = Callable[[Parsed, Workspace], StatementResult]
 MOST_SCRIPTS = 10
@@ -257,3 +257,51 @@ class SqlSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def exported(work: Workspace) -> str:
+    """The statements of the journal whose streams, tables, types and queries are still there, with their settings."""
+    lines: list[str] = []
+    settings: Mapping[str, str] = {}
+    for entry, parsed in _kept(work):
+        own = {name: value for name, value in entry.settings.items() if work.settings.statements.get(name) != value}
+        lines += [f"UNSET '{name}';" for name in settings if name not in own]
+        changed = {name: value for name, value in own.items() if settings.get(name) != value}
+        lines += [f"SET '{name}' = '{value.replace(chr(39), chr(39) * 2)}';" for name, value in changed.items()]
+        settings = own
+        lines.append(f"{parsed.text.strip()};")
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def _kept(work: Workspace) -> Iterator[tuple[JournalEntry, Parsed]]:
+    entries = [(entry, parsed) for entry in work.journal.read() for parsed in parse_script(entry.text)]
+    last_made: dict[tuple[str, str], int] = {}
+    for number, (_, parsed) in enumerate(entries):
+        statement = parsed.statement
+        if isinstance(statement, s.CreateSource | s.CreateAs):
+            last_made["source", statement.name] = number
+        elif isinstance(statement, s.CreateType):
+            last_made["type", statement.name] = number
+    inserts = _inserts(work.catalog)
+    for number, (entry, parsed) in enumerate(entries):
+        statement = parsed.statement
+        match statement:
+            case s.CreateSource(name=name) | s.CreateAs(name=name):
+                if name in work.catalog.sources and last_made.get(("source", name)) == number:
+                    yield entry, parsed
+            case s.AlterSource(name=name):
+                if name in work.catalog.sources and last_made.get(("source", name), number) < number:
+                    yield entry, parsed
+            case s.CreateType(name=name):
+                if name in work.catalog.types and last_made.get(("type", name)) == number:
+                    yield entry, parsed
+            case s.InsertInto():
+                if parsed.text in inserts:
+                    yield entry, parsed
+            case c.Steer(action="PAUSE", query_id=str(query_id)):
+                if query_id in work.paused:
+                    yield entry, parsed
+
+
+def _inserts(catalog: Catalog) -> set[str]:
+    return {plan.text for plan in catalog.queries.values() if not plan.text.lstrip().upper().startswith("CREATE")}

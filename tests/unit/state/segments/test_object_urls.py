@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.errors import EnvironmentProblemError, StateError
-from penstock.state.segments.object_check import check_object_store
-from penstock.state.segments.object_storage import OBJECT_SCHEMES, ObjectStorage, new_object_store
+from penstock.state.segments.object_storage import OBJECT_SCHEMES, ObjectStorage, check_object_store, new_object_store
 from penstock.state.segments.segment import SegmentName
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT_NAME": "acc", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}

@@ -20,6 +20,7 @@ from penstock.connect.connectors.postgres.envelope import (
     HEARTBEAT_VALUE,
     MESSAGE_KEY,
     Origin,
+    TransactionMetadata,
     message_value,
     now_fields,
     source_struct,
@@ -44,7 +45,6 @@ from penstock.connect.connectors.postgres.position import Position, Resume
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
 from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
-from penstock.connect.connectors.postgres.transactions import TransactionMetadata
 from penstock.connect.data import SettingError, SourceRecord, Struct
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery

@@ -42,7 +42,7 @@ def _in_shuffles(visit: Visit, name: str, there: frozenset[str]) -> set[str]:
     if not any(topic.startswith(f"{name}-") for topic in there):
         return set()
     application = visit.site.application(name)
-    if application.picture().get("facts", {}).get("mode") != "micro_batch":
+    if not application.picture().is_in_batches:
         return set()
     boxes = (application.topology() or {}).get("boxes", ())
     return {str(box["topic"]) for box in boxes if box["kind"] == "topic" and "topic" in box}
