@@ -20,13 +20,13 @@ from confluent_kafka import Producer
 
 import machine
 from compare import broker_in
-from penstock.engines.application.changelog_topics import read_application, write_application
+from penstock.engines.application.application_note import read_application, write_application
 from penstock.engines.threads.replicas.changelog_sources import newest_numbers
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH
-from penstock.topology.plan.changelog_topics import NUMBERS_SETTINGS, numbers_topic
+from penstock.topology.plan.changelogs import NUMBERS_SETTINGS, numbers_topic
 from penstock.topology.plan.plan import TaskId
 
 APPLICATION = "bench-numbers"

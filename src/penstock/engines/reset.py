@@ -17,7 +17,7 @@ from penstock.log.groups.gone_back import is_own
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application
-from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
+from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
 from penstock.topology.topology import internal_topic
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from penstock.state.memory import MemoryMap, MemoryTaskState
 from penstock.state.overlay import Overlay, TaskOverlay
 from penstock.state.views import open_view
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelog_topics import changelog_topic
+from penstock.topology.plan.changelogs import changelog_topic
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from penstock.engines.batches.worker import open_tasks
 from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
 from penstock.log.open import open_log
 from penstock.state.documents import write_document
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 
 TOPICS = ["words", "names", "word-counts", "name-counts", "both", "words-again"]
 

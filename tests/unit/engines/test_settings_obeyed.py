@@ -24,7 +24,7 @@ from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.open import open_log
 from penstock.metrics import MetricRegistry
 from penstock.metrics.definitions import DROPPED
-from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.changelogs import changelogs_of
 from penstock.topology.plan.plan import plan_of
 
 HOUR = 3_600_000

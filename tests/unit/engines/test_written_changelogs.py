@@ -10,7 +10,7 @@ from upgrade_support import commit
 from worker_support import ROWS, append, loaded, prepared, run
 
 from penstock import Materialized, StreamsBuilder
-from penstock.engines.application.changelog_topics import complete_changelogs
+from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.batches.worker import open_tasks

@@ -143,7 +143,7 @@ def _of_threads(topology: Topology, config: StreamsConfig) -> list[dict[str, Any
     from penstock.engines.application.planning import plan_for
     from penstock.engines.threads.replicas.replica_folders import continuous_place
     from penstock.log.base import TopicPartition
-    from penstock.topology.plan.changelog_topics import changelogs_of
+    from penstock.topology.plan.changelogs import changelogs_of
 
     with open_app_log(config) as log:
         if mode_of(log, config) != CONTINUOUS:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.config.refused import IN_MICRO_BATCHES
-from penstock.engines.application.changelog_topics import read_application
+from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations
 from penstock.errors import CheckpointMismatchError
 from penstock.log.groups.gone_back import is_of_batches, is_of_threads

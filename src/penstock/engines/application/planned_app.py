@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.locations import Locations
-from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.changelogs import changelogs_of
 from penstock.topology.plan.document import document_of, fingerprint_of
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
-    from penstock.topology.plan.changelog_topics import Changelog
+    from penstock.topology.plan.changelogs import Changelog
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.engines.application.app_log import log_settings
-from penstock.engines.application.changelog_topics import note_application, prepare_changelogs
+from penstock.engines.application.application_note import note_application
 from penstock.engines.application.identities import check_log_identity
+from penstock.engines.application.internal_topics import prepare_changelogs
 from penstock.engines.application.stored_plans import read_stored_plan, resumable_plan, write_stored_plan
 from penstock.engines.batches.recovery.moved_stores import move_stores
 from penstock.engines.batches.recovery.rebuild import check_put_back

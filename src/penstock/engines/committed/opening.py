@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
-from penstock.engines.application.changelog_topics import read_application
+from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of_state
 from penstock.engines.application.planning import plan_for
@@ -26,7 +26,7 @@ from penstock.query.metadata import Instances
 from penstock.state.checkpoint import read_plan
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import with_serdes
-from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.changelogs import changelogs_of
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.application.changelog_topics import complete_changelogs, write_application
+from penstock.engines.application.application_note import write_application
 from penstock.engines.application.identities import recreated_error, recreated_topics
+from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.stored_plans import read_stored_plan
@@ -30,7 +31,7 @@ from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.groups.gone_back import MARK
 from penstock.state.replicas.folders import own_replicas, remove_replica
-from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
+from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from penstock.engines.application.identities import check_log_identity
+from penstock.engines.application.internal_topics import create_internal_topics
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, checkpoint_mode, set_mode
 from penstock.engines.application.planned_app import PlannedApp
@@ -28,7 +29,6 @@ from penstock.engines.conversion.segments import SegmentState
 from penstock.engines.offsets.group_resets import noted_resets, resets_since, take_up_group_resets
 from penstock.engines.offsets.offsets import SourceOffset
 from penstock.engines.spark.spark_log import QUERY, planned_batches
-from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.log_notes import LogNotes, write_notes
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.errors import CheckpointMismatchError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.thread_clients import ThreadClients
-    from penstock.topology.plan.changelog_topics import Changelog
+    from penstock.topology.plan.changelogs import Changelog
     from penstock.topology.topology import Topology
 
 __all__ = ["IntoContinuous", "forget_batch_checkpoint", "settle_repartition_topics"]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from penstock.engines.application.changelog_topics import changelog_writer, complete_changelogs, write_complete
+from penstock.engines.application.internal_topics import changelog_writer, complete_changelogs, write_complete
 from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.log.topic_settings import setting
 from penstock.state.changelog import changelog_format
@@ -15,7 +15,7 @@ from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH, changes_batch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.lease import Lease
     from penstock.state.overlay import TaskOverlay
-    from penstock.topology.plan.changelog_topics import Changelog
+    from penstock.topology.plan.changelogs import Changelog
     from penstock.topology.plan.plan import PlannedSubTopology
 
 __all__ = ["SegmentState"]

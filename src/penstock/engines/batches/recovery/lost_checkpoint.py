@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
 from penstock.engines.application.app_log import open_app_log
-from penstock.engines.application.changelog_topics import read_application, write_complete
+from penstock.engines.application.application_note import read_application
 from penstock.engines.application.identities import check_log_identity
+from penstock.engines.application.internal_topics import write_complete
 from penstock.engines.application.modes import in_own_mode
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.application.app_log import open_app_log
-from penstock.engines.application.changelog_topics import complete_changelogs
+from penstock.engines.application.internal_topics import complete_changelogs
 from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
@@ -38,7 +38,7 @@ from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.segment import NO_BATCH, Segment, SegmentHead, SegmentName, pack
 from penstock.state.segments.storage import SegmentStorage, open_storage
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.evolution import require_compatible
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.engines.batches.recovery.changelog_rows import Restored
 from penstock.errors import CheckpointMismatchError, StateError
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.segments.chain import Chain
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 
 if TYPE_CHECKING:
     from penstock.topology.plan.plan import PhysicalPlan

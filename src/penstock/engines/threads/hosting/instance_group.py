@@ -21,7 +21,7 @@ from penstock.log.streams_groups.refusals import refuse_other_topology
 from penstock.log.streams_groups.renewal import fit_group
 from penstock.log.url import kafka_servers
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:

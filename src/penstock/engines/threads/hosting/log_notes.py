@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.application.changelog_topics import (
+from penstock.engines.application.application_note import (
     read_application,
     share_application,
     take_application,

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import log_settings
 from penstock.engines.application.identities import recreated_topics
+from penstock.engines.application.internal_topics import create_internal_topics
 from penstock.engines.application.stored_plans import write_stored_plan
 from penstock.engines.offsets.reading_settings import read_settings_of
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.hosting.internal_topics import create_internal_topics
 from penstock.engines.threads.hosting.job import ContinuousJob
 from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, share_notes, write_notes
 from penstock.engines.threads.hosting.positions import commit_start_positions, restore_positions
 from penstock.engines.threads.noted_app import write_noted_app
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError
 from penstock.topology.configured.apply import with_settings
-from penstock.topology.plan.changelog_topics import numbers_topic
+from penstock.topology.plan.changelogs import numbers_topic
 from penstock.topology.plan.evolution import require_compatible
 from penstock.topology.plan.stored import StoredPlan
 

@@ -1,7 +1,7 @@
-"""The changelog topics of an application: their creation before a start, and a note of the complete ones.
+"""The creation of an application's internal topics before a start: changelogs, and in threads repartition topics.
 
 A changelog that was created, or created again, when its store had contents already does not hold all of them: nothing
-can be rebuilt from it. So the checkpoint notes the complete ones (``changelogs.json``).
+can be rebuilt from it. So the checkpoint of micro-batches notes the complete ones (``changelogs.json``).
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from penstock.base.log_lines import own_logger
-from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.errors import CheckpointMismatchError, CoPartitionError, TopologyError
 from penstock.log.base import TopicPartition
 from penstock.log.ensure_topic import ensure_topic
-from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, change_record, newest_record
 from penstock.log.leases import refuse_newer
+from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.log.thread_clients import CHANGELOG_WRITER, Writer
-from penstock.state.changelog.numbers import APPLICATION
+from penstock.serde.auto import AutoSerde
 from penstock.state.documents import read_document, write_document
-from penstock.topology.plan.changelog_topics import changelog_topic, numbers_topic
+from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelogs import changelog_topic, numbers_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,24 +29,105 @@ if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.base import Lease, TopicLog
     from penstock.log.thread_clients import ThreadClients
-    from penstock.topology.plan.changelog_topics import Changelog
+    from penstock.topology.plan.changelogs import Changelog
     from penstock.topology.plan.stored import StoredPlan
 
 __all__ = [
     "changelog_writer",
     "complete_changelogs",
-    "fit_partitions",
-    "note_application",
+    "create_internal_topics",
     "prepare_changelogs",
-    "read_application",
-    "share_application",
-    "take_application",
-    "write_application",
     "write_complete",
 ]
 
 _log = own_logger(__name__)
 _NOTES = "changelogs.json"
+# Kafka Streams' settings of repartition topics: nothing goes by time, as what is committed is deleted.
+_REPARTITION: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "segment.bytes": str(50 << 20),
+    "message.timestamp.type": "CreateTime",
+}
+
+
+def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
+    """Create the missing repartition and changelog topics, and the topic of the tasks' numbers.
+
+    Args:
+        app: The application; the lease is held.
+        has_run: Whether it goes on; else there must be no records in its changelogs, unless a program in Java has
+            written them: a Kafka Streams application is taken over, or shared.
+
+    Raises:
+        CoPartitionError: A topic of that name has another number of partitions.
+        CheckpointMismatchError: The application starts anew, but there are changelogs of an earlier one.
+        TopologyError: A Kafka Streams application has internal topics that this one writes in another format.
+    """
+    log = app.log
+    is_taken_over = not has_run and _is_of_kafka_streams(log, app.application)
+    if is_taken_over:
+        _require_java_serdes(app)
+    there = {topic.name for topic in log.topics()}
+    topic_settings = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
+    for topic, logical in app.plan.repartition_topics.items():
+        partitions = app.plan.partitions[logical]
+        count = ensure_topic(log, topic, partitions, {**_REPARTITION, **topic_settings, "cleanup.policy": "delete"})
+        if count != partitions:
+            raise CoPartitionError(
+                f"the repartition topic {topic} has {count} partitions, and the topology needs {partitions}",
+                hint="Name the number of partitions with Repartitioned, or reset the application.",
+                topic=topic,
+            )
+    for each in app.changelogs:
+        count = ensure_topic(log, each.topic, each.partitions, each.config)
+        if each.topic in there and not has_run and not is_taken_over:
+            _check_unused(log, app.application, each.topic)
+        _fit_partitions(each, count, log)
+    numbers = numbers_topic(app.application)
+    if numbers not in {each.topic for each in app.changelogs}:
+        ensure_topic(log, numbers, 1, {"cleanup.policy": "compact", **topic_settings})
+
+
+def _is_of_kafka_streams(log: TopicLog, application: str) -> bool:
+    """Return whether a Kafka Streams program has committed, whose changelogs are as its offsets say.
+
+    Penstock commits such texts only as a member of a group, after it has noted itself. A reset replaces them.
+    """
+    group = log.group_offsets(application)
+    return any(OffsetMetadata.parse(each.metadata) is not None for each in group.values())
+
+
+def _require_java_serdes(app: PlannedApp) -> None:
+    """Check that internal topics, which a program in Java has written and may go on to write, are read as it does."""
+    topology = with_settings(app.topology, app.config)
+    read = {
+        f"repartition topic {topic}": (node.key_serde, node.value_serde)
+        for node in topology.sources
+        for topic in node.topics
+        if topic in topology.internal_topics
+    }
+    kept = {
+        f"store {name}": (spec.key_serde, spec.value_serde) for name, spec in topology.stores.items() if spec.logging
+    }
+    for what, serdes in {**read, **kept}.items():
+        if any(isinstance(serde, AutoSerde) for serde in serdes):
+            raise TopologyError(
+                f"{app.application!r} is an application of Kafka Streams, and the {what} would be written by "
+                "Serdes.auto(), which no Java program reads",
+                hint='Name the serdes that it has there: Grouped(key_serde="string", value_serde="string"), '
+                'Materialized("name", value_serde="long").',
+            )
+
+
+def _check_unused(log: TopicLog, application: str, topic: str) -> None:
+    if log.beginning_offsets([topic]) != log.end_offsets([topic]):
+        raise CheckpointMismatchError(
+            f"{application!r} starts from nothing, but the changelog topic {topic} has records of an earlier run "
+            "of which Penstock's continuous mode knows nothing",
+            hint="Give the application another application.id, or reset it.",
+            topic=topic,
+        )
 
 
 def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collection[str] = ()) -> None:
@@ -69,7 +151,7 @@ def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collect
     if not any(sub.keeps_state for sub in app.plan.subtopologies):  # what the stores held when they were taken out
         holds_all |= complete & {numbers_topic(app.application)}
     for each in app.changelogs:
-        fit_partitions(each, ensure_topic(log, each.topic, each.partitions, each.config), log)
+        _fit_partitions(each, ensure_topic(log, each.topic, each.partitions, each.config), log)
         if each.topic in there and before is None:
             _check_empty(each, log)
         is_new = each.store not in had if each.store else not had
@@ -109,92 +191,13 @@ def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int
         log.settled_ends(written)  # whoever reads next finds all of it
 
 
-def note_application(app: PlannedApp, stored: StoredPlan, lease: Lease) -> None:
-    """Note the plan, and which changelogs are complete, in the topic of numbers too, as a checkpoint may be lost.
-
-    Args:
-        app: The application; without changelogs there is nothing to note.
-        stored: The plan that is noted in its checkpoint.
-        lease: The lease of the application.
-
-    Raises:
-        FencedError: A newer instance has taken over, or has changed the note.
-    """
-    if app.changelogs:
-        facts = {"complete": sorted(complete_changelogs(app.checkpoint)), **stored.facts()}
-        write_application(app.log, lease, facts)
-
-
-def take_application(log: TopicLog, lease: Lease) -> dict[str, Any] | None:
-    """Read the note of an application as the holder of its lease: no earlier holder can change it any more.
-
-    Raises:
-        FencedError: A newer instance has taken over.
-    """
-    return _facts(_record(log, lease).take())
-
-
-def write_application(log: TopicLog, lease: Lease, facts: Mapping[str, Any]) -> None:
-    """Write the note of an application to the topic of numbers, which exists.
-
-    Raises:
-        FencedError: A newer instance has taken over, or has changed the note.
-    """
-    record = _record(log, lease)
-    record.replace(json.dumps(facts).encode(), record.held().version)
-
-
-def share_application(
-    log: TopicLog, application: str, may_follow: Callable[[Mapping[str, Any] | None], bool], facts: Mapping[str, Any]
-) -> bool:
-    """Write the note of an application whose instances share its tasks, none of which has a lease.
-
-    Args:
-        log: The log; the topic of numbers exists.
-        application: The ``application.id``.
-        may_follow: Returns whether the new note follows from this one.
-        facts: The new note.
-
-    Returns:
-        Whether the log has it now; False if another instance has written another one since.
-    """
-    text = json.dumps(facts)
-    note = json.loads(text)
-
-    def following(stored: StoredRecord) -> bytes | None:
-        before = _facts(stored)
-        return text.encode() if before != note and may_follow(before) else None
-
-    return bool(_facts(change_record(log.fenced_record(_name(application)), following)) == note)
-
-
-def read_application(log: TopicLog, application: str) -> dict[str, Any] | None:
-    """Read the last note of `write_application`; None if there is none."""
-    topic = numbers_topic(application)
-    if topic not in {each.name for each in log.topics()}:
-        return None
-    return _facts(newest_record(log, topic, APPLICATION))
-
-
-def _record(log: TopicLog, lease: Lease) -> FencedRecord:
-    return log.fenced_record(_name(lease.application), (lease.application, lease.epoch))
-
-
-def _name(application: str) -> RecordName:
-    return RecordName(application, "note", numbers_topic(application), APPLICATION)
-
-
-def _facts(stored: StoredRecord) -> dict[str, Any] | None:
-    return None if stored.value is None else dict(json.loads(stored.value))
-
-
 def complete_changelogs(checkpoint: str) -> set[str]:
     """Read the changelog topics from which their stores can be rebuilt."""
     notes = read_document(checkpoint, _NOTES)
     return set(json.loads(notes)["complete"]) if notes else set()
 
 
-def fit_partitions(changelog: Changelog, partitions: int, log: TopicLog) -> None:
+def _fit_partitions(changelog: Changelog, partitions: int, log: TopicLog) -> None:
     """Add partitions to a changelog if its input topics have grown, and with them the tasks; they never shrink."""
     if partitions < changelog.partitions:
         log.create_partitions(changelog.topic, changelog.partitions)
