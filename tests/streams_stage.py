@@ -17,10 +17,10 @@ from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
 from penstock.log.streams_groups.description import (
     Assignment,
-    GroupDescription,
     GroupSubtopology,
     GroupTopology,
     InternalTopicSpec,
+    StreamsGroupDescription,
 )
 from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
@@ -113,7 +113,7 @@ class Stage:
         told = [(each.state, each.owned, each.status, each.failure) for each in self.members]
         raise AssertionError(f"not within {PATIENCE_S} s: {told}, {self.described()}")
 
-    def described(self) -> GroupDescription:
+    def described(self) -> StreamsGroupDescription:
         found = self.coordinator.describe(self.app)
         assert found is not None
         return found

@@ -25,7 +25,7 @@ from penstock.log.streams_groups.description import (
     InternalTopicSpec,
     Tags,
 )
-from penstock.log.streams_groups.messages import Heartbeat
+from penstock.log.streams_groups.messages import StreamsHeartbeat
 from penstock.topology.plan.group_topology import group_topology
 from penstock.topology.topology import Topology
 from run import load
@@ -109,7 +109,7 @@ def test_the_first_heartbeat_byte_for_byte(name: str) -> None:
     recorded = RECORDED["own"][name]
     request = recorded["request"]
     endpoint = request["user_endpoint"]
-    heartbeat = Heartbeat(
+    heartbeat = StreamsHeartbeat(
         group=request["group_id"],
         member=request["member_id"],
         epoch=0,

@@ -20,7 +20,7 @@ from penstock.errors import LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
-from penstock.log.streams_groups.description import GroupDescription
+from penstock.log.streams_groups.description import StreamsGroupDescription
 
 from .fed_words import TASKS, FedWords, word_of
 
@@ -117,7 +117,7 @@ class MixedGroup(FedWords):
 
     # The group
 
-    def described(self) -> GroupDescription | None:
+    def described(self) -> StreamsGroupDescription | None:
         with suppress(LogUnavailableError):  # the coordinator is being loaded
             return self.coordinator.describe(self.application)
         return None

@@ -24,7 +24,7 @@ from penstock import KafkaStreams, StreamsBuilder
 from penstock.errors import FencedError
 from penstock.log.open import open_log
 from penstock.log.streams_groups.coordinator import StreamsCoordinator
-from penstock.log.streams_groups.description import DescribedMember, GroupDescription
+from penstock.log.streams_groups.description import DescribedMember, StreamsGroupDescription
 from penstock.tools.broker.process import Broker
 
 from .fed_words import TASKS, FedWords, word_of
@@ -131,7 +131,7 @@ class Scene(FedWords):
         described = self.described()
         return [] if described is None else list(described.members)
 
-    def described(self) -> GroupDescription | None:
+    def described(self) -> StreamsGroupDescription | None:
         return self.coordinator.describe(self.application)
 
     def shares(self) -> list[int]:

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.log.streams_groups.description import GroupDescription
+from penstock.log.streams_groups.description import StreamsGroupDescription
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
 
@@ -130,5 +130,5 @@ class InstancesSoak:
         print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
-def _members(described: GroupDescription | None) -> int:
+def _members(described: StreamsGroupDescription | None) -> int:
     return 0 if described is None else len(described.members)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.connect.connectors.file_positions import FILENAME, noted_offset, place_of_bytes, stored_places
-from penstock.connect.connectors.line_reader import Place, ReadLines
+from penstock.connect.connectors.line_reader import FilePlace, ReadLines
 from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.errors import ConnectError, FencedError, LogError
@@ -53,7 +53,7 @@ class FilePositions:
         self._former_key = connector.encode()  # of earlier versions, in partition 0
         self._former = self._read_former() if self._offsets.offset(self._partition) is None else None
 
-    def stored(self) -> Place | None:
+    def stored(self) -> FilePlace | None:
         """Return the last committed place; None at the first start.
 
         Raises:
@@ -69,7 +69,7 @@ class FilePositions:
         except ConnectError as error:
             raise self._unreadable(error) from error
 
-    def write(self, transaction: LogTransaction, place: Place) -> None:
+    def write(self, transaction: LogTransaction, place: FilePlace) -> None:
         """Add a place to a transaction."""
         self._offsets.write(transaction, [(self._partition, noted_offset(place))])
         if self._former is not None:
@@ -80,7 +80,7 @@ class FilePositions:
             }
             transaction.append(self._offsets.topic, 0, pa.RecordBatch.from_pydict(removal))
 
-    def _read_former(self) -> Place | None:
+    def _read_former(self) -> FilePlace | None:
         """Read the position as earlier versions have stored it, under the connector's bare name."""
         tp = TopicPartition(self._offsets.topic, 0)
         first, end = self._log.beginning_offset(tp.topic, 0), self._log.settled_ends([tp])[tp]
@@ -157,7 +157,7 @@ class FileSource:
         self._partitions = ensure_topic(log, topic, partitions)
         self._positions = FilePositions(log, self.name, self.path)
         self._last_stored = self._positions.stored()  # as this source has read or written it last
-        self._committed = self._last_stored or Place()
+        self._committed = self._last_stored or FilePlace()
         self._file = FollowedFile(self.path, self._committed, on_note=self._on_note, keeps_bytes=True)
 
     def status(self) -> FileSourceStatus:
@@ -236,7 +236,7 @@ class FileSource:
         self._committed = self._last_stored = place
         self._lines += count
 
-    def _is_written(self, place: Place) -> bool:
+    def _is_written(self, place: FilePlace) -> bool:
         """Return whether the lines before this place are written, as the stored one shows.
 
         Raises:

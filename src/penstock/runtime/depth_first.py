@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import Operator
     from penstock.runtime.punctuation import Schedule
     from penstock.runtime.record import Headers
-    from penstock.runtime.sinks import Sink
+    from penstock.runtime.sinks import SinkWriter
     from penstock.topology.nodes import Node
     from penstock.topology.operations.functions import Function
 
@@ -57,7 +57,7 @@ class DepthFirst:
         self,
         graph: Graph,
         operators: Mapping[str, Operator],
-        sinks: Mapping[str, Sink],
+        sinks: Mapping[str, SinkWriter],
         context: TaskContext,
         missing: MissingFields,
     ) -> None:

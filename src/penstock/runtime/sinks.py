@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SinkNode
     from penstock.topology.operations.functions import Function
 
-__all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "Sink", "columns_of"]
+__all__ = ["OUTPUT_SCHEMA", "Collector", "EncodedRows", "SinkWriter", "columns_of"]
 
 _BYTES = {bytes, type(None)}
 _DEFAULT = -2  # in place of a partition: the one that Kafka's hash of the key names
@@ -168,7 +168,7 @@ def _partitions(keys: BytesColumn, count: int) -> NDArray[np.int32]:
     return np.asarray(partitions_for(_bytes_array(keys), count), np.int32)
 
 
-class Sink:
+class SinkWriter:
     """Writes the rows of one sink node."""
 
     def __init__(

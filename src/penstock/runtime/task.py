@@ -26,7 +26,7 @@ from penstock.runtime.record import RawRecord, TopicBatch
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.serde_errors import naming_stores
-from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, Sink, columns_of
+from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, SinkWriter, columns_of
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import operators as table_operators
@@ -360,8 +360,8 @@ class StreamTask:
             reader = self._readers_by_topic[topic] = reader_for(self._readers, topic)
         return reader
 
-    def _sink(self, node: SinkNode) -> Sink:
-        return Sink(node, self._serdes(node), self._collector, self._context)
+    def _sink(self, node: SinkNode) -> SinkWriter:
+        return SinkWriter(node, self._serdes(node), self._collector, self._context)
 
     def _serdes(self, node: SourceNode | SinkNode) -> TopicSerdes:
         key = self._serde(node.key_serde, "default.key.serde", node.name)

@@ -50,7 +50,7 @@ literals = st.one_of(
     st.builds(x.DoubleLiteral, st.builds("{}{}E{}".format, signs, digits, st.integers(-30, 30))),
     st.builds(x.StringLiteral, st.text(max_size=6)),
 )
-columns = st.builds(x.Column, names, st.one_of(st.none(), names))
+columns = st.builds(x.ColumnNode, names, st.one_of(st.none(), names))
 
 
 def several(of, least=0):
@@ -58,28 +58,28 @@ def several(of, least=0):
 
 
 def more(inner):
-    lambdas = st.builds(x.Lambda, several(names, 1), inner)
+    lambdas = st.builds(x.LambdaNode, several(names, 1), inner)
     whens = st.builds(x.When, inner, inner)
     comparisons = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
     # The parser makes a signed number of a sign before a number in no brackets, and the formatter writes brackets.
     return st.one_of(
         st.builds(x.Subscript, inner, inner),
         st.builds(x.FieldAccess, inner, names),
-        st.builds(x.Call, names, several(st.one_of(inner, lambdas, st.just(x.Star())))),
+        st.builds(x.CallNode, names, several(st.one_of(inner, lambdas, st.just(x.Star())))),
         st.builds(x.ArrayLiteral, several(inner)),
-        st.builds(x.MapLiteral, several(st.builds(x.Entry, inner, inner))),
+        st.builds(x.MapLiteral, several(st.builds(x.EntryNode, inner, inner))),
         st.builds(x.StructLiteral, several(st.builds(x.FieldValue, names, inner))),
-        st.builds(x.Cast, inner, types),
-        st.builds(x.Case, several(whens, 1), st.one_of(st.none(), inner)),
+        st.builds(x.CastNode, inner, types),
+        st.builds(x.CaseNode, several(whens, 1), st.one_of(st.none(), inner)),
         st.builds(x.Unary, st.sampled_from("+-"), inner),
-        st.builds(x.Arithmetic, st.sampled_from(["+", "-", "*", "/", "%", "||"]), inner, inner),
-        st.builds(x.Comparison, st.sampled_from(comparisons), inner, inner),
-        st.builds(x.Between, inner, inner, inner, st.booleans()),
-        st.builds(x.In, inner, several(inner, 1), st.booleans()),
-        st.builds(x.Like, inner, inner, st.one_of(st.none(), st.characters()), st.booleans()),
-        st.builds(x.IsNull, inner, st.booleans()),
-        st.builds(x.Not, inner),
-        st.builds(x.Logical, st.sampled_from(["AND", "OR"]), several(inner, 2)),
+        st.builds(x.ArithmeticNode, st.sampled_from(["+", "-", "*", "/", "%", "||"]), inner, inner),
+        st.builds(x.ComparisonNode, st.sampled_from(comparisons), inner, inner),
+        st.builds(x.BetweenNode, inner, inner, inner, st.booleans()),
+        st.builds(x.InNode, inner, several(inner, 1), st.booleans()),
+        st.builds(x.LikeNode, inner, inner, st.one_of(st.none(), st.characters()), st.booleans()),
+        st.builds(x.IsNullNode, inner, st.booleans()),
+        st.builds(x.NotNode, inner),
+        st.builds(x.LogicalNode, st.sampled_from(["AND", "OR"]), several(inner, 2)),
     )
 
 

@@ -149,10 +149,10 @@ soup = st.lists(st.sampled_from(SOUP), max_size=25).map(" ".join)
 @settings(max_examples=examples(400))
 @given(expressions)
 @example(x.Unary("-", x.IntegerLiteral(1)))
-@example(x.Unary("-", x.Unary("-", x.Column("A"))))
+@example(x.Unary("-", x.Unary("-", x.ColumnNode("A"))))
 @example(x.Subscript(x.IntegerLiteral(-1), x.IntegerLiteral(1)))
 @example(x.Unary("-", x.Subscript(x.IntegerLiteral(1), x.IntegerLiteral(1))))
-@example(x.Comparison("=", x.Not(x.Column("A")), x.Column("B")))
+@example(x.ComparisonNode("=", x.NotNode(x.ColumnNode("A")), x.ColumnNode("B")))
 def test_an_expression_that_is_written_is_read_as_the_same(tree):
     text = format_expression(tree)
     read = parse_expression(text)
@@ -163,7 +163,7 @@ def test_an_expression_that_is_written_is_read_as_the_same(tree):
 @given(types)
 def test_a_type_that_is_written_is_read_as_the_same(tree):
     read = parse_expression(f"CAST(A AS {format_type(tree)})")
-    assert read == x.Cast(x.Column("A"), tree)
+    assert read == x.CastNode(x.ColumnNode("A"), tree)
 
 
 def outcome(text):

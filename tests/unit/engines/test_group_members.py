@@ -19,9 +19,9 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
-from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology, GroupTopology
+from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, StreamsGroupDescription
 from penstock.log.streams_groups.group import GroupSettings
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat, HeartbeatAnswer
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, HeartbeatAnswer, StreamsHeartbeat
 
 TASKS = 4
 
@@ -32,15 +32,15 @@ class Away:
     def __init__(self, coordinator: EmbeddedStreamsCoordinator) -> None:
         self.coordinator, self.is_away = coordinator, False
         self.asked: Counter[str] = Counter()  # heartbeats by member
-        self.describing: Callable[[str], GroupDescription | None] = coordinator.describe
+        self.describing: Callable[[str], StreamsGroupDescription | None] = coordinator.describe
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
         if self.is_away:
             raise LogUnavailableError("nobody answers")
         self.asked[heartbeat.member] += 1
         return self.coordinator.heartbeat(heartbeat)
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def describe(self, group: str) -> StreamsGroupDescription | None:
         return self.describing(group)
 
     def commit(
@@ -329,7 +329,7 @@ def test_a_thread_that_is_busy_does_not_keep_others_from_the_tasks_that_it_has_l
     stage.settle()
     busy, other = one.threads["thread-0"], one.threads["thread-1"]
     lost = set(busy.owned)
-    stage.coordinator.heartbeat(Heartbeat("app", busy.newest("member")[0], LEAVE_EPOCH))
+    stage.coordinator.heartbeat(StreamsHeartbeat("app", busy.newest("member")[0], LEAVE_EPOCH))
     for _ in range(20):
         stage.beat()
         one.work("thread-1")
@@ -362,7 +362,7 @@ def test_why_a_group_refuses_a_member_is_asked_once_and_nobody_waits_for_the_ans
     stage.settle()
     asked: list[int] = []
 
-    def reported_meanwhile(group: str) -> GroupDescription | None:
+    def reported_meanwhile(group: str) -> StreamsGroupDescription | None:
         asked.append(1)
         reporting = threading.Thread(target=lambda: two.members.lists, daemon=True)
         reporting.start()

@@ -19,7 +19,7 @@ from penstock.log.streams_groups.assignor import AssignmentRules
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTask, GroupTopology, InternalTopicSpec
 from penstock.log.streams_groups.group import GroupSettings
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.messages import Heartbeat, HeartbeatError, StatusCode
+from penstock.log.streams_groups.messages import HeartbeatError, StatusCode, StreamsHeartbeat
 
 STATEFUL = GroupTopology((GroupSubtopology("0", ("in",), changelogs=(InternalTopicSpec("app-c-changelog"),)),))
 STATELESS = GroupTopology((GroupSubtopology("0", ("in",)),))
@@ -146,7 +146,7 @@ from penstock.log.streams_groups.messages import *
 log = open_log({url!r})
 log.create_topic("in", 2)
 topology = GroupTopology((GroupSubtopology("0", ("in",)),))
-beat = Heartbeat("app", "dies", 0, rebalance_timeout_ms=1, topology=topology, owned=Assignment(), process="p")
+beat = StreamsHeartbeat("app", "dies", 0, rebalance_timeout_ms=1, topology=topology, owned=Assignment(), process="p")
 print(EmbeddedStreamsCoordinator(log).heartbeat(beat).epoch)
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
@@ -360,7 +360,7 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(change: dict[str, Any], text
     sent = group.member().next_heartbeat(group.now_ms)
     assert sent is not None
     fields = {name: getattr(sent, name) for name in sent.__slots__}
-    answer = group.coordinator.heartbeat(Heartbeat(**{**fields, **change}))
+    answer = group.coordinator.heartbeat(StreamsHeartbeat(**{**fields, **change}))
     assert (answer.error, text in answer.message) == (HeartbeatError.INVALID_REQUEST, True)
     assert group.coordinator.describe("app") is None
 

@@ -10,14 +10,14 @@ import pytest
 
 from penstock.errors import InvalidStateError
 from penstock.log.streams_groups.description import Assignment, Endpoint, GroupSubtopology, GroupTask, GroupTopology
-from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember, Work
+from penstock.log.streams_groups.member import MemberFacts, MemberState, MemberWork, StreamsMember
 from penstock.log.streams_groups.messages import (
     EndpointPartitions,
     GroupStatus,
-    Heartbeat,
     HeartbeatAnswer,
     HeartbeatError,
     StatusCode,
+    StreamsHeartbeat,
 )
 
 TOPOLOGY = GroupTopology((GroupSubtopology("0", ("in",)),))
@@ -45,7 +45,7 @@ class Script:
         self.now_ms = 1_000
         self.member = StreamsMember(facts, self.now_ms)
 
-    def send(self) -> Heartbeat:
+    def send(self) -> StreamsHeartbeat:
         """Wait for the next heartbeat."""
         due_ms = self.member.due_ms()
         assert due_ms is not None
@@ -54,7 +54,7 @@ class Script:
         assert heartbeat is not None
         return heartbeat
 
-    def exchange(self, reply: HeartbeatAnswer) -> Heartbeat:
+    def exchange(self, reply: HeartbeatAnswer) -> StreamsHeartbeat:
         heartbeat = self.send()
         self.member.answered(reply, self.now_ms)
         return heartbeat
@@ -62,7 +62,7 @@ class Script:
     def state(self) -> MemberState:
         return self.member.state
 
-    def take(self) -> Work:
+    def take(self) -> MemberWork:
         """Do the work to acquire tasks."""
         work = self.member.work()
         assert work.acquire
@@ -88,7 +88,7 @@ def joined() -> Script:
 
 def test_a_member_joins_with_all_that_it_has_to_say() -> None:
     sent = Script().send()
-    assert sent == Heartbeat(
+    assert sent == StreamsHeartbeat(
         "app", "member-1", 0, -1, rack="rack-a", rebalance_timeout_ms=300_000, topology=TOPOLOGY, owned=NOTHING,
         process="process-1", tags=(("zone", "eu"),), endpoint=Endpoint("host", 7070),
     )  # fmt: skip
@@ -98,19 +98,19 @@ def test_after_it_has_opened_its_tasks_it_confirms_them_at_once_and_says_nothing
     script = Script()
     script.exchange(answer(3, active(T0, T1)))
     assert script.state() is MemberState.RECONCILING
-    assert script.member.work() == Work(acquire=active(T0, T1))
+    assert script.member.work() == MemberWork(acquire=active(T0, T1))
     before_ms = script.now_ms
     script.take()
     confirmation = script.exchange(answer(3))
-    assert confirmation == Heartbeat("app", "member-1", 3, 0, owned=active(T0, T1))
+    assert confirmation == StreamsHeartbeat("app", "member-1", 3, 0, owned=active(T0, T1))
     assert script.now_ms == before_ms
     assert script.state() is MemberState.STABLE
-    assert script.exchange(answer(3)) == Heartbeat("app", "member-1", 3, 0)
+    assert script.exchange(answer(3)) == StreamsHeartbeat("app", "member-1", 3, 0)
 
 
 def test_an_answer_without_tasks_changes_nothing(joined: Script) -> None:
     joined.exchange(answer(4))
-    assert (joined.member.epoch, joined.member.owned, joined.member.work()) == (4, active(T0, T1), Work())
+    assert (joined.member.epoch, joined.member.owned, joined.member.work()) == (4, active(T0, T1), MemberWork())
 
 
 def test_a_role_that_is_missing_in_an_answer_stays_as_it_is(joined: Script) -> None:
@@ -133,11 +133,11 @@ def test_a_new_member_asks_every_100_ms_then_at_the_pace_of_the_coordinator() ->
 
 def test_a_member_revokes_before_it_acquires(joined: Script) -> None:
     joined.exchange(answer(3, active(T1, T2)))
-    assert joined.member.work() == Work(release=active(T0))
+    assert joined.member.work() == MemberWork(release=active(T0))
     with pytest.raises(InvalidStateError):
-        joined.member.acquired(Work(acquire=active(T2)), joined.now_ms)
+        joined.member.acquired(MemberWork(acquire=active(T2)), joined.now_ms)
     joined.release()
-    assert joined.member.work() == Work(acquire=active(T2))
+    assert joined.member.work() == MemberWork(acquire=active(T2))
     joined.take()
     assert joined.member.owned == active(T1, T2)
 
@@ -148,7 +148,7 @@ def test_what_it_has_given_up_is_said_at_once(joined: Script) -> None:
     assert joined.release() == active(T0)
     assert joined.member.due_ms() == joined.now_ms
     assert joined.exchange(answer(4)).owned == active(T1)
-    assert joined.send() == Heartbeat("app", "member-1", 4, 0)
+    assert joined.send() == StreamsHeartbeat("app", "member-1", 4, 0)
 
 
 def test_while_it_reconciles_it_stays_in_the_group(joined: Script) -> None:
@@ -156,7 +156,7 @@ def test_while_it_reconciles_it_stays_in_the_group(joined: Script) -> None:
     for said in (active(T0, T1), None, None):
         heartbeat = joined.exchange(answer(3))
         assert (heartbeat.epoch, heartbeat.owned) == (3, said)
-        assert joined.member.work() == Work(release=active(T0))
+        assert joined.member.work() == MemberWork(release=active(T0))
 
 
 def test_a_standby_that_becomes_active_is_given_up_first() -> None:
@@ -173,7 +173,7 @@ def test_a_standby_that_becomes_active_is_given_up_first() -> None:
 def test_a_target_that_changes_while_tasks_are_given_up_counts_at_once(joined: Script) -> None:
     joined.exchange(answer(3, active(T1)))
     joined.exchange(answer(3, active(T0)))
-    assert joined.member.work() == Work(release=active(T1))
+    assert joined.member.work() == MemberWork(release=active(T1))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_target_that_changes_while_tasks_are_given_up_counts_at_once(joined: S
 def test_a_fenced_member_drops_its_tasks_before_it_joins_again(joined: Script, code: HeartbeatError) -> None:
     joined.exchange(HeartbeatAnswer(error=code))
     assert joined.state() is MemberState.FENCED
-    assert joined.member.work() == Work(drop=active(T0, T1), life=1)
+    assert joined.member.work() == MemberWork(drop=active(T0, T1), life=1)
     assert joined.member.next_heartbeat(joined.now_ms + 60_000) is None
     joined.member.dropped(joined.now_ms)
     assert joined.state() is MemberState.JOINING
@@ -215,7 +215,7 @@ def test_a_coordinator_that_moves_is_asked_again_with_everything(joined: Script,
     at_ms = joined.now_ms
     again = joined.exchange(answer(3, active(T0, T1)))
     assert joined.now_ms - at_ms == 100
-    assert again == Heartbeat(
+    assert again == StreamsHeartbeat(
         "app", "member-1", 3, 0, rack="rack-a", rebalance_timeout_ms=300_000, owned=active(T0, T1),
         process="process-1", tags=(("zone", "eu"),), endpoint=Endpoint("host", 7070),
     )  # fmt: skip
@@ -321,12 +321,12 @@ def test_topics_that_are_missing_take_the_tasks_away(joined: Script) -> None:
 def test_a_member_that_leaves_gives_up_its_tasks_first(joined: Script) -> None:
     joined.member.leave(joined.now_ms)
     assert joined.state() is MemberState.LEAVING
-    assert joined.member.work() == Work(release=active(T0, T1))
+    assert joined.member.work() == MemberWork(release=active(T0, T1))
     while_closing = joined.exchange(answer(3, active(T0, T1, T2)))
-    assert (while_closing.epoch, joined.member.work()) == (3, Work(release=active(T0, T1)))
+    assert (while_closing.epoch, joined.member.work()) == (3, MemberWork(release=active(T0, T1)))
     joined.member.released(active(T0), joined.now_ms)
     joined.member.released(active(T1), joined.now_ms)
-    assert joined.exchange(answer(-1)) == Heartbeat("app", "member-1", -1, 0)
+    assert joined.exchange(answer(-1)) == StreamsHeartbeat("app", "member-1", -1, 0)
     assert joined.state() is MemberState.LEFT
     assert joined.member.due_ms() is None
 

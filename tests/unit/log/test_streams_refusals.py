@@ -11,10 +11,10 @@ from penstock.log.streams_groups.description import (
     Assignment,
     CopartitionGroup,
     DescribedMember,
-    GroupDescription,
     GroupSubtopology,
     GroupTopology,
     InternalTopicSpec,
+    StreamsGroupDescription,
 )
 from penstock.log.streams_groups.member import GroupFailure, MemberFacts
 from penstock.log.streams_groups.messages import HeartbeatError
@@ -35,16 +35,16 @@ BROKERS_WORDS = "Topology updates are not supported yet."
 class Described:
     """A coordinator that only describes a group."""
 
-    def __init__(self, found: GroupDescription | None) -> None:
+    def __init__(self, found: StreamsGroupDescription | None) -> None:
         self.found = found
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def describe(self, group: str) -> StreamsGroupDescription | None:
         assert group == "app"
         return self.found
 
 
 def text_of(code: int, message: str, sub: GroupSubtopology = DESCRIBED, *, members: int = 1) -> str:
-    found = GroupDescription("app", "Stable", 1, 1, GroupTopology((sub,)), (MEMBER,) * members)
+    found = StreamsGroupDescription("app", "Stable", 1, 1, GroupTopology((sub,)), (MEMBER,) * members)
     return str(refusal(GroupFailure(code, message), FACTS, Described(found)))  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.connect.connectors.line_reader import FileNote, LineReader, Place
+from penstock.connect.connectors.line_reader import FileNote, FilePlace, LineReader
 from penstock.connect.connectors.rotation import named_files
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
@@ -17,7 +17,7 @@ __all__ = ["FILENAME", "POSITION", "noted_offset", "place_of_bytes", "stored_pla
 FILENAME, POSITION = "filename", "position"
 
 
-def noted_offset(place: Place, others: Mapping[str, Place] | None = None) -> NotedOffset:
+def noted_offset(place: FilePlace, others: Mapping[str, FilePlace] | None = None) -> NotedOffset:
     """The source offset of a place in a file, with a note of how the file is known again.
 
     Args:
@@ -25,7 +25,7 @@ def noted_offset(place: Place, others: Mapping[str, Place] | None = None) -> Not
         others: The places of renamed files that have no offset of their own yet.
 
     Example:
-        >>> offset = noted_offset(Place(8, FileNote(1, 2, "ab", 9, 99), 3))
+        >>> offset = noted_offset(FilePlace(8, FileNote(1, 2, "ab", 9, 99), 3))
         >>> offset, offset.note
         ({'position': 8}, '{"file": "1:2:ab:9:99", "lines": 3}')
         >>> [place.position for _, place in stored_places("in.txt", offset)]
@@ -41,7 +41,7 @@ def noted_offset(place: Place, others: Mapping[str, Place] | None = None) -> Not
     return NotedOffset({POSITION: place.position}, json.dumps(note, ensure_ascii=False))
 
 
-def stored_places(name: str, offset: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
+def stored_places(name: str, offset: Mapping[str, Any]) -> Iterator[tuple[str, FilePlace]]:
     """The places, by names of files, in the offset that is stored for a file; also in forms of earlier versions.
 
     Raises:
@@ -55,16 +55,16 @@ def stored_places(name: str, offset: Mapping[str, Any]) -> Iterator[tuple[str, P
         return
     try:
         note = json.loads(getattr(offset, "note", "") or "{}")
-        late = tuple(Place(int(at), FileNote.parse(text)) for at, text in note.get("late", ()))
-        places = [(name, Place(position, FileNote.parse(note.get("file")), int(note.get("lines", 0)), late))]
+        late = tuple(FilePlace(int(at), FileNote.parse(text)) for at, text in note.get("late", ()))
+        places = [(name, FilePlace(position, FileNote.parse(note.get("file")), int(note.get("lines", 0)), late))]
         for other, (at, text) in note.get("others", {}).items():
-            places.append((str(other), Place(int(at), FileNote.parse(text))))
+            places.append((str(other), FilePlace(int(at), FileNote.parse(text))))
     except (ValueError, TypeError, AttributeError):
-        places = [(name, Place(position))]  # the note is one of a later version
+        places = [(name, FilePlace(position))]  # the note is one of a later version
     yield from places
 
 
-def place_of_bytes(path: Path, size: int, facts: Mapping[str, Any]) -> Place:
+def place_of_bytes(path: Path, size: int, facts: Mapping[str, Any]) -> FilePlace:
     """The place behind so many bytes, as earlier versions stored it: with the inode and first bytes of the file.
 
     Raises:
@@ -88,10 +88,10 @@ def place_of_bytes(path: Path, size: int, facts: Mapping[str, Any]) -> Place:
         try:
             is_same = inode in (0, reader.identity[1] if reader.identity else 0) and (inode or each == path)
             if is_same and reader.begins_with(head) and reader.go_to_byte(size):
-                return Place(reader.place.position, reader.place.note, line_count)
+                return FilePlace(reader.place.position, reader.place.note, line_count)
         finally:
             reader.close()
-    return Place(lines=line_count)
+    return FilePlace(lines=line_count)
 
 
 def _text(note: FileNote | None) -> str | None:

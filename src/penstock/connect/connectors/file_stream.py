@@ -22,7 +22,7 @@ from penstock.connect.api import (
 from penstock.connect.config import ConfigDef, Importance, Kind, NonEmptyText, Setting
 from penstock.connect.connectors.file_positions import FILENAME, POSITION, noted_offset, stored_places
 from penstock.connect.connectors.followed_files import FollowedFiles
-from penstock.connect.connectors.line_reader import Place, ReadLines
+from penstock.connect.connectors.line_reader import FilePlace, ReadLines
 from penstock.connect.data import STRING, RetriableError, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.plugins.registry import KAFKA_VERSION
@@ -117,7 +117,7 @@ class FileStreamSourceTask(SourceTask):
         if hasattr(self, "_files"):
             self._files.close()
 
-    def _stored(self) -> Iterator[tuple[str, Place]]:
+    def _stored(self) -> Iterator[tuple[str, FilePlace]]:
         """The stored places by names of files."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
             name = partition.get(FILENAME)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.line_reader import LineReader, Place, file_identity, is_packed, is_whole
+from penstock.connect.connectors.line_reader import FilePlace, LineReader, file_identity, is_packed, is_whole
 from penstock.connect.connectors.lines import FollowedFile
 from penstock.connect.connectors.rotation import base_name
 from penstock.errors import ConnectError
@@ -35,7 +35,7 @@ class FollowedFiles:
         stored: The stored places, by names of files.
     """
 
-    def __init__(self, pattern: str | None, stored: Callable[[], Iterable[tuple[str, Place]]]) -> None:
+    def __init__(self, pattern: str | None, stored: Callable[[], Iterable[tuple[str, FilePlace]]]) -> None:
         self._pattern, self._stored = pattern, stored
         self._files: dict[str, FollowedFile] = {}
         self._gone: list[tuple[str, FollowedFile]] = []  # files whose names others have now
@@ -57,7 +57,7 @@ class FollowedFiles:
             yield name, self._files[name]
         yield from [(name, self._files[name]) for name in names if name in self._files]
 
-    def stored(self, name: str) -> dict[str, Place]:
+    def stored(self, name: str) -> dict[str, FilePlace]:
         """Note that the place of a file is stored under its name; return the others that have none of their own yet.
 
         They are stored beside it: else the place of a file that was renamed, and has no new line, would be lost with
@@ -83,7 +83,7 @@ class FollowedFiles:
         """The names of the files at this moment."""
         return frozenset() if self.is_one else frozenset(self._listed())
 
-    def adopt(self, name: str, place: Place) -> None:
+    def adopt(self, name: str, place: FilePlace) -> None:
         """Go on in a file at a place, if nothing was read of it yet."""
         if name not in self._files:
             self._files[name] = self._followed(name, place)
@@ -160,12 +160,12 @@ class FollowedFiles:
         if self.is_one:
             own = dict(stored)
             for name in names:
-                self._files[name] = FollowedFile(Path(name) if name else None, own.get(name, Place()))
+                self._files[name] = FollowedFile(Path(name) if name else None, own.get(name, FilePlace()))
             return
         read_on = {file.identity for file in self._files.values()}  # what was cut of them, they find
         noted = [(name, place) for name, place in stored if place.note and place.note.identity not in read_on]
         now = {name: file_identity(name) for name in self._names}
-        taken: set[Place] = set()
+        taken: set[FilePlace] = set()
         for name in names:
             path = Path(name)
             if self._is_made_of_gone(path):
@@ -174,7 +174,7 @@ class FollowedFiles:
             if claim is None and self._is_copy(path):
                 continue
             if claim is None:
-                own_place = next((place for of, place in stored if of == name and place.note is None), Place())
+                own_place = next((place for of, place in stored if of == name and place.note is None), FilePlace())
                 self._follow(name, own_place)
                 continue
             taken.add(claim[1])
@@ -214,25 +214,28 @@ class FollowedFiles:
             return True
         return False
 
-    def _follow(self, name: str, place: Place) -> None:
+    def _follow(self, name: str, place: FilePlace) -> None:
         self._files[name] = file = self._followed(name, place)
         with suppress(ConnectError):  # which reading it will show
             file.open()
 
-    def _followed(self, name: str, place: Place) -> FollowedFile:
+    def _followed(self, name: str, place: FilePlace) -> FollowedFile:
         return FollowedFile(Path(name), place, self)
 
 
 def _claimed(
-    path: Path, now: Mapping[str, tuple[int, int] | None], noted: list[tuple[str, Place]], taken: Collection[Place]
-) -> tuple[str, Place] | None:
+    path: Path,
+    now: Mapping[str, tuple[int, int] | None],
+    noted: list[tuple[str, FilePlace]],
+    taken: Collection[FilePlace],
+) -> tuple[str, FilePlace] | None:
     """The place, under whatever name, up to which this very file, or the one that it was made of, was read."""
     name, free = str(path), [pair for pair in noted if pair[1] not in taken]
 
-    def rank(pair: tuple[str, Place]) -> tuple[bool, int]:
+    def rank(pair: tuple[str, FilePlace]) -> tuple[bool, int]:
         return pair[0] != name, -pair[1].position
 
-    def is_vacant(place: Place) -> bool:
+    def is_vacant(place: FilePlace) -> bool:
         note = place.note
         others = [Path(each) for each, identity in now.items() if note is not None and identity == note.identity]
         return not any(_matches(each, place) for each in others if each != path)
@@ -247,7 +250,7 @@ def _claimed(
     return found or next((pair for pair in vacant if _matches(path, pair[1])), None)
 
 
-def _matches(path: Path, place: Place) -> bool:
+def _matches(path: Path, place: FilePlace) -> bool:
     try:
         reader = LineReader.of(path)
     except OSError:
@@ -282,7 +285,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _end_of(path: Path) -> Place:
+def _end_of(path: Path) -> FilePlace:
     reader = LineReader.of(path)
     try:
         while reader.lines(1 << 20) or reader.rest():

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self, cast
 
 from penstock.errors import ConnectError
 
-__all__ = ["NO_LINES", "FileNote", "LineReader", "Place", "ReadLines", "file_identity", "is_packed", "is_whole"]
+__all__ = ["NO_LINES", "FileNote", "LineReader", "FilePlace", "ReadLines", "file_identity", "is_packed", "is_whole"]
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
@@ -132,7 +132,7 @@ def file_identity(path: str | Path) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """How far the files of a path were read.
 
     Attributes:
@@ -145,7 +145,7 @@ class Place:
     position: int = 0
     note: FileNote | None = None
     lines: int = 0
-    late: tuple[Place, ...] = ()
+    late: tuple[FilePlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ReadLines:
 
     texts: list[str] = field(default_factory=list)
     raws: Callable[[], list[bytes]] = list
-    place_at: Callable[[int], Place] = lambda _row: Place()
+    place_at: Callable[[int], FilePlace] = lambda _row: FilePlace()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -218,16 +218,16 @@ class LineReader:
         return self.path is not None and os.fstat(self._file.fileno()).st_nlink == 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """The place behind what was returned."""
         return self._place_behind(self._cut, self._next, self._before, self._units)
 
     @property
-    def read_place(self) -> Place:
+    def read_place(self) -> FilePlace:
         """The place behind what was read, also if it was not returned; its position is not counted."""
         if self.identity is None or self._utf16 is not None or self.is_complete:
             return self.place
-        return Place(0, FileNote(*self.identity, self._on_disk.fingerprint(), self._on_disk.size, self.modified_ns))
+        return FilePlace(0, FileNote(*self.identity, self._on_disk.fingerprint(), self._on_disk.size, self.modified_ns))
 
     @property
     def is_intact(self) -> bool:
@@ -266,7 +266,7 @@ class LineReader:
         """Whether these are the first bytes of the file."""
         return os.pread(self._file.fileno(), len(data), 0) == data
 
-    def go_to(self, place: Place) -> bool:
+    def go_to(self, place: FilePlace) -> bool:
         """Go on at a place; return whether the file has, up to there, what was read of it."""
         note = place.note
         if note is None:
@@ -350,18 +350,18 @@ class LineReader:
         cut, first, before, units = self._cut, self._next, self._before, self._units
         self._next = last = min(first + most, len(cut))
 
-        def place_at(row: int) -> Place:
+        def place_at(row: int) -> FilePlace:
             return self._place_behind(cut, first + row + 1, before, units)
 
         return ReadLines(cut.texts[first:last], lambda: cut.raws(first, last), place_at)
 
-    def _place_behind(self, cut: _CutLines, count: int, before: _Edges, units: int) -> Place:
+    def _place_behind(self, cut: _CutLines, count: int, before: _Edges, units: int) -> FilePlace:
         """The place behind so many of the lines that are cut."""
         if count:
             before, units = before.followed_by(cut.data, cut.ends[count - 1]), units + cut.units[count - 1]
         if self.identity is None:
-            return Place(units)
-        return Place(units, FileNote(*self.identity, before.fingerprint(), before.size, self.modified_ns))
+            return FilePlace(units)
+        return FilePlace(units, FileNote(*self.identity, before.fingerprint(), before.size, self.modified_ns))
 
     def _more(self) -> bool:
         """Read on; return whether something came that is to be trusted."""

@@ -12,8 +12,8 @@ from typing import Protocol
 from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.line_reader import (
     NO_LINES,
+    FilePlace,
     LineReader,
-    Place,
     ReadLines,
     file_identity,
     is_packed,
@@ -34,7 +34,7 @@ class Neighbours(Protocol):
         """Their names at this moment."""
         ...
 
-    def adopt(self, name: str, place: Place) -> None:
+    def adopt(self, name: str, place: FilePlace) -> None:
         """Go on in one of them at a place, if nothing was read of it yet."""
         ...
 
@@ -43,11 +43,11 @@ class _NoNeighbours:
     def names(self) -> Collection[str]:
         return ()
 
-    def adopt(self, name: str, place: Place) -> None:
+    def adopt(self, name: str, place: FilePlace) -> None:
         """There are none."""
 
 
-_START, _ALONE = Place(), _NoNeighbours()
+_START, _ALONE = FilePlace(), _NoNeighbours()
 
 
 class FollowedFile:
@@ -70,7 +70,7 @@ class FollowedFile:
     def __init__(
         self,
         path: Path | None,
-        place: Place = _START,
+        place: FilePlace = _START,
         neighbours: Neighbours = _ALONE,
         on_note: Callable[[str], object] = _log.info,
         *,
@@ -85,11 +85,11 @@ class FollowedFile:
         self._late_places = place.late  # that are not open yet
         self._late: list[LineReader] = []  # files that were rotated away, the oldest first
         self._reader: LineReader | None = None
-        self._finished: Place | None = None  # the place of the file that was left last
+        self._finished: FilePlace | None = None  # the place of the file that was left last
         self._noted: set[Path] = set()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """The place behind the last line that was returned."""
         current = self._place if self._reader is None else self._reader.place
         late = (*self._late_places, *(each.place for each in self._late))
@@ -183,7 +183,7 @@ class FollowedFile:
         self._line_count += len(lines)
         is_late = reader is not self._reader
 
-        def place_at(row: int) -> Place:
+        def place_at(row: int) -> FilePlace:
             own, count = lines.place_at(row), before + row + 1
             if is_late:
                 return replace(current, lines=count, late=(*late, own) if is_kept else late)
@@ -233,7 +233,7 @@ class FollowedFile:
             self._on_note(f"{path} was rotated: {old.path} is read to its end first")
         return old
 
-    def _following(self, path: Path, finished: Place) -> LineReader | None:
+    def _following(self, path: Path, finished: FilePlace) -> LineReader | None:
         """The file to read behind one that was read to its end; None: it is not whole yet."""
         note = finished.note
         assert note is not None  # noqa: S101 - the standard input does not end
@@ -287,7 +287,7 @@ class FollowedFile:
             _log.warning("%s is left out until it can be unpacked: %s", path, problem)
         return problem is None
 
-    def _matching(self, paths: Iterable[Path], place: Place) -> LineReader | None:
+    def _matching(self, paths: Iterable[Path], place: FilePlace) -> LineReader | None:
         """The first of some files that has, up to a place, what was read before, open at that place."""
         for path in paths:
             with suppress(OSError, ConnectError):

@@ -16,7 +16,7 @@ from penstock.query.metadata import HostInfo, Instance, Instances
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import GroupDescription
+    from penstock.log.streams_groups.description import StreamsGroupDescription
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.topology import Topology
 
@@ -103,7 +103,7 @@ class GroupInstances(Instances):
             opened[0].close()
 
 
-def _shares(described: GroupDescription | None) -> dict[HostInfo, _Share]:
+def _shares(described: StreamsGroupDescription | None) -> dict[HostInfo, _Share]:
     shares: dict[HostInfo, _Share] = {}
     for member in () if described is None else described.members:
         if member.endpoint is not None:

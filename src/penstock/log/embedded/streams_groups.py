@@ -33,8 +33,8 @@ from penstock.log.streams_groups.stored import group_from, group_text, member_fr
 
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
-    from penstock.log.streams_groups.description import GroupDescription, InternalTopicSpec
-    from penstock.log.streams_groups.messages import Heartbeat
+    from penstock.log.streams_groups.description import InternalTopicSpec, StreamsGroupDescription
+    from penstock.log.streams_groups.messages import StreamsHeartbeat
 
 __all__ = ["EmbeddedStreamsCoordinator", "check_streams_member"]
 
@@ -67,7 +67,7 @@ class EmbeddedStreamsCoordinator:
         """Return True."""
         return True
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
         """Take a member's heartbeat, and return its answer."""
         now_ms = self._clock()
         unchanged = self._unchanged(heartbeat, now_ms)
@@ -84,7 +84,7 @@ class EmbeddedStreamsCoordinator:
             stored.write(group, heartbeat.member)
         return answer
 
-    def _unchanged(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatAnswer | None:
+    def _unchanged(self, heartbeat: StreamsHeartbeat, now_ms: int) -> HeartbeatAnswer | None:
         """Return the answer to a heartbeat that changes nothing; None: there is something to write."""
         with self._log.reading() as connection:
             stored = _StoredGroup.read(connection, heartbeat.group)
@@ -98,7 +98,7 @@ class EmbeddedStreamsCoordinator:
             answer = group.heartbeat(heartbeat, now_ms)
             return None if missing or group.changed or stored.has_changed() else answer
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def describe(self, group: str) -> StreamsGroupDescription | None:
         """Return a group; None if there is none of that name."""
         now_ms = self._clock()
         with self._log.reading() as connection:

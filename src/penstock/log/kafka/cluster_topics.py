@@ -33,7 +33,7 @@ from penstock.log.kafka.wire.streams_groups import describe_streams_group, list_
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
     from penstock.log.kafka.wire.members import JoinedMember
-    from penstock.log.streams_groups.description import GroupDescription
+    from penstock.log.streams_groups.description import StreamsGroupDescription
 
 __all__ = ["Topics", "error_code"]
 
@@ -296,10 +296,10 @@ class Topics:
         streams = self.ask(lambda: list_streams_groups(cluster), "listing the streams groups")
         return sorted({*consumers, *streams})
 
-    def streams_group(self, group: str) -> GroupDescription | None:
+    def streams_group(self, group: str) -> StreamsGroupDescription | None:
         """Return a streams group; None if there is none of that name."""
         cluster = self._clients.cluster()
-        description: GroupDescription | None = self.ask(
+        description: StreamsGroupDescription | None = self.ask(
             lambda: describe_streams_group(cluster, group), f"describing group {group!r}", group=group
         )
         return description

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.membership import StreamsMembership
-    from penstock.log.streams_groups.description import GroupDescription
-    from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+    from penstock.log.streams_groups.description import StreamsGroupDescription
+    from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
 
 __all__ = ["KafkaStreamsCoordinator"]
 
@@ -58,7 +58,7 @@ class KafkaStreamsCoordinator:
         doing = "asking for the features of the cluster"
         return persist(ask, doing, _PATIENCE_S, self._access, self._cluster.forget)
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
         """Send a member's heartbeat; there are no retries here, as the next heartbeat says everything again.
 
         Raises:
@@ -67,7 +67,7 @@ class KafkaStreamsCoordinator:
         group = heartbeat.group
         return self._tried(lambda: send_heartbeat(self._cluster, heartbeat), f"staying in group {group!r}")
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def describe(self, group: str) -> StreamsGroupDescription | None:
         """Return a group; None if there is none of that name, or the brokers know no streams groups.
 
         A new cluster has no coordinators for some seconds: that is waited for.

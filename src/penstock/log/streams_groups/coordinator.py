@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from penstock.log.base import OffsetAndMetadata, TopicPartition
     from penstock.log.membership import StreamsMembership
-    from penstock.log.streams_groups.description import GroupDescription
-    from penstock.log.streams_groups.messages import Heartbeat, HeartbeatAnswer
+    from penstock.log.streams_groups.description import StreamsGroupDescription
+    from penstock.log.streams_groups.messages import HeartbeatAnswer, StreamsHeartbeat
 
 __all__ = ["StreamsCoordinator"]
 
@@ -25,7 +25,7 @@ class StreamsCoordinator(Protocol):
         """
         ...
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
         """Send a member's heartbeat. What the coordinator refuses is an answer with an error.
 
         Raises:
@@ -33,7 +33,7 @@ class StreamsCoordinator(Protocol):
         """
         ...
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def describe(self, group: str) -> StreamsGroupDescription | None:
         """Return a group with its members and their tasks; None if there is no streams group of that name.
 
         Raises:

@@ -14,7 +14,7 @@ __all__ = [
     "CopartitionGroup",
     "DescribedMember",
     "Endpoint",
-    "GroupDescription",
+    "StreamsGroupDescription",
     "GroupSubtopology",
     "GroupTask",
     "GroupTopology",
@@ -155,7 +155,7 @@ class DescribedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class StreamsGroupDescription:
     """A group with its members. ``state`` is one of Kafka's names: Empty, NotReady, Assigning, Reconciling, Stable.
 
     ``topology`` has patterns resolved and numbers of partitions set; None while source topics are missing.

@@ -18,10 +18,10 @@ from penstock.log.streams_groups.description import (
     Assignment,
     DescribedMember,
     Endpoint,
-    GroupDescription,
     GroupTask,
     GroupTopology,
     InternalTopicSpec,
+    StreamsGroupDescription,
     Tags,
     TaskSums,
 )
@@ -30,10 +30,10 @@ from penstock.log.streams_groups.messages import (
     LEAVE_STATIC_EPOCH,
     EndpointPartitions,
     GroupStatus,
-    Heartbeat,
     HeartbeatAnswer,
     HeartbeatError,
     StatusCode,
+    StreamsHeartbeat,
 )
 from penstock.log.streams_groups.topology_difference import topology_difference
 
@@ -158,7 +158,9 @@ class StreamsGroup:
 
     # Heartbeats
 
-    def heartbeat(self, heartbeat: Heartbeat, now_ms: int, *, client: str = "", host: str = "") -> HeartbeatAnswer:
+    def heartbeat(
+        self, heartbeat: StreamsHeartbeat, now_ms: int, *, client: str = "", host: str = ""
+    ) -> HeartbeatAnswer:
         """Take a heartbeat, and return its answer."""
         self.expire(now_ms)
         refusal = _invalid(heartbeat)
@@ -184,7 +186,7 @@ class StreamsGroup:
         is_told = is_full or before != member.assigned
         return self._answer(member, heartbeat, topology, now_ms, is_told=is_told)
 
-    def _admitted(self, heartbeat: Heartbeat, now_ms: int) -> MemberRecord | HeartbeatAnswer:
+    def _admitted(self, heartbeat: StreamsHeartbeat, now_ms: int) -> MemberRecord | HeartbeatAnswer:
         """Return the member that sends this, or a refusal."""
         member = self.members.get(heartbeat.member)
         if heartbeat.epoch == JOIN_EPOCH:
@@ -211,7 +213,7 @@ class StreamsGroup:
             )
         return member
 
-    def _refused_topology(self, heartbeat: Heartbeat) -> HeartbeatAnswer | None:
+    def _refused_topology(self, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer | None:
         ours, theirs = heartbeat.topology, self.record.topology
         assert ours is not None, "checked before"  # noqa: S101
         if theirs is None or not self.members or ours == theirs:
@@ -224,7 +226,9 @@ class StreamsGroup:
             message=f"The topology differs from that of the other members of group {heartbeat.group}: {difference}",
         )
 
-    def _joined(self, heartbeat: Heartbeat, member: MemberRecord | None, now_ms: int) -> MemberRecord | HeartbeatAnswer:
+    def _joined(
+        self, heartbeat: StreamsHeartbeat, member: MemberRecord | None, now_ms: int
+    ) -> MemberRecord | HeartbeatAnswer:
         if not self.members:  # an empty group takes any topology
             self.record.topology, self.record.shutdown_by = None, ""
             self.record.first_join_ms = now_ms
@@ -250,7 +254,7 @@ class StreamsGroup:
         self.changed.add(member.member)
         return member
 
-    def _replaced(self, former: MemberRecord, heartbeat: Heartbeat) -> MemberRecord:
+    def _replaced(self, former: MemberRecord, heartbeat: StreamsHeartbeat) -> MemberRecord:
         """Give the place of a static member that has left to its next start, with all its tasks."""
         del self.members[former.member]
         self.changed |= {former.member, heartbeat.member}
@@ -261,7 +265,7 @@ class StreamsGroup:
         self.members[member.member] = member
         return member
 
-    def _take_facts(self, member: MemberRecord, heartbeat: Heartbeat, client: str, host: str) -> None:
+    def _take_facts(self, member: MemberRecord, heartbeat: StreamsHeartbeat, client: str, host: str) -> None:
         """Note what a member says of itself."""
         if heartbeat.topology is not None:
             if self.record.topology is None:
@@ -306,7 +310,7 @@ class StreamsGroup:
         if member in self.members:
             self._remove(self.members[member])
 
-    def _leave(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatAnswer:
+    def _leave(self, heartbeat: StreamsHeartbeat, now_ms: int) -> HeartbeatAnswer:
         member = self.members.get(heartbeat.member)
         if member is None:
             return HeartbeatAnswer(
@@ -408,7 +412,13 @@ class StreamsGroup:
     # Answers
 
     def _answer(
-        self, member: MemberRecord, heartbeat: Heartbeat, topology: ConfiguredTopology, now_ms: int, *, is_told: bool
+        self,
+        member: MemberRecord,
+        heartbeat: StreamsHeartbeat,
+        topology: ConfiguredTopology,
+        now_ms: int,
+        *,
+        is_told: bool,
     ) -> HeartbeatAnswer:
         settings = self.settings
         status = list(topology.status)
@@ -445,12 +455,12 @@ class StreamsGroup:
             if each.endpoint is not None
         )
 
-    def describe(self) -> GroupDescription:
+    def describe(self) -> StreamsGroupDescription:
         """Return the group as tools show it."""
         record = self.record
         topology = None if record.topology is None else configured(record.topology, self._read_counts())
         is_whole = topology is not None and not topology.status
-        return GroupDescription(
+        return StreamsGroupDescription(
             group=record.group,
             state=self._state(is_whole=is_whole),
             epoch=record.epoch,
@@ -506,7 +516,7 @@ def _lags(member: MemberRecord) -> dict[GroupTask, int]:
     return {task: max(0, ends.get(task, at) - at) for task, at in member.task_offsets.items()}
 
 
-def _invalid(heartbeat: Heartbeat) -> str:
+def _invalid(heartbeat: StreamsHeartbeat) -> str:
     """Return what is wrong with a heartbeat; empty if nothing is."""
     if not heartbeat.group:
         return "GroupId can't be empty."

@@ -23,13 +23,13 @@ from penstock.log.streams_groups.messages import (
     LEAVE_STATIC_EPOCH,
     EndpointPartitions,
     GroupStatus,
-    Heartbeat,
     HeartbeatAnswer,
     HeartbeatError,
     StatusCode,
+    StreamsHeartbeat,
 )
 
-__all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "StreamsMember", "Work"]
+__all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "StreamsMember", "MemberWork"]
 
 _AT_ONCE_MS = 0
 _EAGER_MS = 100  # between two heartbeats of a member that has joined, or has given tasks up
@@ -106,7 +106,7 @@ class MemberState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MemberWork:
     """What a member has to do with its tasks, in this order.
 
     Attributes:
@@ -189,7 +189,7 @@ class StreamsMember:
         self._due_ms = now_ms
         self._interval_ms = _AT_ONCE_MS
         self._endpoint_epoch = _FIRST_EPOCH_OF_ENDPOINTS
-        self._sent: Heartbeat | None = None  # on its way
+        self._sent: StreamsHeartbeat | None = None  # on its way
         self._reported: Assignment | None = None  # the tasks that the coordinator knows it has; None: none
         self._knows_facts = False  # the coordinator
         self._may_be_known = False  # to the coordinator, since it was fenced
@@ -244,7 +244,7 @@ class StreamsMember:
 
     # Heartbeats
 
-    def next_heartbeat(self, now_ms: int) -> Heartbeat | None:
+    def next_heartbeat(self, now_ms: int) -> StreamsHeartbeat | None:
         """Return the heartbeat to send now; None if none is due. `answered` or `unanswered` must follow."""
         due_ms = self.due_ms()
         if due_ms is None or now_ms < due_ms:
@@ -253,7 +253,7 @@ class StreamsMember:
             if not self._may_be_known:
                 self._has_left = True
                 return None
-            self._sent = Heartbeat(
+            self._sent = StreamsHeartbeat(
                 self.facts.group, self.facts.member, self._leave_epoch, self._endpoint_epoch, self.facts.instance
             )
         elif self.epoch == JOIN_EPOCH:
@@ -263,10 +263,10 @@ class StreamsMember:
             self._sent = self._staying(now_ms)
         return self._sent
 
-    def _joining(self) -> Heartbeat:
-        return self._with_facts(Heartbeat(self.facts.group, self.facts.member, JOIN_EPOCH, self._endpoint_epoch))
+    def _joining(self) -> StreamsHeartbeat:
+        return self._with_facts(StreamsHeartbeat(self.facts.group, self.facts.member, JOIN_EPOCH, self._endpoint_epoch))
 
-    def _with_facts(self, heartbeat: Heartbeat) -> Heartbeat:
+    def _with_facts(self, heartbeat: StreamsHeartbeat) -> StreamsHeartbeat:
         facts = self.facts
         return replace(
             heartbeat,
@@ -281,8 +281,8 @@ class StreamsMember:
             shutdown=self._wants_shutdown,
         )
 
-    def _staying(self, now_ms: int) -> Heartbeat:
-        heartbeat = Heartbeat(
+    def _staying(self, now_ms: int) -> StreamsHeartbeat:
+        heartbeat = StreamsHeartbeat(
             self.facts.group, self.facts.member, self.epoch, self._endpoint_epoch, shutdown=self._wants_shutdown
         )
         if not self._knows_facts:
@@ -340,7 +340,7 @@ class StreamsMember:
         self._taken()
         self._again(now_ms)
 
-    def _taken(self) -> Heartbeat:
+    def _taken(self) -> StreamsHeartbeat:
         sent, self._sent = self._sent, None
         if sent is None:
             raise InvalidStateError("no heartbeat is on its way", hint="Call next_heartbeat() first.")
@@ -351,7 +351,7 @@ class StreamsMember:
         self._knows_facts, self._reported = False, None
         self._due_ms = now_ms + round(1000 * _RETRY.pause_s(self._failures))
 
-    def _refused(self, sent: Heartbeat, answer: HeartbeatAnswer, now_ms: int) -> None:
+    def _refused(self, sent: StreamsHeartbeat, answer: HeartbeatAnswer, now_ms: int) -> None:
         if answer.error in PASSING:
             self.trouble = GroupFailure(answer.error, answer.message)
             self._hides_endpoint |= answer.error == HeartbeatError.UNKNOWN_SERVER_ERROR
@@ -394,30 +394,30 @@ class StreamsMember:
 
     # Tasks
 
-    def work(self) -> Work:
+    def work(self) -> MemberWork:
         """Return what it has to do with its tasks now; nothing while an earlier step is not confirmed."""
         if self._to_drop:
-            return Work(drop=self._to_drop, life=self._life)
+            return MemberWork(drop=self._to_drop, life=self._life)
         wanted = _NOTHING if self._leave_epoch is not None else self._target
         if wanted is None or self.failure is not None:
-            return Work(life=self._life)
+            return MemberWork(life=self._life)
         release = self.owned - wanted
         acquire = _NOTHING if release else wanted - self.owned
-        return Work(release=release, acquire=acquire, life=self._life)
+        return MemberWork(release=release, acquire=acquire, life=self._life)
 
     def dropped(self, now_ms: int) -> None:
-        """Confirm that the tasks of `Work.drop` are closed."""
+        """Confirm that the tasks of `MemberWork.drop` are closed."""
         self._to_drop = _NOTHING
         self._due_ms = min(self._due_ms, now_ms)
 
     def released(self, tasks: Assignment, now_ms: int) -> None:
-        """Confirm that these tasks of `Work.release` are committed and closed: others may have them now."""
+        """Confirm that these tasks of `MemberWork.release` are committed and closed: others may have them now."""
         self.owned -= tasks
         self._eager_until_ms = now_ms + self._eager_for_ms
         self._changed(now_ms)
 
-    def acquired(self, work: Work, now_ms: int) -> None:
-        """Confirm that the tasks of `Work.acquire` are open.
+    def acquired(self, work: MemberWork, now_ms: int) -> None:
+        """Confirm that the tasks of `MemberWork.acquire` are open.
 
         Raises:
             InvalidStateError: They are not to be acquired any more: close them again without a commit.
@@ -485,6 +485,6 @@ class StreamsMember:
         self._due_ms = min(self._due_ms, now_ms)
 
 
-def _is_of_another_kind(sent: Heartbeat, answer: HeartbeatAnswer) -> bool:
+def _is_of_another_kind(sent: StreamsHeartbeat, answer: HeartbeatAnswer) -> bool:
     """Return whether there is a group of this name with consumers: a new one would have been created."""
     return sent.epoch == JOIN_EPOCH and answer.error == HeartbeatError.GROUP_ID_NOT_FOUND

@@ -17,7 +17,7 @@ __all__ = [
     "LEAVE_STATIC_EPOCH",
     "EndpointPartitions",
     "GroupStatus",
-    "Heartbeat",
+    "StreamsHeartbeat",
     "HeartbeatAnswer",
     "HeartbeatError",
     "StatusCode",
@@ -35,7 +35,7 @@ class EndpointPartitions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class StreamsHeartbeat:
     """A member's heartbeat. None (or -1, for the time-out) is what has not changed since the last one.
 
     Attributes:

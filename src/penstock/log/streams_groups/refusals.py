@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import GroupDescription, GroupSubtopology
+    from penstock.log.streams_groups.description import GroupSubtopology, StreamsGroupDescription
     from penstock.log.streams_groups.member import GroupFailure, MemberFacts
 
 __all__ = ["is_other_topology", "refusal", "refuse_other_topology", "shared_already", "shared_by_threads"]
@@ -73,7 +73,7 @@ def shared_by_threads(group: str) -> FencedError:
     )
 
 
-def shared_already(application: str, described: GroupDescription) -> FencedError:
+def shared_already(application: str, described: StreamsGroupDescription) -> FencedError:
     """Make the error of a start with a lease while instances share the tasks of the application."""
     instances = len({each.process for each in described.members})
     return FencedError(
@@ -91,7 +91,7 @@ def is_other_topology(failure: GroupFailure) -> bool:
     return failure.code in _TOPOLOGY_CODES or "opology updates" in failure.message
 
 
-def refuse_other_topology(facts: MemberFacts, described: GroupDescription | None) -> None:
+def refuse_other_topology(facts: MemberFacts, described: StreamsGroupDescription | None) -> None:
     """Compare a topology with that of the members that a group has, before another member joins.
 
     Raises:
@@ -103,7 +103,7 @@ def refuse_other_topology(facts: MemberFacts, described: GroupDescription | None
         raise _other_topology(facts, described)
 
 
-def _other_topology(facts: MemberFacts, described: GroupDescription | None) -> TopologyError:
+def _other_topology(facts: MemberFacts, described: StreamsGroupDescription | None) -> TopologyError:
     difference = ""
     if described is not None and described.topology is not None:
         difference = topology_difference(_as_sent(described.topology, facts.topology), facts.topology) or _OTHER_ORDER

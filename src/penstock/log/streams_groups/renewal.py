@@ -20,7 +20,7 @@ from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.fenced_record import OFFSETS_KEY, OFFSETS_WRITER, FencedRecord, RecordName, StoredRecord
 from penstock.log.processes import may_run, own_process
 from penstock.log.streams_groups.member import PASSING, GroupFailure, StreamsMember
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat, HeartbeatError
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, HeartbeatError, StreamsHeartbeat
 from penstock.log.streams_groups.refusals import is_other_topology
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _is_refused(coordinator: StreamsCoordinator, facts: MemberFacts) -> bool:
             break
         time.sleep(_PAUSE_S)
     if answer.error == HeartbeatError.NONE:
-        coordinator.heartbeat(Heartbeat(facts.group, facts.member, LEAVE_EPOCH))
+        coordinator.heartbeat(StreamsHeartbeat(facts.group, facts.member, LEAVE_EPOCH))
         return False
     return is_other_topology(GroupFailure(answer.error, answer.message))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.log.base import GroupMember, GroupState, TopicPartition
-from penstock.log.streams_groups.description import GroupDescription
+from penstock.log.streams_groups.description import StreamsGroupDescription
 
 __all__ = ["group_state_of"]
 
 
-def group_state_of(description: GroupDescription, partition_counts: Callable[[], Mapping[str, int]]) -> GroupState:
+def group_state_of(
+    description: StreamsGroupDescription, partition_counts: Callable[[], Mapping[str, int]]
+) -> GroupState:
     """Return the state and members of a streams group; a member reads what the sources of its active tasks have.
 
     Args:

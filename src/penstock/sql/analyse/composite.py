@@ -54,7 +54,9 @@ class Composite:
             SqlError: A side cannot have such a key.
         """
         for pair in self.pairs:
-            if self.join.kind != "FULL" and not (isinstance(pair.left, x.Column) or isinstance(pair.right, x.Column)):
+            if self.join.kind != "FULL" and not (
+                any(isinstance(side, x.ColumnNode) for side in (pair.left, pair.right))
+            ):
                 raise self._refused("Each condition of a join by several has a column on one side at least")
         if not self.right.is_table:
             return self._streams(prefix)
@@ -89,8 +91,8 @@ class Composite:
         """Names for the columns of the key, the same on both sides, as they stand in its bytes."""
         names: list[str] = []
         for number, pair in enumerate(self.pairs):
-            column = pair.left if isinstance(pair.left, x.Column) else pair.right
-            name = column.name if isinstance(column, x.Column) else f"KEY_{number}"
+            column = pair.left if isinstance(pair.left, x.ColumnNode) else pair.right
+            name = column.name if isinstance(column, x.ColumnNode) else f"KEY_{number}"
             names.append(name if name not in names else f"KEY_{number}")
         return names
 
@@ -118,7 +120,7 @@ class Composite:
         )
 
     def _tables(self, pairs: tuple[Pair, ...]) -> Step:
-        own = [name.name for names in self.left.key_names for name in names[:1] if isinstance(name, x.Column)]
+        own = [name.name for names in self.left.key_names for name in names[:1] if isinstance(name, x.ColumnNode)]
         if len(own) != len(pairs) or any(pair.left not in self.left.key_names[i] for i, pair in enumerate(pairs)):
             raise self._refused("A join of tables by several columns compares the whole primary keys, in their order")
         theirs = [column.name for column in self.right.source.keys]
@@ -153,7 +155,7 @@ def _rekeyed(
     step: Step, sides: Sequence[tuple[Any, Expression]], names: Sequence[str], form: DataFormat, name: str
 ) -> Rekey:
     """Return a stream under a key of several columns; rows with a null in it are left out."""
-    columns = [(x.Column(each), node) for each, (node, _) in zip(names, sides, strict=True)]
+    columns = [(x.ColumnNode(each), node) for each, (node, _) in zip(names, sides, strict=True)]
     return Rekey(
         fields=step.fields,
         key=tuple(typed.type for _, typed in sides),

@@ -45,7 +45,7 @@ def _check_query(statement: Node, catalog: Catalog) -> None:
     for node in nodes_in(statement) if no_final or no_lambdas else ():
         if no_final and isinstance(node, q.Query) and node.emit == "FINAL":
             raise _off(node, "EMIT FINAL is disabled", FINAL)
-        if no_lambdas and isinstance(node, x.Lambda):
+        if no_lambdas and isinstance(node, x.LambdaNode):
             raise _off(node, "lambda functions are disabled", LAMBDAS)
     most = catalog.setting(MOST)
     if isinstance(statement, MAKES_QUERIES) and most.isdigit() and len(catalog.queries) >= int(most):

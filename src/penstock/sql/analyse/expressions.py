@@ -32,11 +32,11 @@ class Library:
     aggregates: AggregateRegistry
     tables: FunctionRegistry
 
-    def aggregates_of(self, node: Node) -> tuple[x.Call, ...]:
+    def aggregates_of(self, node: Node) -> tuple[x.CallNode, ...]:
         """Return the calls of aggregate functions in an expression."""
         return calls_in(node, lambda name: self.aggregates.get(name) is not None)
 
-    def tables_of(self, node: Node) -> tuple[x.Call, ...]:
+    def tables_of(self, node: Node) -> tuple[x.CallNode, ...]:
         """Return the calls of table functions in an expression."""
         return calls_in(node, lambda name: self.tables.get(name) is not None)
 

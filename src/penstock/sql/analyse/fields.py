@@ -108,14 +108,14 @@ def qualified(node: Any, names: ClauseScope, bound: frozenset[str] = frozenset()
         return tuple(qualified(item, names, bound) for item in node)
     if not isinstance(node, Node):
         return node
-    if isinstance(node, x.Column):
+    if isinstance(node, x.ColumnNode):
         if node.source is None and node.name in bound:
             return node
         field = names.fields[names.place(node.source, node.name, node.at)]
-        return x.Column(field.name, field.source, at=node.at)
-    if isinstance(node, x.Lambda):
+        return x.ColumnNode(field.name, field.source, at=node.at)
+    if isinstance(node, x.LambdaNode):
         bound = bound | set(node.parameters)
-    if isinstance(node, x.Call) and node.name.upper() in WITH_UNITS and node.arguments:
+    if isinstance(node, x.CallNode) and node.name.upper() in WITH_UNITS and node.arguments:
         unit, *rest = node.arguments
         return replace(node, arguments=(_unit(unit, names, bound), *qualified(tuple(rest), names, bound)))
     old = {part.name: getattr(node, part.name) for part in parts_of(node) if part.name != "at"}
@@ -128,7 +128,7 @@ def _unit(node: Any, names: ClauseScope, bound: frozenset[str]) -> Any:
     Raises:
         SqlError: The word is neither a unit nor a column.
     """
-    if not isinstance(node, x.Column) or node.source is not None:
+    if not isinstance(node, x.ColumnNode) or node.source is not None:
         return qualified(node, names, bound)
     if node.name in UNIT_WORDS:
         return node

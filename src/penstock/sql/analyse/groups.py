@@ -111,10 +111,10 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
     if step.is_table:
         _check_undo(calls, aggregate_calls)
     fields = [Field(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
-    replaced: dict[Any, Any] = {node: x.Column(field.name) for node, field in zip(nodes, fields, strict=True)}
+    replaced: dict[Any, Any] = {node: x.ColumnNode(field.name) for node, field in zip(nodes, fields, strict=True)}
     for number, (call, bound) in enumerate(zip(calls, aggregate_calls, strict=True)):
         fields.append(Field(f"KSQL_AGG_VARIABLE_{number}", bound.function.type, None, "COMPUTED"))
-        replaced[call] = x.Column(fields[-1].name)
+        replaced[call] = x.ColumnNode(fields[-1].name)
     times = None if query.window is None else window_times(query.window, final=query.emit == "FINAL")
     if times is not None:
         fields += [Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items()]
@@ -184,7 +184,7 @@ def _grouping(node: Any, names: ClauseScope, library: Library) -> Any:
     return qualified(node, names)
 
 
-def _aggregate(call: x.Call, names: ClauseScope, library: Library) -> AggregateCall:
+def _aggregate(call: x.CallNode, names: ClauseScope, library: Library) -> AggregateCall:
     arguments: list[Expression] = []
     for argument in call.arguments:
         if isinstance(argument, x.Star):
@@ -211,7 +211,7 @@ def _check_names(nodes: Sequence[Any], library: Library) -> None:
             raise refusal(call.at, f"No function has the name '{call.name}'", hint)
 
 
-def _check_undo(calls: Sequence[x.Call], aggregate_calls: Sequence[AggregateCall]) -> None:
+def _check_undo(calls: Sequence[x.CallNode], aggregate_calls: Sequence[AggregateCall]) -> None:
     wrong = [call for call, bound in zip(calls, aggregate_calls, strict=True) if bound.function.steps.undo is None]
     if wrong:
         many = "s" if len(wrong) > 1 else ""

@@ -34,7 +34,7 @@ def with_own_key(
             number += 1
         number += 1
         added.append(Field(name, kind, None, "COMPUTED"))
-    return (*fields, *added), tuple((x.Column(field.name),) for field in added)
+    return (*fields, *added), tuple((x.ColumnNode(field.name),) for field in added)
 
 
 def _hidden(field: Field) -> Field:

@@ -152,7 +152,7 @@ class JoinCondition:
         rest: Further conditions, as one; None without any.
     """
 
-    equalities: tuple[x.Comparison, ...]
+    equalities: tuple[x.ComparisonNode, ...]
     rest: Any = None
 
 
@@ -179,19 +179,19 @@ def join_condition(condition: Any, names: ClauseScope, right: str) -> JoinCondit
         )
     if len(equal) > MOST_EQUALITIES:
         raise refusal(condition.at, f"A join compares at most {MOST_EQUALITIES} pairs of columns.")
-    left_over = None if not rest else rest[0] if len(rest) == 1 else x.Logical("AND", tuple(rest), at=rest[0].at)
+    left_over = None if not rest else rest[0] if len(rest) == 1 else x.LogicalNode("AND", tuple(rest), at=rest[0].at)
     return JoinCondition(tuple(equal), left_over)
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    if isinstance(condition, x.Logical) and condition.operator == "AND":
+    if isinstance(condition, x.LogicalNode) and condition.operator == "AND":
         return [part for operand in condition.operands for part in _conjuncts(operand)]
     return [condition]
 
 
 def _joins(part: Any, names: ClauseScope, right: str) -> bool:
     """Return whether a condition compares the joined source with one other by ``=``."""
-    if not isinstance(part, x.Comparison) or part.operator != "=":
+    if not isinstance(part, x.ComparisonNode) or part.operator != "=":
         return False
     owners = [{column.source for column in columns_in(qualified(side, names))} for side in (part.left, part.right)]
     return all(len(owner) == 1 for owner in owners) and owners[0] != owners[1] and {right} in owners

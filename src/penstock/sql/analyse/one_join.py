@@ -106,7 +106,7 @@ class OneJoin:
 
     def _sides(self) -> _Sides:
         condition = self.join.condition
-        if not isinstance(condition, x.Comparison) or condition.operator != "=":
+        if not isinstance(condition, x.ComparisonNode) or condition.operator != "=":
             raise refusal(
                 condition.at,
                 f"Unsupported join expression: {format_expression(condition)}. Only comparisons by = can be joined on.",
@@ -243,7 +243,7 @@ class OneJoin:
         before = self.left.key_names[0] if len(self.left.key_names) == 1 else ()
         same = before if sides.left in before else (sides.left,)
         names = (*same, sides.right)
-        if self.join.kind == "FULL" or not any(isinstance(side, x.Column) for side in names):
+        if self.join.kind == "FULL" or not any(isinstance(side, x.ColumnNode) for side in names):
             kind = typed_expression(sides.right, ClauseScope(fields, "JOIN ON"), self.library).type
             fields, (own,) = with_own_key(fields, [kind])
             also = () if self.join.kind == "FULL" else names

@@ -172,7 +172,7 @@ class QueryAnalysis:
         The bounds are those of the query's own windows.
         """
         sources = {field.source for field in step.fields if field.source}
-        plain = {x.Column(name, source): x.Column(name) for name in BOUNDS for source in sources}
+        plain = {x.ColumnNode(name, source): x.ColumnNode(name) for name in BOUNDS for source in sources}
         items = tuple(
             replace(item, expression=substitute(item.expression, plain)) if isinstance(item, q.Selected) else item
             for item in self.query.items
@@ -273,7 +273,7 @@ class QueryAnalysis:
                 raise refusal(call.at, str(error)) from error
             fields.append(Field(f"KSQL_SYNTH_{number}", bound.type, None, "COMPUTED"))
             table_calls.append(TableCall(bound, arguments))
-            replaced[call] = x.Column(fields[-1].name)
+            replaced[call] = x.ColumnNode(fields[-1].name)
         flat = _below(step, Flatten, calls=tuple(table_calls))
         nodes = {item.node: substitute(item.node, replaced) for item in items}
         return replace(flat, fields=tuple(fields)), items, nodes

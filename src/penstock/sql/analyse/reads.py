@@ -81,7 +81,7 @@ def _parts(source: Source, alias: str) -> dict[str, Any]:
         "key_format": source.key_format,
         "is_table": source.is_table,
         "window": source.window,
-        "key_names": tuple((x.Column(column.name, alias),) for column in source.keys),
+        "key_names": tuple((x.ColumnNode(column.name, alias),) for column in source.keys),
         "source": source,
         "alias": alias,
     }

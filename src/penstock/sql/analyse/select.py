@@ -59,7 +59,7 @@ class _Naming:
 
     def of(self, node: Any) -> str:
         """Return the name of an expression."""
-        if isinstance(node, x.Column):
+        if isinstance(node, x.ColumnNode):
             alone = sum(field.name == node.name for field in self.names.fields) == 1
             return node.name if alone or not self.joined or node.source is None else f"{node.source}_{node.name}"
         if isinstance(node, x.FieldAccess):
@@ -125,7 +125,7 @@ def _selected(item: q.Selected, node: Any, naming: _Naming) -> Item:
 def _check_name(item: Item, moved: Sequence[Any], reserved: frozenset[str]) -> None:
     if item.name not in reserved or (item.node in moved and not item.is_named):
         return
-    plain = isinstance(item.node, x.Column) and item.node.name == item.name
+    plain = isinstance(item.node, x.ColumnNode) and item.node.name == item.name
     if item.is_named and not plain:
         raise refusal(item.at, f"`{item.name}` is reserved, and cannot be the alias of a column.")
     raise refusal(
@@ -143,11 +143,11 @@ def _star(
 
     def one(field: Field) -> Item:
         name = f"{field.source}_{field.name}" if joined and field.source else field.name
-        return Item(name, x.Column(field.name, field.source, at=item.at), item.at)
+        return Item(name, x.ColumnNode(field.name, field.source, at=item.at), item.at)
 
     if moved is None or item.source is not None:
         if joined and item.source is None and step.key_names:
-            own = [name for name in step.key_names[0] if isinstance(name, x.Column) and name.source is None]
+            own = [name for name in step.key_names[0] if isinstance(name, x.ColumnNode) and name.source is None]
             yield from (Item(name.name, name, item.at) for name in own)
         for source in naming.names.sources:
             if item.source in (None, source):
@@ -155,7 +155,7 @@ def _star(
                 yield from map(one, _in_order(own_fields, bounds=joined or rules.bounds))
         return
     for node in moved:
-        if isinstance(node, x.Column) and joined:
+        if isinstance(node, x.ColumnNode) and joined:
             yield Item(f"{node.source}_{node.name}" if node.source else node.name, node, item.at)
         elif not isinstance(node, x.NullLiteral):
             yield Item(naming.of(node), node, item.at)
@@ -165,7 +165,7 @@ def _star(
         rest = [field for field in own_fields if field.role in ("VALUE", "HEADER")]
         pseudo = [field for field in own_fields if field.role == "PSEUDO"] if joined else []
         for field in (*rest, *pseudo, *keys):
-            if x.Column(field.name, field.source) not in moved:
+            if x.ColumnNode(field.name, field.source) not in moved:
                 yield one(field)
 
 
@@ -219,8 +219,8 @@ def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
     """Return the expressions that can be the key: behind a join its columns, or the synthetic one that it made."""
     if step.key_word != "join expression":
         return names
-    synthetic = [node for node in names if isinstance(node, x.Column) and node.source is None]
-    return synthetic or [node for node in names if isinstance(node, x.Column)]
+    synthetic = [node for node in names if isinstance(node, x.ColumnNode) and node.source is None]
+    return synthetic or [node for node in names if isinstance(node, x.ColumnNode)]
 
 
 def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: TextPosition) -> Exception:
@@ -238,7 +238,7 @@ def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: TextPo
     last = "or" if step.key_word == "join expression" else "and"
     example = words[0] if last == "or" else ", ".join(words)
     hint = f"For example SELECT {example}, ..."
-    if step.key_word == "join expression" and any(isinstance(n, x.Column) and n.source is None for n in nodes):
+    if step.key_word == "join expression" and any(isinstance(n, x.ColumnNode) and n.source is None for n in nodes):
         hint += f" {words[0]} is the synthetic key column of the join; no column of the sources has its value."
     reason = (
         f"The key of `{sink}` is missing: the projection of its query lacks the {step.key_word}{plural} "

@@ -99,6 +99,6 @@ class TransientAnalysis(QueryAnalysis):
 
 
 def _origin(node: Any, key_names: Sequence[Sequence[Any]], *, windowed: bool) -> Origin:
-    if windowed and isinstance(node, x.Column) and node.name in BOUNDS:
+    if windowed and isinstance(node, x.ColumnNode) and node.name in BOUNDS:
         return node.name
     return next((index for index, names in enumerate(key_names) if node in names), None)

@@ -183,7 +183,7 @@ def step_key_serde(step: Step, *, windowed: bool = True) -> Any:
     columns: list[tuple[str, SqlType]] = []
     for index, kind in enumerate(step.key):
         names = step.key_names[index] if index < len(step.key_names) else ()
-        name = names[0].name if names and isinstance(names[0], x.Column) else f"KEY_{index}"
+        name = names[0].name if names and isinstance(names[0], x.ColumnNode) else f"KEY_{index}"
         columns.append((name if name not in [other for other, _ in columns] else f"KEY_{index}", kind))
     try:
         check_columns(form.name, tuple(columns), "key")

@@ -24,20 +24,20 @@ def nodes_in(expression: Node) -> Iterator[Node]:
         waiting += reversed(list(children(node)))
 
 
-def calls_in(expression: Node, accepts: Callable[[str], bool]) -> tuple[x.Call, ...]:
+def calls_in(expression: Node, accepts: Callable[[str], bool]) -> tuple[x.CallNode, ...]:
     """Return the calls of functions of certain names, in the order of the text; each once, however often it is written.
 
     >>> from penstock.sql.parse import parse_expression
     >>> [call.name for call in calls_in(parse_expression("f(g(1)) + g(1)"), lambda name: name == "G")]
     ['G']
     """
-    calls = {node: None for node in nodes_in(expression) if isinstance(node, x.Call) and accepts(node.name)}
+    calls = {node: None for node in nodes_in(expression) if isinstance(node, x.CallNode) and accepts(node.name)}
     return tuple(calls)
 
 
 def aggregates_in(
     expression: Node, is_aggregate: Callable[[str], bool] = lambda name: aggregate_functions().get(name) is not None
-) -> tuple[x.Call, ...]:
+) -> tuple[x.CallNode, ...]:
     """Return the calls of aggregate functions in an expression, in the order of the text, each once.
 
     >>> from penstock.sql.parse import format_expression, parse_expression
@@ -47,15 +47,15 @@ def aggregates_in(
     return calls_in(expression, is_aggregate)
 
 
-def columns_in(expression: Node) -> tuple[x.Column, ...]:
+def columns_in(expression: Node) -> tuple[x.ColumnNode, ...]:
     """The columns that an expression names, parameters of lambdas left out, in the order of the text; each once."""
-    columns: dict[x.Column, None] = {}
+    columns: dict[x.ColumnNode, None] = {}
     waiting: list[tuple[Node, frozenset[str]]] = [(expression, frozenset())]
     while waiting:
         node, bound = waiting.pop()
-        if isinstance(node, x.Column) and (node.source or node.name not in bound):
+        if isinstance(node, x.ColumnNode) and (node.source or node.name not in bound):
             columns[node] = None
-        if isinstance(node, x.Lambda):
+        if isinstance(node, x.LambdaNode):
             bound |= set(node.parameters)
         waiting += [(child, bound) for child in reversed(list(children(node)))]
     return tuple(columns)

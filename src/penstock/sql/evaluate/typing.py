@@ -100,16 +100,16 @@ class _Typer:
             raise refused(f"{what} must be BOOLEAN, and {_text(node)} is {typed.type}", node.at)
         return typed
 
-    def column(self, node: x.Column) -> n.Typed:
+    def column(self, node: x.ColumnNode) -> n.Typed:
         if node.source is None and node.name in self._parameters:
             return self._parameters[node.name]
         return self._scope.column(node.source, node.name, node.at)
 
     # Operators ------------------------------------------------------------------------------------------------------
 
-    def arithmetic(self, node: x.Arithmetic) -> n.Typed:
+    def arithmetic(self, node: x.ArithmeticNode) -> n.Typed:
         if node.operator == "||":
-            return self.call(x.Call("CONCAT", (node.left, node.right), at=node.at))
+            return self.call(x.CallNode("CONCAT", (node.left, node.right), at=node.at))
         left, right = self.all((node.left, node.right))
         try:
             kind = arithmetic(node.operator, left.type, right.type).type
@@ -126,7 +126,7 @@ class _Typer:
         negation(operand.type)
         return n.Negative(operand.type, operand, at=node.at)
 
-    def comparison(self, node: x.Comparison) -> n.Typed:
+    def comparison(self, node: x.ComparisonNode) -> n.Typed:
         left, right = self.sides(node.left, node.right)
         self.check(node.operator, (node.left, left), (node.right, right))
         return n.Comparison(BOOLEAN, node.operator, left, right, at=node.at)
@@ -134,7 +134,7 @@ class _Typer:
     def sides(self, left: Any, right: Any) -> tuple[n.Typed, n.Typed]:
         """Both sides of a comparison; a literal text becomes what it is compared with."""
         for one, two in ((left, right), (right, left)):
-            if isinstance(one, x.Column) and one.name in TIME_COLUMNS and isinstance(two, x.StringLiteral):
+            if isinstance(one, x.ColumnNode) and one.name in TIME_COLUMNS and isinstance(two, x.StringLiteral):
                 column, moment = self.typed(one), self.moment(two)
                 return (column, moment) if one is left else (moment, column)
         first, second = self.typed(left), self.typed(right)
@@ -160,37 +160,37 @@ class _Typer:
             named = f"{_text(one)} ({first.type}) and {_text(two)} ({second.type})"
             raise refused(f"{java_name(operator)} does not compare {named}.", one.at) from error
 
-    def between(self, node: x.Between) -> n.Typed:
+    def between(self, node: x.BetweenNode) -> n.Typed:
         operand, low = self.sides(node.operand, node.low)
         _, high = self.sides(node.operand, node.high)
         self.check(">=", (node.operand, operand), (node.low, low))
         self.check("<=", (node.operand, operand), (node.high, high))
         return _maybe_not(n.Between(BOOLEAN, operand, low, high, at=node.at), negated=node.negated)
 
-    def in_(self, node: x.In) -> n.Typed:
+    def in_(self, node: x.InNode) -> n.Typed:
         if isinstance(node.operand, x.NullLiteral):
             raise refused("NULL cannot be compared: NULL IN (...)", node.at)
         _, (operand, *items) = united(self.all((node.operand, *node.items)), self.shown)
         return _maybe_not(n.In(BOOLEAN, operand, tuple(items), at=node.at), negated=node.negated)
 
-    def like(self, node: x.Like) -> n.Typed:
+    def like(self, node: x.LikeNode) -> n.Typed:
         operand, pattern = self.all((node.operand, node.pattern))
         for part, typed_part in ((node.operand, operand), (node.pattern, pattern)):
             if typed_part.type != STRING:
                 raise refused(f"LIKE takes STRING, and {_text(part)} is {typed_part.type}", part.at)
         return _maybe_not(n.Like(BOOLEAN, operand, pattern, node.escape, at=node.at), negated=node.negated)
 
-    def is_null(self, node: x.IsNull) -> n.Typed:
+    def is_null(self, node: x.IsNullNode) -> n.Typed:
         return _maybe_not(n.IsNull(BOOLEAN, self.typed(node.operand), at=node.at), negated=node.negated)
 
-    def not_(self, node: x.Not) -> n.Typed:
+    def not_(self, node: x.NotNode) -> n.Typed:
         return n.Not(BOOLEAN, self.condition(node.operand, "The operand of NOT"), at=node.at)
 
-    def logical(self, node: x.Logical) -> n.Typed:
+    def logical(self, node: x.LogicalNode) -> n.Typed:
         operands = tuple(self.condition(part, f"An operand of {node.operator}") for part in node.operands)
         return n.Logical(BOOLEAN, node.operator, operands, at=node.at)
 
-    def case(self, node: x.Case) -> n.Typed:
+    def case(self, node: x.CaseNode) -> n.Typed:
         branches = [(self.condition(when.condition, "WHEN"), self.typed(when.result)) for when in node.branches]
         otherwise = n.Constant(NULL, None) if node.otherwise is None else self.typed(node.otherwise)
         kinds = [result.type for _, result in branches]
@@ -208,7 +208,7 @@ class _Typer:
 
     # Values of several parts ----------------------------------------------------------------------------------------
 
-    def cast(self, node: x.Cast) -> n.Typed:
+    def cast(self, node: x.CastNode) -> n.Typed:
         operand, kind = self.typed(node.operand), sql_type(node.type, self._custom)
         cast_function(operand.type, kind)
         return n.Cast(kind, operand, at=node.at)
@@ -261,11 +261,15 @@ class _Typer:
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
-    def call(self, node: x.Call) -> n.Typed:
+    def call(self, node: x.CallNode) -> n.Typed:
         nodes = [part for part in node.arguments if not isinstance(part, x.Star)]
         units = self.unit_places(node.name)
-        arguments: list[n.Typed | x.Lambda] = [
-            part if isinstance(part, x.Lambda) else _unit(part) if at in units and _is_unit(part) else self.typed(part)
+        arguments: list[n.Typed | x.LambdaNode] = [
+            part
+            if isinstance(part, x.LambdaNode)
+            else _unit(part)
+            if at in units and _is_unit(part)
+            else self.typed(part)
             for at, part in enumerate(nodes)
         ]
         if node.name.upper() in ADAPTING:
@@ -283,7 +287,7 @@ class _Typer:
         parts = tuple(part if isinstance(part, n.Typed) else bodies[at] for at, part in enumerate(arguments))
         return n.Call(bound.type, bound.name, parts, bound, at=node.at)
 
-    def argument(self, at: int, part: n.Typed | x.Lambda, bodies: dict[int, n.Lambda]) -> Argument:
+    def argument(self, at: int, part: n.Typed | x.LambdaNode, bodies: dict[int, n.Lambda]) -> Argument:
         if isinstance(part, n.Typed):
             return part.type
 
@@ -293,7 +297,7 @@ class _Typer:
 
         return LambdaArgument(len(part.parameters), infer)
 
-    def lambda_(self, node: x.Lambda, kinds: Sequence[SqlType]) -> n.Lambda:
+    def lambda_(self, node: x.LambdaNode, kinds: Sequence[SqlType]) -> n.Lambda:
         if len(set(node.parameters)) < len(node.parameters):
             raise refused("A lambda has two parameters of one name", node.at)
         outer = self._parameters
@@ -317,7 +321,7 @@ class _Typer:
         return frozenset(at for at, parameter in pairs if parameter.type == INTERVAL_UNIT)
 
     def misplaced(self, node: Any) -> n.Typed:
-        raise refused(f"{type(node).__name__.lower()} stands where a value is expected", node.at)
+        raise refused(f"{type(node).__name__.removesuffix('Node').lower()} stands where a value is expected", node.at)
 
 
 def _text(node: Any) -> str:
@@ -325,7 +329,7 @@ def _text(node: Any) -> str:
 
 
 def _is_unit(node: Any) -> bool:
-    return isinstance(node, x.Column) and node.source is None and node.name in UNIT_WORDS
+    return isinstance(node, x.ColumnNode) and node.source is None and node.name in UNIT_WORDS
 
 
 def _unit(node: Any) -> n.Typed:
@@ -362,24 +366,24 @@ _RULES: dict[type, Callable[[_Typer, Any], n.Typed]] = {
     x.DecimalLiteral: _decimal,
     x.DoubleLiteral: lambda _, node: n.Constant(DOUBLE, float(node.text), at=node.at),
     x.StringLiteral: lambda _, node: n.Constant(STRING, node.value, at=node.at),
-    x.Column: _Typer.column,
+    x.ColumnNode: _Typer.column,
     x.Subscript: _Typer.subscript,
     x.FieldAccess: _Typer.field,
-    x.Call: _Typer.call,
+    x.CallNode: _Typer.call,
     x.ArrayLiteral: _Typer.array,
     x.MapLiteral: _Typer.map,
     x.StructLiteral: _Typer.struct,
-    x.Cast: _Typer.cast,
-    x.Case: _Typer.case,
+    x.CastNode: _Typer.cast,
+    x.CaseNode: _Typer.case,
     x.Unary: _Typer.unary,
-    x.Arithmetic: _Typer.arithmetic,
-    x.Comparison: _Typer.comparison,
-    x.Between: _Typer.between,
-    x.In: _Typer.in_,
-    x.Like: _Typer.like,
-    x.IsNull: _Typer.is_null,
-    x.Not: _Typer.not_,
-    x.Logical: _Typer.logical,
-    x.Lambda: _Typer.misplaced,
+    x.ArithmeticNode: _Typer.arithmetic,
+    x.ComparisonNode: _Typer.comparison,
+    x.BetweenNode: _Typer.between,
+    x.InNode: _Typer.in_,
+    x.LikeNode: _Typer.like,
+    x.IsNullNode: _Typer.is_null,
+    x.NotNode: _Typer.not_,
+    x.LogicalNode: _Typer.logical,
+    x.LambdaNode: _Typer.misplaced,
     x.Star: _Typer.misplaced,
 }

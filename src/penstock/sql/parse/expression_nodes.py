@@ -12,28 +12,28 @@ __all__ = [
     "ArithmeticOperator",
     "ComparisonOperator",
     "Expression",
-    "Arithmetic",
+    "ArithmeticNode",
     "ArrayLiteral",
-    "Between",
+    "BetweenNode",
     "BooleanLiteral",
-    "Call",
-    "Case",
-    "Cast",
-    "Column",
-    "Comparison",
+    "CallNode",
+    "CaseNode",
+    "CastNode",
+    "ColumnNode",
+    "ComparisonNode",
     "DecimalLiteral",
     "DoubleLiteral",
-    "Entry",
+    "EntryNode",
     "FieldAccess",
     "FieldValue",
-    "In",
+    "InNode",
     "IntegerLiteral",
-    "IsNull",
-    "Lambda",
-    "Like",
-    "Logical",
+    "IsNullNode",
+    "LambdaNode",
+    "LikeNode",
+    "LogicalNode",
     "MapLiteral",
-    "Not",
+    "NotNode",
     "NullLiteral",
     "Star",
     "StringLiteral",
@@ -88,7 +88,7 @@ class StringLiteral(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Node):
+class ColumnNode(Node):
     """A column, or a parameter of a lambda: ``NAME`` or ``SOURCE.NAME``."""
 
     name: str
@@ -117,7 +117,7 @@ class Star(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Lambda(Node):
+class LambdaNode(Node):
     """An argument that is a function: ``x => x + 1``, ``(k, v) => v``."""
 
     parameters: tuple[str, ...]
@@ -125,11 +125,11 @@ class Lambda(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class CallNode(Node):
     """A call of a function; which kind of function is not known here."""
 
     name: str
-    arguments: tuple[Expression | Lambda | Star, ...] = ()
+    arguments: tuple[Expression | LambdaNode | Star, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ArrayLiteral(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Node):
+class EntryNode(Node):
     """An entry of ``MAP(...)``."""
 
     key: Expression
@@ -151,7 +151,7 @@ class Entry(Node):
 class MapLiteral(Node):
     """``MAP(key := value, ...)``."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class StructLiteral(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(Node):
+class CastNode(Node):
     """``CAST(operand AS type)``."""
 
     operand: Expression
@@ -186,7 +186,7 @@ class When(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Case(Node):
+class CaseNode(Node):
     """``CASE WHEN condition THEN result ... ELSE otherwise END``."""
 
     branches: tuple[When, ...]
@@ -202,7 +202,7 @@ class Unary(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic(Node):
+class ArithmeticNode(Node):
     """``left + right`` and the like; ``||`` concatenates."""
 
     operator: ArithmeticOperator
@@ -211,7 +211,7 @@ class Arithmetic(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Node):
+class ComparisonNode(Node):
     """``left = right`` and the like; ``!=`` is kept as ``<>``."""
 
     operator: ComparisonOperator
@@ -220,7 +220,7 @@ class Comparison(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(Node):
+class BetweenNode(Node):
     """``operand [NOT] BETWEEN low AND high``."""
 
     operand: Expression
@@ -230,7 +230,7 @@ class Between(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class In(Node):
+class InNode(Node):
     """``operand [NOT] IN (item, ...)``."""
 
     operand: Expression
@@ -239,7 +239,7 @@ class In(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Like(Node):
+class LikeNode(Node):
     """``operand [NOT] LIKE pattern [ESCAPE 'character']``."""
 
     operand: Expression
@@ -249,7 +249,7 @@ class Like(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull(Node):
+class IsNullNode(Node):
     """``operand IS [NOT] NULL``."""
 
     operand: Expression
@@ -257,14 +257,14 @@ class IsNull(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Not(Node):
+class NotNode(Node):
     """``NOT operand``."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Logical(Node):
+class LogicalNode(Node):
     """Two or more conditions, all joined by AND or all by OR."""
 
     operator: Literal["AND", "OR"]
@@ -278,22 +278,22 @@ Expression = (
     | DecimalLiteral
     | DoubleLiteral
     | StringLiteral
-    | Column
+    | ColumnNode
     | Subscript
     | FieldAccess
-    | Call
+    | CallNode
     | ArrayLiteral
     | MapLiteral
     | StructLiteral
-    | Cast
-    | Case
+    | CastNode
+    | CaseNode
     | Unary
-    | Arithmetic
-    | Comparison
-    | Between
-    | In
-    | Like
-    | IsNull
-    | Not
-    | Logical
+    | ArithmeticNode
+    | ComparisonNode
+    | BetweenNode
+    | InNode
+    | LikeNode
+    | IsNullNode
+    | NotNode
+    | LogicalNode
 )

@@ -44,7 +44,7 @@ def expression(cursor: Cursor, floor: int = 0) -> x.Expression:
             left = _postfix(cursor, left)
         elif power >= SUM:
             operator = cast("x.ArithmeticOperator", cursor.advance().key)
-            left = x.Arithmetic(operator, left, expression(cursor, power), at=left.at)
+            left = x.ArithmeticNode(operator, left, expression(cursor, power), at=left.at)
             ceiling = power
         elif power == PREDICATE:
             left = _predicate(cursor, left)
@@ -73,12 +73,12 @@ def _separated(cursor: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
     return tuple(parts)
 
 
-def _logical(cursor: Cursor, left: x.Expression, power: int) -> x.Logical:
+def _logical(cursor: Cursor, left: x.Expression, power: int) -> x.LogicalNode:
     operator: Literal["AND", "OR"] = "AND" if power == AND else "OR"
     operands = [left]
     while cursor.accept(operator):
         operands.append(expression(cursor, power))
-    return x.Logical(operator, tuple(operands), at=left.at)
+    return x.LogicalNode(operator, tuple(operands), at=left.at)
 
 
 def _postfix(cursor: Cursor, base: x.Expression) -> x.Expression:
@@ -95,34 +95,34 @@ def _predicate(cursor: Cursor, left: x.Expression) -> x.Expression:
     if key in COMPARISONS:
         cursor.advance()
         operator = cast("x.ComparisonOperator", "<>" if key == "!=" else key)
-        return x.Comparison(operator, left, expression(cursor, PREDICATE), at=left.at)
+        return x.ComparisonNode(operator, left, expression(cursor, PREDICATE), at=left.at)
     if cursor.accept("IS"):
         return _is(cursor, left)
     negated = cursor.accept("NOT")
     if cursor.accept("BETWEEN"):
         low = expression(cursor, PREDICATE)
         cursor.expect("AND")
-        return x.Between(left, low, expression(cursor, PREDICATE), negated, at=left.at)
+        return x.BetweenNode(left, low, expression(cursor, PREDICATE), negated, at=left.at)
     if cursor.accept("LIKE"):
         pattern = expression(cursor, PREDICATE)
-        return x.Like(left, pattern, _escape(cursor) if cursor.accept("ESCAPE") else None, negated, at=left.at)
+        return x.LikeNode(left, pattern, _escape(cursor) if cursor.accept("ESCAPE") else None, negated, at=left.at)
     cursor.expect("IN")
     cursor.expect("(")
     if cursor.token.key == "SELECT":
         raise cursor.refused(cursor.token.at, "a subquery is allowed only in FROM", "Join with the subquery instead.")
     items = expressions(cursor)
     cursor.expect(")")
-    return x.In(left, items, negated, at=left.at)
+    return x.InNode(left, items, negated, at=left.at)
 
 
 def _is(cursor: Cursor, left: x.Expression) -> x.Expression:
     negated = cursor.accept("NOT")
     if cursor.accept("NULL"):
-        return x.IsNull(left, negated, at=left.at)
+        return x.IsNullNode(left, negated, at=left.at)
     cursor.expect("DISTINCT")
     cursor.expect("FROM")
     operator: x.ComparisonOperator = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
-    return x.Comparison(operator, left, expression(cursor, PREDICATE), at=left.at)
+    return x.ComparisonNode(operator, left, expression(cursor, PREDICATE), at=left.at)
 
 
 def _escape(cursor: Cursor) -> str:
@@ -166,7 +166,7 @@ def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
         return rule(cursor)
     if token.key == "NOT" and floor < PREDICATE:
         cursor.advance()
-        return x.Not(expression(cursor, NOT), at=token.at)
+        return x.NotNode(expression(cursor, NOT), at=token.at)
     follower = cursor.following()
     if token.key == "ARRAY" and follower == "[":
         return _array(cursor)
@@ -178,20 +178,20 @@ def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
     if follower == "(":
         return _call(cursor, name, token)
     if follower == "." and cursor.accept("."):
-        return x.Column(cursor.name(), name, at=token.at)
-    return x.Column(name, at=token.at)
+        return x.ColumnNode(cursor.name(), name, at=token.at)
+    return x.ColumnNode(name, at=token.at)
 
 
-def _call(cursor: Cursor, name: str, token: Token) -> x.Call:
+def _call(cursor: Cursor, name: str, token: Token) -> x.CallNode:
     cursor.expect("(")
     if cursor.accept(")"):
-        return x.Call(name, at=token.at)
+        return x.CallNode(name, at=token.at)
     arguments = _separated(cursor, _argument)
     cursor.expect(")")
-    return x.Call(name, arguments, at=token.at)
+    return x.CallNode(name, arguments, at=token.at)
 
 
-def _argument(cursor: Cursor) -> x.Expression | x.Lambda | x.Star:
+def _argument(cursor: Cursor) -> x.Expression | x.LambdaNode | x.Star:
     at = cursor.token.at
     if cursor.token.key == "*" and cursor.accept("*"):
         return x.Star(at=at)
@@ -201,7 +201,7 @@ def _argument(cursor: Cursor) -> x.Expression | x.Lambda | x.Star:
     cursor.enter()
     body = expression(cursor)
     cursor.leave()
-    return x.Lambda(parameters, body, at=at)
+    return x.LambdaNode(parameters, body, at=at)
 
 
 def _parameters(cursor: Cursor) -> tuple[str, ...] | None:
@@ -232,7 +232,7 @@ def _case(cursor: Cursor) -> x.Expression:
         branches.append(_when(cursor))
     otherwise = expression(cursor) if cursor.accept("ELSE") else None
     cursor.expect("END")
-    return x.Case(tuple(branches), otherwise, at=at)
+    return x.CaseNode(tuple(branches), otherwise, at=at)
 
 
 def _searched(cursor: Cursor) -> str:
@@ -262,7 +262,7 @@ def _cast(cursor: Cursor) -> x.Expression:
     cursor.expect("AS")
     type_ = type_node(cursor)
     cursor.expect(")")
-    return x.Cast(operand, type_, at=at)
+    return x.CastNode(operand, type_, at=at)
 
 
 def _array(cursor: Cursor) -> x.Expression:
@@ -285,10 +285,10 @@ def _map(cursor: Cursor) -> x.Expression:
     return x.MapLiteral(entries, at=at)
 
 
-def _entry(cursor: Cursor) -> x.Entry:
+def _entry(cursor: Cursor) -> x.EntryNode:
     key = expression(cursor)
     cursor.expect(":=")
-    return x.Entry(key, expression(cursor), at=key.at)
+    return x.EntryNode(key, expression(cursor), at=key.at)
 
 
 def _struct(cursor: Cursor) -> x.Expression:

@@ -15,7 +15,7 @@ __all__ = ["format_expression", "format_type", "quoted_string"]
 PRIMARY = POSTFIX + 1
 
 
-def format_expression(node: x.Expression | x.Lambda | x.Star, floor: int = 0) -> str:
+def format_expression(node: x.Expression | x.LambdaNode | x.Star, floor: int = 0) -> str:
     """Return an expression, in brackets if it binds less than ``floor``.
 
     >>> from penstock.sql.parse import parse_expression
@@ -47,10 +47,10 @@ def quoted_string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _power(node: x.Expression | x.Lambda | x.Star) -> int:
-    if isinstance(node, x.Arithmetic):
+def _power(node: x.Expression | x.LambdaNode | x.Star) -> int:
+    if isinstance(node, x.ArithmeticNode):
         return POWERS[node.operator]
-    if isinstance(node, x.Logical):
+    if isinstance(node, x.LogicalNode):
         return POWERS[node.operator]
     if isinstance(node, x.IntegerLiteral):
         return SIGN if node.value < 0 else PRIMARY
@@ -79,7 +79,7 @@ def _string(node: x.StringLiteral) -> str:
     return quoted_string(node.value)
 
 
-def _column(node: x.Column) -> str:
+def _column(node: x.ColumnNode) -> str:
     return f"{quoted(node.source)}.{quoted(node.name)}" if node.source is not None else quoted(node.name)
 
 
@@ -95,12 +95,12 @@ def _star(_: x.Star) -> str:
     return "*"
 
 
-def _lambda(node: x.Lambda) -> str:
+def _lambda(node: x.LambdaNode) -> str:
     names = ", ".join(map(quoted, node.parameters))
     return f"{names if len(node.parameters) == 1 else f'({names})'} => {format_expression(node.body)}"
 
 
-def _call(node: x.Call) -> str:
+def _call(node: x.CallNode) -> str:
     return f"{quoted(node.name)}({', '.join(map(format_expression, node.arguments))})"
 
 
@@ -116,11 +116,11 @@ def _struct(node: x.StructLiteral) -> str:
     return f"STRUCT({', '.join(f'{quoted(f.name)} := {format_expression(f.value)}' for f in node.fields)})"
 
 
-def _cast(node: x.Cast) -> str:
+def _cast(node: x.CastNode) -> str:
     return f"CAST({format_expression(node.operand)} AS {format_type(node.type)})"
 
 
-def _case(node: x.Case) -> str:
+def _case(node: x.CaseNode) -> str:
     parts = [f"WHEN {format_expression(b.condition)} THEN {format_expression(b.result)}" for b in node.branches]
     if node.otherwise is not None:
         parts.append(f"ELSE {format_expression(node.otherwise)}")
@@ -133,29 +133,29 @@ def _unary(node: x.Unary) -> str:
     return node.operator + format_expression(node.operand, PRIMARY + 1 if signed else SIGN)
 
 
-def _arithmetic(node: x.Arithmetic) -> str:
+def _arithmetic(node: x.ArithmeticNode) -> str:
     power = POWERS[node.operator]
     return f"{format_expression(node.left, power)} {node.operator} {format_expression(node.right, power + 1)}"
 
 
-def _comparison(node: x.Comparison) -> str:
+def _comparison(node: x.ComparisonNode) -> str:
     return f"{_operand(node.left)} {node.operator} {_operand(node.right)}"
 
 
-def _between(node: x.Between) -> str:
+def _between(node: x.BetweenNode) -> str:
     return f"{_operand(node.operand)} {_not(node.negated)}BETWEEN {_operand(node.low)} AND {_operand(node.high)}"
 
 
-def _in(node: x.In) -> str:
+def _in(node: x.InNode) -> str:
     return f"{_operand(node.operand)} {_not(node.negated)}IN ({', '.join(map(format_expression, node.items))})"
 
 
-def _like(node: x.Like) -> str:
+def _like(node: x.LikeNode) -> str:
     escape = f" ESCAPE {quoted_string(node.escape)}" if node.escape is not None else ""
     return f"{_operand(node.operand)} {_not(node.negated)}LIKE {_operand(node.pattern)}{escape}"
 
 
-def _is_null(node: x.IsNull) -> str:
+def _is_null(node: x.IsNullNode) -> str:
     return f"{_operand(node.operand)} IS {_not(node.negated)}NULL"
 
 
@@ -167,23 +167,23 @@ def _not(negated: object) -> str:
     return "NOT " if negated else ""
 
 
-def _negation(node: x.Not) -> str:
+def _negation(node: x.NotNode) -> str:
     return f"NOT {format_expression(node.operand, NOT)}"
 
 
-def _logical(node: x.Logical) -> str:
+def _logical(node: x.LogicalNode) -> str:
     power = POWERS[node.operator]
     return f" {node.operator} ".join(format_expression(operand, power + 1) for operand in node.operands)
 
 
 _POWERS: dict[type, int] = {
     x.Unary: SIGN,
-    x.Comparison: PREDICATE,
-    x.Between: PREDICATE,
-    x.In: PREDICATE,
-    x.Like: PREDICATE,
-    x.IsNull: PREDICATE,
-    x.Not: NOT,
+    x.ComparisonNode: PREDICATE,
+    x.BetweenNode: PREDICATE,
+    x.InNode: PREDICATE,
+    x.LikeNode: PREDICATE,
+    x.IsNullNode: PREDICATE,
+    x.NotNode: NOT,
     x.Subscript: POSTFIX,
     x.FieldAccess: POSTFIX,
 }
@@ -194,24 +194,24 @@ _RULES: dict[type, Callable[[Any], str]] = {
     x.DecimalLiteral: _number,
     x.DoubleLiteral: _number,
     x.StringLiteral: _string,
-    x.Column: _column,
+    x.ColumnNode: _column,
     x.Subscript: _subscript,
     x.FieldAccess: _field_access,
     x.Star: _star,
-    x.Lambda: _lambda,
-    x.Call: _call,
+    x.LambdaNode: _lambda,
+    x.CallNode: _call,
     x.ArrayLiteral: _array,
     x.MapLiteral: _map,
     x.StructLiteral: _struct,
-    x.Cast: _cast,
-    x.Case: _case,
+    x.CastNode: _cast,
+    x.CaseNode: _case,
     x.Unary: _unary,
-    x.Arithmetic: _arithmetic,
-    x.Comparison: _comparison,
-    x.Between: _between,
-    x.In: _in,
-    x.Like: _like,
-    x.IsNull: _is_null,
-    x.Not: _negation,
-    x.Logical: _logical,
+    x.ArithmeticNode: _arithmetic,
+    x.ComparisonNode: _comparison,
+    x.BetweenNode: _between,
+    x.InNode: _in,
+    x.LikeNode: _like,
+    x.IsNullNode: _is_null,
+    x.NotNode: _negation,
+    x.LogicalNode: _logical,
 }

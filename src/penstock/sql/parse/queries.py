@@ -28,7 +28,7 @@ from penstock.sql.parse.windows import duration, window, within
 
 __all__ = ["query"]
 
-_BASES = x.Column | x.FieldAccess | x.Subscript | x.Call | x.StructLiteral | x.Cast
+_BASES = x.ColumnNode | x.FieldAccess | x.Subscript | x.CallNode | x.StructLiteral | x.CastNode
 _JOINS: tuple[JoinKind, ...] = ("INNER", "LEFT", "RIGHT", "FULL")
 
 

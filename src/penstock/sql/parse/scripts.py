@@ -115,7 +115,7 @@ def parse_expression(text: str) -> Expression:
         SqlSyntaxError: It is none.
 
     >>> parse_expression("a->b")
-    FieldAccess(base=Column(name='A', source=None), name='B')
+    FieldAccess(base=ColumnNode(name='A', source=None), name='B')
     """
     tokens = tokenize(text).tokens
     node: Expression = parsed(text, tokens, _expression)

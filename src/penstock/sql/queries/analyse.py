@@ -253,7 +253,7 @@ def _check_columns(node: Any, clause: str) -> None:
 def _column(item: Item, value: Expression, step: Read) -> SourceColumn:
     node = item.node
     is_key = any(node in names for names in step.key_names)
-    is_bound = step.window is not None and isinstance(node, x.Column) and node.name in BOUNDS
+    is_bound = step.window is not None and isinstance(node, x.ColumnNode) and node.name in BOUNDS
     return SourceColumn(item.name, value.type, "KEY" if is_key or is_bound else "VALUE")
 
 
@@ -265,7 +265,7 @@ def _order_of(ordering: q.Ordering, items: list[Item], names: ClauseScope, libra
             raise refusal(node.at, f"ORDER BY {node.value}: SELECT has {len(items)} columns")
         node = items[node.value - 1].node
     field_names = {field.name for field in names.fields}
-    node = substitute(node, {x.Column(item.name): item.node for item in items if item.name not in field_names})
+    node = substitute(node, {x.ColumnNode(item.name): item.node for item in items if item.name not in field_names})
     return order_of(replace(ordering, expression=node), names, library)
 
 
@@ -297,7 +297,7 @@ def sorted_result(
         problem = _problem(node, own, library)
         if problem is not None:
             hidden.append(q.Selected(node, HIDDEN.format(len(hidden)), at=node.at))
-            node = x.Column(str(hidden[-1].alias), at=node.at)
+            node = x.ColumnNode(str(hidden[-1].alias), at=node.at)
             wider = replace(bare, items=(*bare.items, *hidden))
             try:
                 analysed = TransientAnalysis(wider, "the result", catalog, library).result()
@@ -331,7 +331,7 @@ def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
         return node
     if not 1 <= node.value <= len(fields):
         raise refusal(node.at, f"ORDER BY {node.value}: SELECT has {len(fields)} columns")
-    return x.Column(fields[node.value - 1].name, at=node.at)
+    return x.ColumnNode(fields[node.value - 1].name, at=node.at)
 
 
 def _problem(node: Any, names: ClauseScope, library: Library) -> SqlError | None:

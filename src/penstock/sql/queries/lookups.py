@@ -55,10 +55,10 @@ class Conditions:
 
 
 def _alternatives(node: Any) -> list[tuple[Any, ...]] | None:
-    if isinstance(node, x.Between) and not node.negated:
-        low = x.Comparison(">=", node.operand, node.low, at=node.at)
-        return [(low, x.Comparison("<=", node.operand, node.high, at=node.at))]
-    if not isinstance(node, x.Logical):
+    if isinstance(node, x.BetweenNode) and not node.negated:
+        low = x.ComparisonNode(">=", node.operand, node.low, at=node.at)
+        return [(low, x.ComparisonNode("<=", node.operand, node.high, at=node.at))]
+    if not isinstance(node, x.LogicalNode):
         return [(node,)]
     parts = [_alternatives(operand) for operand in node.operands]
     if any(part is None for part in parts):
@@ -80,23 +80,23 @@ def _alternatives(node: Any) -> list[tuple[Any, ...]] | None:
 class _Compared:
     """A condition that compares a column directly with constants."""
 
-    column: x.Column
+    column: x.ColumnNode
     operator: str
     constants: tuple[Any, ...]
     node: Any
 
 
 def _compared(node: Any) -> _Compared | None:
-    if isinstance(node, x.In) and not node.negated and isinstance(node.operand, x.Column):
+    if isinstance(node, x.InNode) and not node.negated and isinstance(node.operand, x.ColumnNode):
         if any(columns_in(item) for item in node.items):
             return None
         return _Compared(node.operand, "=", node.items, node)
-    if isinstance(node, x.Comparison) and node.operator in FLIPPED:
+    if isinstance(node, x.ComparisonNode) and node.operator in FLIPPED:
         for side, other, operator in (
             (node.left, node.right, node.operator),
             (node.right, node.left, FLIPPED[node.operator]),
         ):
-            if isinstance(side, x.Column) and not columns_in(other):
+            if isinstance(side, x.ColumnNode) and not columns_in(other):
                 return _Compared(side, operator, (other,), node)
     return None
 
@@ -109,7 +109,7 @@ class _Reader:
         self.library = library
         self.columns = [names[0] for names in step.key_names]
 
-    def index_of(self, column: x.Column) -> int | None:
+    def index_of(self, column: x.ColumnNode) -> int | None:
         """Return the index of a column in the key; None if it is not of the key."""
         return self.columns.index(column) if column in self.columns else None
 
@@ -269,9 +269,9 @@ def _without_key(alternative: Sequence[Any], reader: _Reader, hint: str) -> SqlE
     for node in alternative:
         if not any(reader.index_of(column) is not None for column in columns_in(node)):
             continue
-        sides = (node.left, node.right) if isinstance(node, x.Comparison) else ()
-        operand = node.operand if isinstance(node, x.In) else None
-        if any(isinstance(side, x.Column) and reader.index_of(side) is not None for side in (*sides, operand)):
+        sides = (node.left, node.right) if isinstance(node, x.ComparisonNode) else ()
+        operand = node.operand if isinstance(node, x.InNode) else None
+        if any(isinstance(side, x.ColumnNode) and reader.index_of(side) is not None for side in (*sides, operand)):
             reason = "A comparison must be between a key column and a resolvable expression."
         else:
             reason = "A comparison must directly reference a key column."

@@ -16,7 +16,7 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import Assignment, GroupSubtopology, GroupTopology
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, StreamsHeartbeat
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.topology.plan.plan import TaskId
 from threads import append, new_thread, records_of, settle, thread_app
@@ -36,14 +36,14 @@ def log() -> Iterator[EmbeddedLog]:
 def joined(log: EmbeddedLog, name: str = "m") -> StreamsMembership:
     """The membership of a member of the group that has all tasks."""
     topology = GroupTopology((GroupSubtopology("0", ("lines",)),))
-    join = Heartbeat(
+    join = StreamsHeartbeat(
         "app", name, 0, rebalance_timeout_ms=300_000, topology=topology, owned=Assignment(), process=name, tags=()
     )
     return StreamsMembership(name, log.streams_coordinator().heartbeat(join).epoch)
 
 
 def leave(log: EmbeddedLog, name: str = "m") -> None:
-    log.streams_coordinator().heartbeat(Heartbeat("app", name, LEAVE_EPOCH))
+    log.streams_coordinator().heartbeat(StreamsHeartbeat("app", name, LEAVE_EPOCH))
 
 
 def copied(log: EmbeddedLog, **config: Any) -> ThreadApp:

@@ -9,13 +9,13 @@ from typing import Any
 from penstock.connect.connectors.postgres.pgoutput import Begin
 from penstock.connect.data.stored_offsets import NotedOffset
 
-__all__ = ["Position", "Resume"]
+__all__ = ["ChangePosition", "Resume"]
 
 _RECORDS = "records="
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ChangePosition:
     """Where the connector is, as the offsets of its records have it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Position:
     def noted(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """The stored form with more fields, and a note of the number of records, which Debezium does not store.
 
-        >>> offset = Position(70, records=2).noted({})
+        >>> offset = ChangePosition(70, records=2).noted({})
         >>> offset, offset.note
         ({'lsn': 70, 'ts_usec': 0}, 'records=2')
         """
@@ -66,7 +66,7 @@ class Position:
         return {**self.offset(), "snapshot": "INITIAL", "snapshot_completed": is_last, "last_snapshot_record": is_last}
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Position:
+    def of(cls, stored: Mapping[str, Any]) -> ChangePosition:
         """The position of a stored offset."""
         transaction = {name: value for name, value in stored.items() if name.startswith("transaction_")}
         return cls(
@@ -80,7 +80,7 @@ class Position:
             _records_in_note(stored) or 0,
         )
 
-    def at(self, lsn: int, kind: str) -> Position:
+    def at(self, lsn: int, kind: str) -> ChangePosition:
         """The position of another message of the same transaction."""
         records = self.records if lsn == self.lsn else 0
         return replace(self, lsn=lsn, processed=lsn, kind=kind, records=records)

@@ -41,7 +41,7 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Update,
     parse_message,
 )
-from penstock.connect.connectors.postgres.position import Position, Resume
+from penstock.connect.connectors.postgres.position import ChangePosition, Resume
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
 from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
@@ -75,7 +75,7 @@ class PostgresChangesTask(SourceTask):
         )
         prefix = parsed["topic.prefix"]
         self._partition = {"server": prefix}
-        self._position = Position()
+        self._position = ChangePosition()
         self._resume = Resume()
         self._left_out = 0  # records of the position that was written in part
         self._forms: dict[int, TableForm | None] = {}
@@ -93,7 +93,7 @@ class PostgresChangesTask(SourceTask):
         self._polled: Offset | None = None  # the offset of the last record that was polled, and that was written
         self._written: Offset | None = None
         self._safe = self._confirmed = 0
-        self._taken: tuple[Position, Offset] = (self._position, {})
+        self._taken: tuple[ChangePosition, Offset] = (self._position, {})
         self._snapshot = ExitStack()  # of the connection that holds the snapshot which is not read yet
         self._exported: SlotSnapshot | None = None
         try:
@@ -157,7 +157,7 @@ class PostgresChangesTask(SourceTask):
         if self._needs_snapshot():
             self._export()
         elif self._streams and not self._has_slot:
-            self._position = Position(self._server.make_slot(), time.time_ns() // 1000)
+            self._position = ChangePosition(self._server.make_slot(), time.time_ns() // 1000)
             self._has_slot = True
 
     def _needs_snapshot(self) -> bool:
@@ -195,7 +195,7 @@ class PostgresChangesTask(SourceTask):
         yield from self._go_on()
 
     def _continue(self, stored: Offset) -> None:
-        self._position, self._resume = Position.of(stored), Resume.of(stored)
+        self._position, self._resume = ChangePosition.of(stored), Resume.of(stored)
         if self._metadata is not None and stored.get("messageType") != "COMMIT":
             self._metadata.restore(stored)
         self._incremental.restore(stored)
@@ -316,7 +316,7 @@ class PostgresChangesTask(SourceTask):
         self._exported = None
         self._snapshot.close()
         self._resume = Resume.before(exported.lsn)
-        self._position = Position(exported.lsn, self._position.time_us, self._position.xid)
+        self._position = ChangePosition(exported.lsn, self._position.time_us, self._position.xid)
         yield from self._placed_alone(self._notifications.completed(), self._offset())
         self._in_snapshot = False
         if self._resumes_slot:
@@ -335,7 +335,7 @@ class PostgresChangesTask(SourceTask):
         most = self._parsed["max.batch.size"]
         with self._server.snapshot(exported.name) as xid:
             now_us = time.time_ns() // 1000
-            self._position = Position(exported.lsn, now_us, xid)
+            self._position = ChangePosition(exported.lsn, now_us, xid)
             offset = self._position.snapshot_offset(is_last=False)
             forms = [form for name in tables if (form := self._snapshot_form(name)) is not None]
             names = [".".join(form.name) for form in forms]

@@ -20,7 +20,7 @@ from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.errors import AppFailedError, PenstockError, TopologyError
 from penstock.log.streams_groups.description import Assignment, Endpoint, GroupTask
 from penstock.log.streams_groups.member import MemberFacts, MemberState, StreamsMember
-from penstock.log.streams_groups.messages import JOIN_EPOCH, Heartbeat, StatusCode
+from penstock.log.streams_groups.messages import JOIN_EPOCH, StatusCode, StreamsHeartbeat
 from penstock.log.streams_groups.refusals import refusal
 from penstock.topology.plan.plan import TaskId
 
@@ -320,7 +320,7 @@ class GroupMembers:
             if self._most_ms is not None:
                 each.ask_within(self._most_ms * (_FEWER if number else 1), now_ms)
 
-    def _exchange(self, member: StreamsMember, heartbeat: Heartbeat) -> None:
+    def _exchange(self, member: StreamsMember, heartbeat: StreamsHeartbeat) -> None:
         try:
             answer = self._coordinator.heartbeat(heartbeat)
         except PenstockError as error:

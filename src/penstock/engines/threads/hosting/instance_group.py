@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.engines.application.planned_app import PlannedApp
     from penstock.log.base import TopicLog
     from penstock.log.streams_groups.coordinator import StreamsCoordinator
-    from penstock.log.streams_groups.description import Endpoint, GroupDescription, GroupTopology
+    from penstock.log.streams_groups.description import Endpoint, GroupTopology, StreamsGroupDescription
     from penstock.log.thread_clients import ThreadClients
     from penstock.topology.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
@@ -136,7 +136,7 @@ class InstanceGroup:
             rebalance_timeout_ms=int(config.get("max.poll.interval.ms") or _REBALANCE_MS),
         )  # fmt: skip
 
-    def described(self) -> GroupDescription | None:
+    def described(self) -> StreamsGroupDescription | None:
         """Return the group as it is now; None if there is none."""
         return self.coordinator.describe(self._application)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.log.processes import is_of_here, may_run, own_process
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, Heartbeat
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, StreamsHeartbeat
 from penstock.state.documents import replace_document
 
 if TYPE_CHECKING:
@@ -84,4 +84,4 @@ def _leave(app: PlannedApp, members: Collection[str]) -> None:
     clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
     with closing(clients.streams_coordinator()) as coordinator:
         for member in members:
-            coordinator.heartbeat(Heartbeat(app.application, member, LEAVE_EPOCH))
+            coordinator.heartbeat(StreamsHeartbeat(app.application, member, LEAVE_EPOCH))

@@ -31,7 +31,7 @@ from penstock.log.stored import StoredRecords
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.log.streams_groups.description import GroupDescription
+    from penstock.log.streams_groups.description import StreamsGroupDescription
 
 __all__ = ["KafkaCore"]
 
@@ -119,7 +119,7 @@ class KafkaCore:
         else:
             presence.commit(lambda me: self._topics.commit(group, offsets, metadata, me), offsets)
 
-    def streams_group(self, group: str) -> GroupDescription | None:
+    def streams_group(self, group: str) -> StreamsGroupDescription | None:
         """Return a streams group; None if there is none of that name."""
         return self._topics.streams_group(group)
 

@@ -13,11 +13,11 @@ from penstock.log.streams_groups.description import (
     Assignment,
     DescribedMember,
     Endpoint,
-    GroupDescription,
     GroupSubtopology,
     GroupTask,
     GroupTopology,
     InternalTopicSpec,
+    StreamsGroupDescription,
     Tags,
 )
 
@@ -31,7 +31,7 @@ _TYPE = "streams"
 _GROUP_RESOURCE, _SET = 32, 0  # as IncrementalAlterConfigs numbers them
 
 
-def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | None:
+def describe_streams_group(cluster: Cluster, group: str) -> StreamsGroupDescription | None:
     """Return a group; None if there is no streams group of that name, or the broker knows no streams groups.
 
     Raises:
@@ -90,9 +90,9 @@ def tasks_of(given: Iterable[Any] | None) -> frozenset[GroupTask] | None:
     return frozenset(GroupTask(each.subtopology_id, number) for each in given for number in each.partitions)
 
 
-def _description_of(group: Any) -> GroupDescription:
+def _description_of(group: Any) -> StreamsGroupDescription:
     topology = group.topology
-    return GroupDescription(
+    return StreamsGroupDescription(
         group=group.group_id,
         state=group.group_state,
         epoch=group.group_epoch,

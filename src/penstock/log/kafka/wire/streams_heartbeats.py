@@ -19,9 +19,9 @@ from penstock.log.streams_groups.description import (
 from penstock.log.streams_groups.messages import (
     EndpointPartitions,
     GroupStatus,
-    Heartbeat,
     HeartbeatAnswer,
     HeartbeatError,
+    StreamsHeartbeat,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ["heartbeat_request", "send_heartbeat"]
 _MOVED = frozenset({HeartbeatError.COORDINATOR_NOT_AVAILABLE, HeartbeatError.NOT_COORDINATOR})
 
 
-def send_heartbeat(cluster: Cluster, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def send_heartbeat(cluster: Cluster, heartbeat: StreamsHeartbeat) -> HeartbeatAnswer:
     """Send a heartbeat to the group's coordinator, and return the answer; an error is part of it.
 
     Raises:
@@ -56,7 +56,7 @@ def send_heartbeat(cluster: Cluster, heartbeat: Heartbeat) -> HeartbeatAnswer:
     return answer
 
 
-def heartbeat_request(heartbeat: Heartbeat) -> Any:
+def heartbeat_request(heartbeat: StreamsHeartbeat) -> Any:
     """Return a heartbeat as a message."""
     from penstock.log.kafka.wire.messages import StreamsGroupHeartbeatRequest as Request
 
