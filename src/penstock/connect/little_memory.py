@@ -22,7 +22,7 @@ def take_little_memory() -> None:
     """Keep Arrow in this process from loading pandas for each kind of array, and from keeping an arena of its own.
 
     Arrow looks for pandas when it first makes an array of Python's values, which costs 30 MB and a third of a second.
-    Whoever imports pandas, or converts to it, still gets it.
+    A program that imports pandas, or converts to it, still gets it.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     if "pandas" in sys.modules:

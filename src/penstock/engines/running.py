@@ -226,7 +226,7 @@ class Run:
             self.plan = self._plan(log)  # topics may have come, or grown
 
     def may_share(self) -> bool:
-        """Return whether to go over to sharing, as another instance asks; if that cannot be, it is told why."""
+        """Return whether to go over to sharing, as another instance asks; if not, answer it with the reason."""
         tenure = self._tenure
         if tenure is None or not tenure.is_asked_to_share:
             return False

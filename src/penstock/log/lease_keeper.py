@@ -73,7 +73,7 @@ class LeaseKeeper:
                 return
             except PenstockError as error:  # the log is away; the next heartbeat may reach it
                 _log.warning("the lease of %s could not be renewed: %s", self.lease.application, error.message)
-            except Exception:  # noqa: BLE001 - without this thread the lease expires, and nobody is told
+            except Exception:  # noqa: BLE001 - without this thread the lease expires unnoticed
                 _log.exception("the lease of %s could not be renewed", self.lease.application)
 
 

@@ -141,7 +141,7 @@ class Column:
         return None if self.is_padded or self.is_loose else self._series.dtype
 
     def holds(self, other: Column) -> bool:
-        """Whether `concat_same` takes another column."""
+        """Return whether `concat_same` takes another column."""
         return type(other) is type(self)
 
     def concat_same(self, columns: Sequence[Column]) -> Column:

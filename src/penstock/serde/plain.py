@@ -23,7 +23,7 @@ def text_of(data: bytes) -> str:
 
 
 def base64_of(data: bytes) -> dict[str, str]:
-    """An object with the base64 of bytes, from which they can be made again."""
+    """Return an object with the base64 of bytes, from which they can be made again."""
     return {"base64": binascii.b2a_base64(data, newline=False).decode()}
 
 
@@ -82,7 +82,7 @@ def _plain(value: Any, of_bytes: Callable[[bytes], Any], level: int) -> Any:
 
 
 def _of_class(value: Any, inner: Callable[[Any], Any]) -> Any:
-    """The form of an object by what it has: fields, a conversion of its own, items; else its text."""
+    """Return the form of an object by what it has: fields, a conversion of its own, items; else its text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
     for name in ("to_dict", "as_py", "to_pylist", "to_list", "tolist"):

@@ -54,7 +54,7 @@ class RowColumn(Column):
         return np.zeros(self.length, np.bool_) if self.absent is None else self.absent
 
     def shown(self) -> tuple[Column, ...]:
-        """The columns, with nulls where the row is null."""
+        """Return the columns, with nulls where the row is null."""
         if self.absent is None:
             return self.columns
         index = np.where(self.absent, -1, np.arange(self.length))

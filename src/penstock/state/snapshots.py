@@ -172,7 +172,7 @@ def write_snapshot(
 
 
 def pieces_of(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[pa.RecordBatch]:
-    """The rows of a store in batches, as `write_snapshot` takes them."""
+    """Yield the rows of a store in batches, as `write_snapshot` takes them."""
     while rows := list(islice(entries, _PIECE_ROWS)):
         keys, values = zip(*rows, strict=True)
         yield changes_batch(keys, values)

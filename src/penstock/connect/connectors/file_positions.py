@@ -18,7 +18,7 @@ FILENAME, POSITION = "filename", "position"
 
 
 def noted_offset(place: FilePlace, others: Mapping[str, FilePlace] | None = None) -> NotedOffset:
-    """The source offset of a place in a file, with a note of how the file is known again.
+    """Return the source offset of a place in a file, with a note of how the file is known again.
 
     Args:
         place: The place.
@@ -42,7 +42,7 @@ def noted_offset(place: FilePlace, others: Mapping[str, FilePlace] | None = None
 
 
 def stored_places(name: str, offset: Mapping[str, Any]) -> Iterator[tuple[str, FilePlace]]:
-    """The places, by names of files, in the offset that is stored for a file; also in forms of earlier versions.
+    """Yield the places, by names of files, in the offset that is stored for a file; also in forms of earlier versions.
 
     Raises:
         ConnectError: It is none of a file.
@@ -65,7 +65,7 @@ def stored_places(name: str, offset: Mapping[str, Any]) -> Iterator[tuple[str, F
 
 
 def place_of_bytes(path: Path, size: int, facts: Mapping[str, Any]) -> FilePlace:
-    """The place behind so many bytes, as earlier versions stored it: with the inode and first bytes of the file.
+    """Return the place behind so many bytes, as earlier versions stored it: with the inode and first bytes of the file.
 
     Raises:
         ConnectError: The facts are others.

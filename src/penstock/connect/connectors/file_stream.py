@@ -118,7 +118,7 @@ class FileStreamSourceTask(SourceTask):
             self._files.close()
 
     def _stored(self) -> Iterator[tuple[str, FilePlace]]:
-        """The stored places by names of files."""
+        """Yield the stored places by names of files."""
         for partition, offset in self.context.offset_reader.all() if self._path else ():
             name = partition.get(FILENAME)
             if name is not None and len(partition) == 1:  # else of another connector that had this name

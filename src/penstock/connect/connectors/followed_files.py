@@ -45,7 +45,7 @@ class FollowedFiles:
         self._names: frozenset[str] = frozenset()
 
     def current(self) -> Iterator[tuple[str, FollowedFile]]:
-        """The files by name, those that are gone and not read to their end first."""
+        """Yield the files by name, those that are gone and not read to their end first."""
         names = self._listed()
         self._names = frozenset(names)
         self._rename()
@@ -80,7 +80,7 @@ class FollowedFiles:
             file.close()
 
     def names(self) -> frozenset[str]:
-        """The names of the files at this moment."""
+        """Return the names of the files at this moment."""
         return frozenset() if self.is_one else frozenset(self._listed())
 
     def adopt(self, name: str, place: FilePlace) -> None:
@@ -183,7 +183,7 @@ class FollowedFiles:
                 self._moved.add(name)
 
     def _is_made_of_gone(self, path: Path) -> bool:
-        """Whether a deleted file was packed or copied into this one; then this one is read on in its place."""
+        """Return whether a deleted file was packed or copied into this one; then this one is read on in its place."""
         log = base_name(path.name)
         if log == path.name:
             return False
@@ -198,7 +198,7 @@ class FollowedFiles:
         return False
 
     def _is_copy(self, path: Path) -> bool:
-        """Whether a file is a copy, as it is made before the log is cut, of what is or was read elsewhere."""
+        """Return whether a file is a copy, as it is made before the log is cut, of what is or was read elsewhere."""
         name, base = str(path), str(path.with_name(base_name(path.name)))
         source = self._files.get(base)
         if base == name or is_packed(path):
@@ -229,7 +229,7 @@ def _claimed(
     noted: list[tuple[str, FilePlace]],
     taken: Collection[FilePlace],
 ) -> tuple[str, FilePlace] | None:
-    """The place, under whatever name, up to which this very file, or the one that it was made of, was read."""
+    """Return the place, under whatever name, up to which this very file, or the one that it was made of, was read."""
     name, free = str(path), [pair for pair in noted if pair[1] not in taken]
 
     def rank(pair: tuple[str, FilePlace]) -> tuple[bool, int]:
@@ -264,7 +264,7 @@ def _matches(path: Path, place: FilePlace) -> bool:
 
 
 def _is_begin(path: Path, of: Path) -> bool:
-    """Whether a file is equal to the first bytes of another."""
+    """Return whether a file is equal to the first bytes of another."""
     try:
         with path.open("rb") as one, of.open("rb") as other:
             size = os.fstat(one.fileno()).st_size

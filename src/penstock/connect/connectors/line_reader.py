@@ -98,13 +98,13 @@ class FileNote:
     modified_ns: int = 0
 
     def text(self) -> str:
-        """The note as text."""
+        """Return the note as text."""
         text = f"{self.device}:{self.inode}:{self.fingerprint}"
         return text if self.size is None else f"{text}:{self.size}:{self.modified_ns}"
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """The note of a text; None if it is none."""
+        """Return the note of a text; None if it is none."""
         device, inode, fingerprint, *read = [*(text or "").split(":"), "", ""][: max((text or "").count(":") + 1, 3)]
         if not device.isdigit() or not inode.isdigit() or not fingerprint or len(read) not in (0, 2):
             return None
@@ -243,14 +243,14 @@ class LineReader:
             self._file.close()
 
     def lines(self, most: int) -> ReadLines:
-        """The next complete lines, at most so many; none: there are none now."""
+        """Return the next complete lines, at most so many; none: there are none now."""
         while self._next >= len(self._cut):
             if not self._more():
                 return NO_LINES
         return self._taken(most)
 
     def rest(self) -> ReadLines:
-        """What stands behind the last end of a line, as a line."""
+        """Return what stands behind the last end of a line, as a line."""
         if self._utf16 is not None:
             self._begun.append(self._utf16.decode(b"", final=True).encode())
             self._utf16.reset()
@@ -263,7 +263,7 @@ class LineReader:
         return self._taken(1)
 
     def begins_with(self, data: bytes) -> bool:
-        """Whether these are the first bytes of the file."""
+        """Return whether these are the first bytes of the file."""
         return os.pread(self._file.fileno(), len(data), 0) == data
 
     def go_to(self, place: FilePlace) -> bool:
@@ -286,7 +286,7 @@ class LineReader:
     # Going on at a place
 
     def _is_converted(self) -> bool:
-        """Whether the lines are made of something else than the bytes of the file."""
+        """Return whether the lines are made of something else than the bytes of the file."""
         return self.is_complete or os.pread(self._file.fileno(), 2, 0) in self._marks
 
     def _jump_to(self, size: int) -> bool:
@@ -356,7 +356,7 @@ class LineReader:
         return ReadLines(cut.texts[first:last], lambda: cut.raws(first, last), place_at)
 
     def _place_behind(self, cut: _CutLines, count: int, before: _Edges, units: int) -> FilePlace:
-        """The place behind so many of the lines that are cut."""
+        """Return the place behind so many of the lines that are cut."""
         if count:
             before, units = before.followed_by(cut.data, cut.ends[count - 1]), units + cut.units[count - 1]
         if self.identity is None:
@@ -396,7 +396,7 @@ class LineReader:
             ) from error
 
     def _waiting(self) -> bytes:
-        """The line whose end has not come yet."""
+        """Return the line whose end has not come yet."""
         if len(self._begun) > 1:
             self._begun = [b"".join(self._begun)]
         return self._begun[0] if self._begun else b""
@@ -433,14 +433,14 @@ class _Edges:
     tail: bytes = b""
 
     def followed_by(self, data: bytes, size: int) -> _Edges:
-        """The same with the first bytes of what follows."""
+        """Return the same with the first bytes of what follows."""
         missing = min(_EDGE_BYTES - len(self.head), size)
         head = self.head + data[:missing] if missing > 0 else self.head
         tail = (self.tail + data[max(size - _EDGE_BYTES, 0) : size])[-_EDGE_BYTES:]
         return _Edges(self.size + size, head, tail)
 
     def fingerprint(self) -> str:
-        """A sum of both ends."""
+        """Return a sum of both ends."""
         return hashlib.blake2b(self.head + self.tail, digest_size=12).hexdigest()
 
 
@@ -487,7 +487,7 @@ class _CutLines:
         return cls(data[: ends[-1]] if ends else b"", ends, units, texts)
 
     def raws(self, first: int, last: int) -> list[bytes]:
-        """The bytes of lines without their ends."""
+        """Return the bytes of lines without their ends."""
         starts = [0, *self.ends]
         return [_without_end(self.data[starts[row] : starts[row + 1]]) for row in range(first, last)]
 
@@ -509,7 +509,7 @@ def _units(text: str) -> int:
 
 
 def _size_of(data: bytes, units: int) -> int | None:
-    """The number of bytes that make so many UTF-16 units; None if there are fewer."""
+    """Return the number of bytes that make so many UTF-16 units; None if there are fewer."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for row in range(len(data)):
         units -= _units(decoder.decode(data[row : row + 1]))

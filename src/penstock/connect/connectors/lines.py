@@ -107,7 +107,7 @@ class FollowedFile:
         return None if self._reader is None else self._reader.identity
 
     def is_source_of(self, path: Path) -> bool:
-        """Whether a file has all that was read of this one."""
+        """Return whether a file has all that was read of this one."""
         read = None if self._reader is None else self._reader.read_place
         if read is None or read.note is None or not read.note.size:
             return False
@@ -157,7 +157,7 @@ class FollowedFile:
                 return NO_LINES
 
     def finish(self) -> ReadLines:
-        """What stands behind the last end of a line, of a file that nobody writes to any more."""
+        """Return what stands behind the last end of a line, of a file that nobody writes to any more."""
         for reader in [*self._late, *([self._reader] if self._reader is not None else [])]:
             rest = self._counted(reader.rest(), reader)
             if rest:
@@ -207,7 +207,7 @@ class FollowedFile:
         return reader is not None
 
     def _begin(self, path: Path) -> LineReader | None:
-        """The file to read from the stored place on; None: it is not whole yet."""
+        """Return the file to read from the stored place on; None: it is not whole yet."""
         place, note = self._place, self._place.note
         if note is None:
             reader = self._reader_of(path)
@@ -234,7 +234,7 @@ class FollowedFile:
         return old
 
     def _following(self, path: Path, finished: FilePlace) -> LineReader | None:
-        """The file to read behind one that was read to its end; None: it is not whole yet."""
+        """Return the file to read behind one that was read to its end; None: it is not whole yet."""
         note = finished.note
         assert note is not None  # noqa: S101 - the standard input does not end
         others = self._neighbours.names()
@@ -277,7 +277,7 @@ class FollowedFile:
             ) from error
 
     def _is_whole(self, path: Path) -> bool:
-        """Whether a packed file can be read to its end; else it waits, and the log says why."""
+        """Return whether a packed file can be read to its end; else it waits, and the log says why."""
         try:
             problem = is_whole(path)
         except FileNotFoundError:
@@ -288,7 +288,7 @@ class FollowedFile:
         return problem is None
 
     def _matching(self, paths: Iterable[Path], place: FilePlace) -> LineReader | None:
-        """The first of some files that has, up to a place, what was read before, open at that place."""
+        """Return the first of some files that has, up to a place, what was read before, open at that place."""
         for path in paths:
             with suppress(OSError, ConnectError):
                 if is_packed(path) and is_whole(path) is not None:
@@ -326,7 +326,7 @@ class FollowedFile:
         return now is not None and now != reader.identity  # None: between the two steps of a rotation
 
     def _has_followed_name(self, reader: LineReader) -> bool:
-        """Whether the next look at the folder finds the open file under its new name."""
+        """Return whether the next look at the folder finds the open file under its new name."""
         return any(file_identity(each) == reader.identity for each in self._neighbours.names())
 
     def _leave(self, reader: LineReader) -> None:
@@ -339,7 +339,7 @@ class FollowedFile:
             self._late.append(reader)
 
     def _leave_cut(self, reader: LineReader) -> ReadLines:
-        """The open file was cut: go on in the copy beside it, and then at the start."""
+        """Go on in the copy beside the open file, which was cut, and then at the start."""
         path, read, others = self.path, reader.read_place, self._neighbours.names()
         if path is None or self._is_replaced(reader):  # an old file
             lines = self._counted(reader.rest(), reader)

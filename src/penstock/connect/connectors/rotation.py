@@ -45,12 +45,12 @@ def rotated_files(path: Path, others: Collection[str]) -> list[Path]:
 
 
 def later_rotated(path: Path, old: Path, others: Collection[str]) -> list[Path]:
-    """The files that a path was rotated into after an old one, the oldest first."""
+    """Return the files that a path was rotated into after an old one, the oldest first."""
     return _oldest_first(each for each in rotated_files(path, others) if each != old and _is_later(each, old))
 
 
 def rotated_since(path: Path, time_ns: int, others: Collection[str]) -> list[Path]:
-    """The files that a path was rotated into, and that were changed after a time, the oldest first."""
+    """Return the files that a path was rotated into, and that were changed after a time, the oldest first."""
     return _oldest_first(each for each in rotated_files(path, others) if _time(each) > time_ns)
 
 

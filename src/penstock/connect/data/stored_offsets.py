@@ -51,7 +51,7 @@ def note_of(headers: Sequence[Mapping[str, Any]] | None) -> str:
 
 
 def note_headers(note: str) -> list[dict[str, Any]] | None:
-    """The headers of an offset's record that has a note."""
+    """Return the headers of an offset's record that has a note."""
     return [{"key": NOTE_HEADER, "value": note.encode()}] if note else None
 
 

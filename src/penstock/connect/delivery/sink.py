@@ -33,7 +33,7 @@ class SinkDelivery(RebalanceListener):
         task: The task, not started yet.
         settings: Its config.
         pipeline: Converters, transformations and the handling of errors.
-        watcher: Is told of progress.
+        watcher: Called with progress.
         on_step: Called after each step; tests raise in it what kills the task.
     """
 

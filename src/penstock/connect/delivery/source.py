@@ -62,7 +62,7 @@ class SourceDelivery:
         writer: Writes records and offsets.
         creation: Creates topics.
         boundary: The ends of transactions.
-        watcher: Is told of progress.
+        watcher: Called with progress.
         on_step: Called after each step; tests raise in it what kills the task.
     """
 

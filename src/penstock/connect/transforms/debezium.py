@@ -40,7 +40,7 @@ DELETED = "__deleted"
 
 
 def _envelope(record: ConnectRecord) -> Struct | None:
-    """The value of a record, if it is a change in Debezium's envelope."""
+    """Return the value of a record, if it is a change in Debezium's envelope."""
     value = record.value
     if isinstance(value, Struct) and (value.schema.name or "").endswith("Envelope"):
         return value
@@ -66,7 +66,7 @@ class _Reference:
         return cls(part, name, prefix + (alias or place.replace(".", "_")))
 
     def find(self, envelope: Struct) -> tuple[Schema, Any] | None:
-        """The schema and the value of the field; None: the envelope has no such field."""
+        """Return the schema and the value of the field; None: the envelope has no such field."""
         if self.part:
             part = envelope.schema.field(self.part)
             if part is None or part.schema.type is not Type.STRUCT:
@@ -145,7 +145,7 @@ class ExtractNewRecordState(Transformation):
         self._schemas: dict[tuple[Schema, tuple[Any, ...]], Schema] = {}
 
     def apply(self, record: R) -> R | None:
-        """The record with the row alone, or none."""
+        """Return the record with the row alone, or none."""
         if record.value is None:
             return record if self._mode == "rewrite-with-tombstone" else None
         envelope = _envelope(record)
@@ -206,7 +206,7 @@ class ExtractNewRecordState(Transformation):
         return part.name in dropped and (part.schema.optional or not self._keeps_required)
 
     def _without(self, record: R) -> tuple[R, frozenset[str]]:
-        """The record, and the fields that a header says to leave out."""
+        """Return the record, and the fields that a header says to leave out."""
         header = record.headers.last(self._dropped_by) if self._dropped_by else None
         dropped = frozenset(header.value or ()) if header is not None else frozenset()
         key = record.key
@@ -235,7 +235,7 @@ class ExtractChangedRecordState(Transformation):
         self._names: tuple[str, str] = parsed["header.changed.name"], parsed["header.unchanged.name"]
 
     def apply(self, record: R) -> R:
-        """The record with the headers."""
+        """Return the record with the headers."""
         envelope = _envelope(record)
         if envelope is None:
             return record
@@ -292,7 +292,7 @@ class ByLogicalTableRouter(Transformation):
         self._envelopes: dict[tuple[Schema, str], Schema] = {}
 
     def apply(self, record: R) -> R:
-        """The record as one of the logical table."""
+        """Return the record as one of the logical table."""
         topic = record.topic
         match = None if topic is None else self._regex.fullmatch(topic)
         if topic is None or match is None:
@@ -379,7 +379,7 @@ class EventRouter(Transformation):
         self._placements = [_placement(each) for each in parsed["table.fields.additional.placement"] if each.strip()]
 
     def apply(self, record: R) -> R | None:
-        """The event, or none for what is no new row."""
+        """Return the event, or none for what is no new row."""
         envelope = _envelope(record)
         if envelope is None:
             return None if record.value is None else record
@@ -463,7 +463,7 @@ class EventRouter(Transformation):
 
 
 def _placement(text: str) -> tuple[str, str, str]:
-    """A column, its place and the name that it gets there."""
+    """Return a column, its place and the name that it gets there."""
     column, _, rest = text.strip().partition(":")
     place, _, alias = rest.partition(":")
     if place not in ("header", "envelope", "partition"):

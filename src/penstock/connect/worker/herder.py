@@ -92,7 +92,7 @@ class WorkerStores:
 class Herder:
     """Owns the connectors and tasks of a worker; all changes happen under its lock, in a `turn`.
 
-    The lock is held while the log is read and written, so whoever only looks takes no turn: the view and the states of
+    The lock is held while the log is read and written, so those who only look take no turn: the view and the states of
     the stores are snapshots.
 
     Args:

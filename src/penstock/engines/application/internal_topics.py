@@ -188,7 +188,7 @@ def changelog_writer(log: TopicLog, lease: Lease) -> Iterator[Callable[[str, int
             written.add(TopicPartition(topic, partition))
 
         yield write
-        log.settled_ends(written)  # whoever reads next finds all of it
+        log.settled_ends(written)  # the next reader finds all of it
 
 
 def complete_changelogs(checkpoint: str) -> set[str]:

@@ -17,7 +17,7 @@ class RecordChange:
         self.name, self.version, self.value, self.attempt = name, version, value, secrets.token_hex(8)
 
     def done(self) -> StoredRecord:
-        """The record after the change."""
+        """Return the record after the change."""
         return StoredRecord(self.value, self.version + 1, self.attempt)
 
 

@@ -1,6 +1,6 @@
 """The embedded log as the coordinator of streams groups.
 
-There is no process of its own: whoever sends a heartbeat does the group's due work, in one write transaction. Most
+There is no process of its own: the sender of a heartbeat does the group's due work, in one write transaction. Most
 heartbeats change nothing, and are only read: each write waits for the disk, and wakes all who wait for records.
 """
 

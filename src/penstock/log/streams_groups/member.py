@@ -473,7 +473,7 @@ class StreamsMember:
             self._due_ms = min(self._due_ms, now_ms)
 
     def abandon(self, now_ms: int) -> None:
-        """Leave at once, as whoever had its tasks is gone: there is nothing to give up, and nothing to drop."""
+        """Leave at once, as the process with its tasks is gone: there is nothing to give up, and nothing to drop."""
         self._to_drop = self.owned = _NOTHING
         self._target = self._reported = None
         self._leave_epoch = LEAVE_EPOCH

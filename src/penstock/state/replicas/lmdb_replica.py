@@ -434,7 +434,7 @@ def note_use(directory: Path) -> None:
 
 
 def remove_files(directory: Path) -> None:
-    """Remove the rows of a slot; its lock stays, so that whoever waits for it and whoever comes meet at one file."""
+    """Remove the rows of a slot; its lock stays, so that those who wait for it and those who come meet at one file."""
     for name in ("data.mdb", "lock.mdb"):
         (directory / name).unlink(missing_ok=True)
 

@@ -32,7 +32,7 @@ __all__ = ["Changes", "CatchUpSteps", "SegmentRestore", "SegmentRestoreNote", "f
 _log = own_logger(__name__)
 _FOLDER = "console/restores"
 _EVERY_S, _EVERY_REMOTE_S = 1.0, 5.0
-_OLD_MS = 60_000  # whoever wrote it has died
+_OLD_MS = 60_000  # its writer has died
 _MOST = 1_000
 Changes = Callable[[str], Iterator[tuple[list[bytes], list[bytes | None]]]]
 

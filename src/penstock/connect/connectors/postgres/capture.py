@@ -54,7 +54,7 @@ class Capture:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> Capture:
-        """What the settings of a connector say.
+        """Return what the settings of a connector say.
 
         Raises:
             SettingError: One is wrong.
@@ -102,7 +102,7 @@ class Capture:
         )
 
     def takes(self, schema: str, table: str) -> bool:
-        """Whether a table is captured: those of signals always are."""
+        """Return whether a table is captured: those of signals always are."""
         name, lists = f"{schema}.{table}", self.lists
         if self.is_signal_table((schema, table)):
             return True
@@ -113,12 +113,12 @@ class Capture:
         return not (self._matches("table.exclude.list", name) or lists["schema.exclude.list"].match(schema))
 
     def is_signal_table(self, name: Name) -> bool:
-        """Whether a table is one of signals."""
+        """Return whether a table is one of signals."""
         shown = ".".join(name)
         return shown in self.signal_tables or f"{self.tables.database}.{shown}" in self.signal_tables
 
     def first_signal_table(self) -> Name | None:
-        """A table of signals, by its name; None: there is none."""
+        """Return a table of signals, by its name; None: there is none."""
         for each in sorted(self.signal_tables):
             parts = each.split(".")
             if len(parts) > 1:
@@ -129,12 +129,12 @@ class Capture:
         return self.lists[setting].match(table)
 
     def takes_message(self, prefix: str) -> bool:
-        """Whether the messages of a prefix come out."""
+        """Return whether the messages of a prefix come out."""
         included, excluded = self.lists["message.prefix.include.list"], self.lists["message.prefix.exclude.list"]
         return included.match(prefix) if included else not excluded.match(prefix)
 
     def keyed(self, schema: str, table: str, facts: TableFacts) -> TableFacts:
-        """The facts with the key that the settings give to a table."""
+        """Return the facts with the key that the settings give to a table."""
         for pattern, columns in self.keys:
             key = tuple(each for each in columns if each in facts.columns)
             if pattern.match(f"{schema}.{table}") and key:
@@ -142,11 +142,11 @@ class Capture:
         return facts
 
     def override(self, name: Name) -> str:
-        """The statement in place of a table; empty: there is none."""
+        """Return the statement in place of a table; empty: there is none."""
         return self.overrides.get(".".join(name).lower(), "")
 
     def snapshot_order(self, tables: Iterable[Name]) -> list[Name]:
-        """The tables of the snapshot: in the order of ``table.include.list``, or of their names."""
+        """Return the tables of the snapshot: in the order of ``table.include.list``, or of their names."""
         first = self.lists["snapshot.include.collection.list"]
         chosen = sorted(name for name in tables if self.takes(*name) and not self.is_signal_table(name))
         if first:
@@ -158,12 +158,12 @@ class Capture:
         return list(dict.fromkeys([*ordered, *chosen]))
 
     def service_topic(self, *parts: str) -> str:
-        """The topic of heartbeats or transactions."""
+        """Return the topic of heartbeats or transactions."""
         return topic_name(self.tables.delimiter.join(parts))
 
 
 def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """The connection, as psycopg's keywords."""
+    """Return the connection, as psycopg's keywords."""
     keywords = {
         "host": parsed["database.hostname"],
         "port": parsed["database.port"],
@@ -189,7 +189,7 @@ def _statements(text: str) -> list[str]:
 
 
 def _key_columns(text: str) -> list[tuple[Patterns, tuple[str, ...]]]:
-    """The columns of keys by tables, of ``schema.table:column,column;...``."""
+    """Return the columns of keys by tables, of ``schema.table:column,column;...``."""
     key_columns = []
     for part in text.split(";"):
         table, _, columns = part.rpartition(":")

@@ -138,7 +138,7 @@ class ColumnForm:
     shows: bool = True
 
     def value(self, cell: Cell) -> Any:
-        """The value of a cell; None if it is null, or its type has no such value.
+        """Return the value of a cell; None if it is null, or its type has no such value.
 
         Raises:
             DataError: The text is none of the column's type.
@@ -154,12 +154,12 @@ class ColumnForm:
             raise DataError(f"{self.shown(cell)} is not a value of the type {self.schema}{reason}") from None
 
     def shown(self, cell: Cell) -> str:
-        """A cell in a message."""
+        """Return a cell in a message."""
         return repr(str(cell)[:100]) if self.shows else "a text"
 
 
 def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullable: bool) -> ColumnForm | None:
-    """The form of a column's type; None: Debezium does not have the type, and the column is left out.
+    """Return the form of a column's type; None: Debezium does not have the type, and the column is left out.
 
     >>> column_form(23, -1, Handling(), nullable=False).value("7")
     7
@@ -186,7 +186,7 @@ ZERO_TIMES = {
 
 
 def _zero(form: ColumnForm) -> Any:
-    """A value in place of one that the server does not send, for a column that cannot be null."""
+    """Return a value in place of one that the server does not send, for a column that cannot be null."""
     schema = form.schema
     if schema.type is Type.STRUCT or schema.name == DECIMAL_NAME:
         return form.value("(0,0)" if (schema.name or "").endswith("Point") else "0")
@@ -200,7 +200,7 @@ def _zero(form: ColumnForm) -> Any:
 
 
 def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
-    """The form whose values may be null or not; structs say so themselves."""
+    """Return the form whose values may be null or not; structs say so themselves."""
     schema, read = form.schema.as_optional(nullable), form.read
     if schema.type is not Type.STRUCT:
         return replace(form, schema=schema)
@@ -234,7 +234,7 @@ GEOMETRIES = ("line", "lseg", "box", "path", "polygon", "circle")
 
 
 def _java_numbers(text: str) -> str:
-    """A geometry whose numbers are written as Java writes them.
+    """Return a geometry whose numbers are written as Java writes them.
 
     >>> _java_numbers("<(1,2.5),1e+30>")
     '<(1.0,2.5),1.0E30>'
@@ -303,7 +303,7 @@ def _numeric(kind: PgType, handling: Handling) -> ColumnForm:
 
 
 def _scaled(value: Decimal, scale: int) -> Decimal:
-    """The same number with this scale; PostgreSQL has rounded it already."""
+    """Return the same number with this scale; PostgreSQL has rounded it already."""
     number, has = unscaled(value)
     number = number * 10 ** (scale - has) if scale >= has else number // 10 ** (has - scale)
     return scaled_decimal(number, scale)
@@ -451,7 +451,7 @@ def _zoned(kind: PgType, _handling: Handling) -> ColumnForm:
 
 
 def _java_time(micros: int, digits: int, *, trims: bool = False) -> str:
-    """A moment as Java writes it: years of four digits or more, with a sign before 1 and after 9999."""
+    """Return a moment as Java writes it: years of four digits or more, with a sign before 1 and after 9999."""
     days, rest = divmod(micros, DAY_US)
     clock = timestamp_text(rest)[11:]
     seconds, _, fraction = clock.partition(".")

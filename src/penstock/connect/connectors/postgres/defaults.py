@@ -45,7 +45,7 @@ _PLACEHOLDERS: Mapping[str, str] = {
 
 
 def default_value(expression: str, kind: PgType, form: ColumnForm, handling: Handling) -> Any:
-    """The default of a column whose default is this expression; None: its schema has none.
+    """Return the default of a column whose default is this expression; None: its schema has none.
 
     It is what stands between the first two quotes, or the text as a whole; for a function a zero of the type.
     """
@@ -76,7 +76,7 @@ def default_value(expression: str, kind: PgType, form: ColumnForm, handling: Han
 
 
 def _infinite(text: str, kind: PgType, handling: Handling, form: ColumnForm) -> Any:
-    """The default of a time without end: the ends of Java's times, as far as they go."""
+    """Return the default of a time without end: the ends of Java's times, as far as they go."""
     is_end = text == "infinity"
     if kind.name == "date" and form.schema.type is Type.INT32 and handling.times != "connect":
         return 169_560_311 if is_end else -170_999_002

@@ -121,7 +121,7 @@ MESSAGE_KEY = struct([("prefix", OPTIONAL_STRING)], name=f"{_CONNECTOR}.MessageK
 
 
 def message_value(content: Schema) -> Schema:
-    """The schema of a message of an application, whose content is bytes or text."""
+    """Return the schema of a message of an application, whose content is bytes or text."""
     message = struct([("prefix", OPTIONAL_STRING), ("content", content)], name=f"{_CONNECTOR}.Message", version=1)
     return struct(
         [
@@ -160,7 +160,7 @@ class Origin:
 
 
 def source_struct(prefix: str, database: str, origin: Origin, table: tuple[str, str] = ("", "")) -> Struct:
-    """The block ``source`` of a change in a table, given by schema and name."""
+    """Return the block ``source`` of a change in a table, given by schema and name."""
     last = "null" if origin.last_commit is None else f'"{origin.last_commit}"'
     fields: dict[str, Any] = {
         "version": __version__,
@@ -184,13 +184,13 @@ def source_struct(prefix: str, database: str, origin: Origin, table: tuple[str, 
 
 
 def now_fields() -> Mapping[str, int]:
-    """The times at which an envelope is made."""
+    """Return the times at which an envelope is made."""
     now_ns = time.time_ns()
     return {"ts_ms": now_ns // 1_000_000, "ts_us": now_ns // 1000, "ts_ns": now_ns}
 
 
 def context_headers(prefix: str, run_id: str) -> Headers:
-    """The headers that say which connector and task has made a record (``extended.headers.enabled``)."""
+    """Return the headers that say which connector and task has made a record (``extended.headers.enabled``)."""
     values = {"connectorLogicalName": prefix, "taskId": "0", "connectorName": "postgresql", "runId": run_id}
     return Headers(Header(f"__debezium.context.{name}", value, STRING) for name, value in values.items())
 
@@ -216,24 +216,24 @@ class TransactionMetadata:
         self._counts = {name[len(_ORDER) :]: int(n) for name, n in stored.items() if name.startswith(_ORDER)}
 
     def stored(self) -> dict[str, Any]:
-        """What the offsets of its records have."""
+        """Return what the offsets of its records have."""
         if self._identity is None:
             return {}
         counts = {f"{_ORDER}{name}": count for name, count in self._counts.items()}
         return {"transaction_id": self._identity, **counts}
 
     def begin(self, xid: int, lsn: int, time_us: int) -> SourceRecord:
-        """A transaction begins."""
+        """Return the event that a transaction begins."""
         self._identity, self._counts = f"{xid}:{lsn}", {}
         return self._record("BEGIN", None, None, time_us)
 
     def count(self, table: str) -> Struct:
-        """The place of one more change of a table, given as ``schema.table``."""
+        """Return the place of one more change of a table, given as ``schema.table``."""
         self._counts[table] = self._counts.get(table, 0) + 1
         return Struct.of_checked(BLOCK, [self._identity, sum(self._counts.values()), self._counts[table]])
 
     def end(self, time_us: int) -> SourceRecord:
-        """The transaction ends."""
+        """Return the event that the transaction ends."""
         collections = TRANSACTION_VALUE.fields[3].schema.values
         assert collections is not None  # noqa: S101 - the schema is a constant
         parts = [

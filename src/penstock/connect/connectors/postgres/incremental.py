@@ -48,7 +48,7 @@ class _Collection:
     surrogate: str | None = None
 
     def stored(self) -> dict[str, Any]:
-        """The form in offsets."""
+        """Return the form in offsets."""
         return {
             f"{_PREFIX}_collections_id": ".".join(self.name),
             f"{_PREFIX}_collections_additional_condition": self.condition,
@@ -57,7 +57,7 @@ class _Collection:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> _Collection:
-        """The table of a stored form."""
+        """Return the table of a stored form."""
         schema, _, table = str(stored[f"{_PREFIX}_collections_id"]).rpartition(".")
         return cls(
             (schema, table),
@@ -100,7 +100,7 @@ class IncrementalSnapshots:
     # What is stored
 
     def stored(self) -> dict[str, Any]:
-        """What offsets have of a snapshot that goes on."""
+        """Return what offsets have of a snapshot that goes on."""
         if not self._collections:
             return {}
         reading = self._reading
@@ -130,7 +130,7 @@ class IncrementalSnapshots:
     # Signals
 
     def is_signal_table(self, name: tuple[str, str]) -> bool:
-        """Whether a table is one of signals."""
+        """Return whether a table is one of signals."""
         return self._capture.is_signal_table(name)
 
     def signalled(self, form: TableForm, row: Row) -> Iterator[tuple[TableForm, Event]]:
@@ -259,7 +259,7 @@ class IncrementalSnapshots:
         self._write("close", {"openWindowTimestamp": opened, "closeWindowTimestamp": _now()})
 
     def _read(self) -> bool:
-        """Whether the first table has more rows, which are read."""
+        """Return whether the first table has more rows, which are read."""
         collection = self._collections[0]
         if self._reading is None:
             self._reading = self._opened(collection)

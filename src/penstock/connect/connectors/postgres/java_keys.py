@@ -74,7 +74,7 @@ class _Writer:
 
 
 def key_to_hex(types: Sequence[str], values: Sequence[str] | None) -> str:
-    """A key of columns of these types, given as texts; None: there is no key yet.
+    """Return a key of columns of these types, given as texts; None: there is no key yet.
 
     >>> key_to_hex((), None)
     'aced000570'
@@ -87,7 +87,7 @@ def key_to_hex(types: Sequence[str], values: Sequence[str] | None) -> str:
 
 
 def key_of_hex(text: str) -> list[str] | None:
-    """The texts of a key.
+    """Return the texts of a key.
 
     Raises:
         DataError: It is no key that `key_to_hex` writes.

@@ -50,7 +50,7 @@ class Patterns:
         return bool(self.expressions)
 
     def match(self, name: str) -> bool:
-        """Whether one of them matches."""
+        """Return whether one of them matches."""
         return any(each.fullmatch(name) for each in self.expressions)
 
 
@@ -81,13 +81,13 @@ class ColumnMasks:
     changes: tuple[_ColumnChange, ...] = ()
 
     def takes(self, column: str) -> bool:
-        """Whether a column comes out, by its name ``schema.table.column``."""
+        """Return whether a column comes out, by its name ``schema.table.column``."""
         if self.included:
             return self.included.match(column)
         return not self.excluded.match(column)
 
     def form(self, column: str, kind: PgType, form: ColumnForm) -> ColumnForm:
-        """The form of a column after all that is to be done to it.
+        """Return the form of a column after all that is to be done to it.
 
         Raises:
             ConnectError: It cannot be done to a column of this type.
@@ -125,7 +125,7 @@ def _changed(column: str, kind: PgType, form: ColumnForm, change: _ColumnChange)
 
 
 def column_rules(settings: Mapping[str, str], included: Sequence[str], excluded: Sequence[str]) -> ColumnMasks:
-    """What a connector's settings say about columns.
+    """Return what a connector's settings say about columns.
 
     Raises:
         SettingError: They are wrong.
@@ -181,7 +181,7 @@ def _hash(setting: str, algorithm: str, salt: str, *, is_plain: bool) -> Callabl
 
 
 def _java_text(text: str) -> bytes:
-    """A text as Java's serialization writes it, which is what the first form of Debezium's hashes is made of."""
+    """Return a text as Java's serialization writes it, which is what the first form of Debezium's hashes is made of."""
     data = b"".join(_java_character(unit) for unit in _utf16(text))
     head = b"\xac\xed\x00\x05"
     if len(data) < _LONG_TEXT:
@@ -203,6 +203,6 @@ def _java_character(unit: int) -> bytes:
 
 
 def _cut(text: str, most: int) -> str:
-    """The first characters, counted as Java counts them: those beyond the basic plane are two."""
+    """Return the first characters, counted as Java counts them: those beyond the basic plane are two."""
     data = text.encode("utf-16-be", "surrogatepass")[: most * 2]
     return data.decode("utf-16-be", "replace").replace("\ufffd", "?")  # half a character, as Java writes it

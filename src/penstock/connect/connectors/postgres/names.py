@@ -11,7 +11,7 @@ _DIGITS = frozenset("0123456789")
 
 
 def topic_name(name: str) -> str:
-    """The name with an underscore for each character that topics do not have.
+    """Return the name with an underscore for each character that topics do not have.
 
     >>> topic_name("shop.öffentlich.t#1")
     'shop._ffentlich.t_1'
@@ -41,7 +41,7 @@ def _escaped(character: str) -> str:
 
 
 def adjusted_field(name: str, mode: str) -> str:
-    """The name of a field by ``field.name.adjustment.mode``.
+    """Return the name of a field by ``field.name.adjustment.mode``.
 
     >>> adjusted_field("1st-x", "none"), adjusted_field("1st-x", "avro"), adjusted_field("1st_x", "avro_unicode")
     ('1st-x', '_1st_x', '_u0031st_u005fx')
@@ -54,7 +54,7 @@ def adjusted_field(name: str, mode: str) -> str:
 
 
 def adjusted_schema(name: str, mode: str) -> str:
-    """The name of a schema by ``schema.name.adjustment.mode``: dots stay.
+    """Return the name of a schema by ``schema.name.adjustment.mode``: dots stay.
 
     >>> adjusted_schema("shop.public.t-1.Key", "avro")
     'shop.public.t_1.Key'

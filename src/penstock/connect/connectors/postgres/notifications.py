@@ -34,22 +34,22 @@ class Notifications:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> Notifications:
-        """The notifications of a connector's settings."""
+        """Return the notifications of a connector's settings."""
         channels = [each.strip() for each in parsed["notification.enabled.channels"]]
         topic = parsed["notification.sink.topic.name"] if "sink" in channels else None
         return cls(parsed["topic.prefix"], topic, "log" in channels)
 
     def started(self) -> list[SourceRecord]:
-        """The first snapshot begins."""
+        """Return the notification that the first snapshot begins."""
         return self.send(INITIAL, "STARTED", {})
 
     def in_progress(self, tables: Sequence[str], number: int) -> list[SourceRecord]:
-        """The rows of a table are read."""
+        """Return the notification that the rows of a table are read."""
         more = {"data_collections": ",".join(tables), "current_collection_in_progress": tables[number]}
         return self.send(INITIAL, "IN_PROGRESS", more)
 
     def scanned(self, tables: Sequence[str], number: int, count: int) -> list[SourceRecord]:
-        """The rows of a table are read to their end."""
+        """Return the notification that the rows of a table are read to their end."""
         more = {
             "data_collections": ",".join(tables),
             "scanned_collection": tables[number],
@@ -59,11 +59,11 @@ class Notifications:
         return self.send(INITIAL, "TABLE_SCAN_COMPLETED", more)
 
     def completed(self) -> list[SourceRecord]:
-        """The first snapshot ends."""
+        """Return the notification that the first snapshot ends."""
         return self.send(INITIAL, "COMPLETED", {})
 
     def send(self, aggregate: str, kind: str, more: Mapping[str, str]) -> list[SourceRecord]:
-        """The records of a notification."""
+        """Return the records of a notification."""
         identity, now_ms = str(uuid.uuid4()), time.time_ns() // 1_000_000
         data = {"connector_name": self.connector, **more}
         if self.logs:

@@ -39,7 +39,7 @@ class ChangePosition:
     records: int = 0
 
     def offset(self) -> dict[str, Any]:
-        """The stored form."""
+        """Return the stored form."""
         stored: dict[str, Any] = {"lsn": self.lsn, "ts_usec": self.time_us}
         if self.xid is not None:
             stored["txId"] = self.xid
@@ -52,7 +52,7 @@ class ChangePosition:
         return {**stored, **self.transaction}
 
     def noted(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """The stored form with more fields, and a note of the number of records, which Debezium does not store.
+        """Return the stored form with more fields, and a note of the number of records, which Debezium does not store.
 
         >>> offset = ChangePosition(70, records=2).noted({})
         >>> offset, offset.note
@@ -62,12 +62,12 @@ class ChangePosition:
         return NotedOffset(stored, f"{_RECORDS}{self.records}") if self.records else stored
 
     def snapshot_offset(self, *, is_last: bool) -> dict[str, Any]:
-        """The stored form of a row of the first snapshot."""
+        """Return the stored form of a row of the first snapshot."""
         return {**self.offset(), "snapshot": "INITIAL", "snapshot_completed": is_last, "last_snapshot_record": is_last}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> ChangePosition:
-        """The position of a stored offset."""
+        """Return the position of a stored offset."""
         transaction = {name: value for name, value in stored.items() if name.startswith("transaction_")}
         return cls(
             int(stored["lsn"]),
@@ -81,7 +81,7 @@ class ChangePosition:
         )
 
     def at(self, lsn: int, kind: str) -> ChangePosition:
-        """The position of another message of the same transaction."""
+        """Return the position of another message of the same transaction."""
         records = self.records if lsn == self.lsn else 0
         return replace(self, lsn=lsn, processed=lsn, kind=kind, records=records)
 
@@ -111,12 +111,12 @@ class Resume:
 
     @classmethod
     def before(cls, end: int) -> Resume:
-        """All that ends at a position is written: a commit that begins there is not."""
+        """Resume where all that ends at a position is written, and a commit that begins there is not."""
         return cls(end - 1)
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Resume:
-        """What a stored offset says."""
+        """Return what a stored offset says."""
         lsn, commit = int(stored["lsn"]), _number(stored.get("lsn_commit")) or 0
         xid, kind = _number(stored.get("txId")), stored.get("messageType")
         if kind == "COMMIT" or "end" in stored:  # an earlier version has ``end``
@@ -128,17 +128,17 @@ class Resume:
         return cls(commit, (xid, lsn), _records_in_note(stored))
 
     def has_all_of(self, begun: Begin) -> bool:
-        """Whether a transaction is written as a whole."""
+        """Return whether a transaction is written as a whole."""
         return begun.lsn <= self.commit
 
     def has(self, xid: int, lsn: int) -> bool:
-        """Whether a message of a transaction is written as a whole."""
+        """Return whether a message of a transaction is written as a whole."""
         if self.inside is None or self.inside[0] != xid:
             return False
         return lsn < self.inside[1] or (lsn == self.inside[1] and self.records is None)
 
     def records_of(self, xid: int | None, lsn: int) -> int:
-        """The number of the first records of a position that are written, where others of it are not."""
+        """Return the number of the first records of a position that are written, where others of it are not."""
         return (self.records or 0) if self.inside == (xid, lsn) else 0
 
 

@@ -46,7 +46,7 @@ class Choice:
 
 
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The values of all settings, choices in small letters.
+    """Return the values of all settings, choices in small letters.
 
     Raises:
         SettingError: One is wrong or missing.

@@ -130,7 +130,7 @@ class Server:
         return True
 
     def has_lost_log(self) -> bool:
-        """Whether the server has removed the log that the slot needs: nobody can read it any more."""
+        """Return whether the server has removed the log that the slot needs: nobody can read it any more."""
         query = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
         return self._version >= STATUS_SINCE and self._one(query, self._slot) == "lost"
 
@@ -191,7 +191,7 @@ class Server:
         return {(schema, name): oid for oid, schema, name in self.fetched(TABLES)}
 
     def relation(self, schema: str, name: str) -> tuple[RelationMessage, TableFacts] | None:
-        """A table as the catalog has it now; None: there is no such table."""
+        """Return a table as the catalog has it now; None: there is no such table."""
         with self.guarded() as connection:
             number = self._one(
                 "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -226,14 +226,14 @@ class Server:
             return row
 
     def root(self, number: int) -> tuple[str, str] | None:
-        """The partitioned table that a table is a partition of; None: it is none."""
+        """Return the partitioned table that a table is a partition of; None: it is none."""
         with self.guarded() as connection:
             row = connection.execute(ROOT, [number, number]).fetchone()
             return None if row is None else (row[1], row[2])
 
     @contextmanager
     def exported(self, *, is_new: bool) -> Iterator[SlotSnapshot]:
-        """A snapshot of all that is before a position of the stream: that of the slot, or of a temporary one.
+        """Yield a snapshot of all that is before a position of the stream: that of the slot, or of a temporary one.
 
         Args:
             is_new: Make the slot; False: it is there, and a temporary one shows where the stream and the rows meet.
@@ -256,7 +256,7 @@ class Server:
 
     @contextmanager
     def snapshot(self, name: str) -> Iterator[int]:
-        """A transaction in which `rows` reads what a snapshot sees; the transaction's number.
+        """Yield a transaction in which `rows` reads what a snapshot sees; the transaction's number.
 
         It has a connection of its own, so that the server can be asked while rows are read, and no timeout: the time of
         a table includes that of writing its rows.
@@ -281,7 +281,7 @@ class Server:
                 connection.close()
 
     def rows(self, relation: RelationMessage, statement: str = "") -> Iterator[tuple[str | None, ...]]:
-        """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`.
+        """Yield the rows of a table, or of a statement in its place, as texts, inside of a `snapshot`.
 
         Raises:
             ConnectError: The statement lacks a column.
@@ -310,7 +310,7 @@ class Server:
         yield from self.copied(selected)
 
     def copied(self, query: sql.Composable) -> Iterator[tuple[str | None, ...]]:
-        """The rows of a query, as the texts that the stream has."""
+        """Yield the rows of a query, as the texts that the stream has."""
         from psycopg import sql
 
         copied = sql.SQL("COPY ({}) TO STDOUT").format(query)
@@ -319,7 +319,7 @@ class Server:
                 yield tuple(None if each is None else str(each) for each in row)
 
     def fetched(self, query: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query, as Python has them."""
+        """Return the rows of a query, as Python has them."""
         with self.guarded() as connection:
             return connection.execute(query, values or None).fetchall()
 
@@ -329,16 +329,16 @@ class Server:
             connection.execute(query, values or None)
 
     def slot_xmin(self) -> int | None:
-        """The oldest transaction whose catalog the slot still needs."""
+        """Return the oldest transaction whose catalog the slot still needs."""
         value = self._one("SELECT catalog_xmin::text FROM pg_replication_slots WHERE slot_name = %s", self._slot)
         return None if value is None else int(value)
 
     def flushed(self) -> int:
-        """The end of what is safe on the server's disk: `changes` that are asked for later have all of it."""
+        """Return the end of what is safe on the server's disk: `changes` that are asked for later have all of it."""
         return lsn_number(str(self._one("SELECT pg_current_wal_flush_lsn()::text")))
 
     def changes(self, most: int) -> Iterator[tuple[int, bytes]]:
-        """The messages behind the slot's confirmed position, about so many of them; transactions come whole."""
+        """Yield the messages behind the slot's confirmed position, about so many of them; transactions come whole."""
         with self._unlimited() as connection:
             query = CHANGES if self._version >= MESSAGES_SINCE else CHANGES.replace(", 'messages', 'true'", "")
             cursor = connection.execute(query, [self._slot, most, self._publication], binary=True)
@@ -357,7 +357,7 @@ class Server:
 
     @contextmanager
     def guarded(self) -> Iterator[psycopg.Connection[Any]]:
-        """The connection; its failures are Connect's errors, and it is opened again after one."""
+        """Yield the connection; its failures are Connect's errors, and it is opened again after one."""
         with self._failures():
             if self._connection is None or self._connection.closed:
                 self._connection = self._opened()
@@ -377,7 +377,7 @@ class Server:
 
     @contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """The connection of the snapshot that is read; where there is none, the one for all else."""
+        """Yield the connection of the snapshot that is read; where there is none, the one for all else."""
         if self._reader is None:
             with self.guarded() as connection:
                 yield connection
@@ -427,7 +427,7 @@ def _line(error: Exception) -> str:
 
 
 def lsn_number(text: str) -> int:
-    """A position of PostgreSQL's log as a number.
+    """Return a position of PostgreSQL's log as a number.
 
     >>> lsn_number("1/A0"), lsn_text(4294967456)
     (4294967456, '1/A0')
@@ -437,5 +437,5 @@ def lsn_number(text: str) -> int:
 
 
 def lsn_text(number: int) -> str:
-    """A number as a position of PostgreSQL's log."""
+    """Return a number as a position of PostgreSQL's log."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"

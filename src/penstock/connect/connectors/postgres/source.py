@@ -180,7 +180,7 @@ class PostgresChangesTask(SourceTask):
     # The order of work
 
     def _begin(self) -> Iterator[list[SourceRecord]]:
-        """The batches of records from the stored offset on; an empty one where there is nothing at present."""
+        """Yield the batches of records from the stored offset on; an empty one where there is nothing at present."""
         stored = self._stored
         if stored is not None and _is_streaming(stored):
             self._continue(stored)
@@ -267,7 +267,7 @@ class PostgresChangesTask(SourceTask):
         return [record.with_(source_partition=self._partition, source_offset=offset) for record in records]
 
     def _offset(self, more: Mapping[str, Any] | None = None, *, records: int = 0) -> Offset:
-        """The offset of the position, with more fields, and behind more records of the same position."""
+        """Return the offset of the position, with more fields, and behind more records of the same position."""
         transaction = {} if self._metadata is None else self._metadata.stored()
         self._position = replace(self._position, transaction=transaction, records=self._position.records + records)
         return self._position.noted({**self._incremental.stored(), **(more or {})})
@@ -284,7 +284,7 @@ class PostgresChangesTask(SourceTask):
         return self._xmin
 
     def _heartbeat(self) -> list[SourceRecord]:
-        """A heartbeat, if its time has come."""
+        """Return a heartbeat, if its time has come."""
         interval = self._parsed["heartbeat.interval.ms"]
         if not interval or time.monotonic() - self._last_heartbeat < interval / 1000:
             return []
@@ -527,7 +527,7 @@ class PostgresChangesTask(SourceTask):
     # Messages of applications
 
     def _alone(self, message: LogicalMessage) -> list[SourceRecord]:
-        """A message that is part of no transaction: it is its own commit."""
+        """Return the records of a message that is part of no transaction: it is its own commit."""
         now_us = time.time_ns() // 1000
         at = replace(self._position, lsn=message.lsn, time_us=now_us, xid=None, kind="MESSAGE", processed=message.lsn)
         self._position = replace(at, commit=at.commit if at.commit is not None else message.lsn - 1, records=0)
@@ -576,7 +576,7 @@ class PostgresChangesTask(SourceTask):
 
 
 def _is_streaming(stored: Offset) -> bool:
-    """Whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
+    """Return whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
     if not stored.get("lsn"):
         return False
     return stored.get("snapshot") in (None, "INCREMENTAL") or bool(stored.get("snapshot_completed"))
@@ -594,7 +594,7 @@ def _with_ends(rows: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def _place(*, is_first_table: bool, is_first: bool, is_end: bool) -> str:
-    """What a row of a snapshot is in Debezium's words; the very last one is ``last``."""
+    """Return what a row of a snapshot is in Debezium's words; the very last one is ``last``."""
     if is_first_table and is_first:
         return "first"
     if is_end:

@@ -110,11 +110,11 @@ class CaptureSettings:
     headers: Headers = field(default_factory=Headers)
 
     def with_run(self, run_id: str) -> CaptureSettings:
-        """The settings with the headers that name the run."""
+        """Return the settings with the headers that name the run."""
         return replace(self, headers=context_headers(self.prefix, run_id))
 
     def topic(self, schema: str, table: str) -> str:
-        """The topic of a table."""
+        """Return the topic of a table."""
         parts = (self.prefix, schema, table) if self.has_schema else (self.prefix, table)
         return topic_name(self.delimiter.join(parts))
 
@@ -207,7 +207,7 @@ class TableForm:
         return form
 
     def _masked(self, name: str, facts: ColumnFacts, form: ColumnForm) -> ColumnForm:
-        """The form of a column outside of keys: masked, with its comment and its type in the database."""
+        """Return the form of a column outside of keys: masked, with its comment and its type in the database."""
         capture, relation = self._capture, self.relation
         path = f"{relation.namespace}.{relation.name}.{name}"
         if capture.comments and facts.comment:
@@ -232,7 +232,7 @@ class TableForm:
         return form
 
     def _serial(self, facts: ColumnFacts) -> str | None:
-        """What a snapshot sees of the column's type that the stream does not."""
+        """Return what a snapshot sees of the column's type that the stream does not."""
         if not self._is_snapshot:
             return None
         return "serial" if (facts.default or "").startswith("nextval(") else "plain"
@@ -266,7 +266,7 @@ class TableForm:
         )
 
     def changed(self, op: str, before: Row | None, after: Row | None) -> list[Event]:
-        """The events of a change: an update of a key is a deletion and an insert."""
+        """Return the events of a change: an update of a key is a deletion and an insert."""
         if op == "u" and before is not None and after is not None and before.key is not None:
             old, new = before.key, after.key
             if new is not None and old != new:
@@ -287,7 +287,7 @@ class TableForm:
         ]
 
     def records(self, event: Event, origin: Origin, block: Struct | None = None) -> list[SourceRecord]:
-        """The records of an event, without offsets: its envelope, and after a deletion a tombstone."""
+        """Return the records of an event, without offsets: its envelope, and after a deletion a tombstone."""
         source = source_struct(self._capture.prefix, self._capture.database, origin, self.name)
         values = [event.before, event.after, source, block, event.op, *now_fields().values()]
         headers = self._capture.headers

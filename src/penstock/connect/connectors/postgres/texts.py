@@ -33,7 +33,7 @@ _SPECIAL = re.compile(r'[{}",\\\s]|^$|^null$', re.IGNORECASE)
 
 
 def days_of_civil(year: int, month: int, day: int) -> int:
-    """The days since 1970 of a day of the Gregorian calendar; the year before 1 is 0.
+    """Return the days since 1970 of a day of the Gregorian calendar; the year before 1 is 0.
 
     >>> days_of_civil(1970, 1, 1), days_of_civil(20000, 1, 1), days_of_civil(0, 12, 31)
     (0, 6585322, -719163)
@@ -46,7 +46,7 @@ def days_of_civil(year: int, month: int, day: int) -> int:
 
 
 def civil_of_days(days: int) -> tuple[int, int, int]:
-    """The year, month and day of a number of days since 1970.
+    """Return the year, month and day of a number of days since 1970.
 
     >>> civil_of_days(6585322), civil_of_days(-719163)
     ((20000, 1, 1), (0, 12, 31))
@@ -62,7 +62,7 @@ def civil_of_days(days: int) -> tuple[int, int, int]:
 
 
 def parse_date(text: str) -> int:
-    """The days since 1970 of a date.
+    """Return the days since 1970 of a date.
 
     Raises:
         ValueError: The text is not a date.
@@ -77,7 +77,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_timestamp(text: str) -> int:
-    """The microseconds since 1970 of a timestamp; without an offset as if it were in UTC.
+    """Return the microseconds since 1970 of a timestamp; without an offset as if it were in UTC.
 
     Raises:
         ValueError: The text is not a timestamp.
@@ -93,7 +93,7 @@ def parse_timestamp(text: str) -> int:
 
 
 def parse_time(text: str) -> tuple[int, int]:
-    """The microseconds of a time of the day, and its offset from UTC in microseconds.
+    """Return the microseconds of a time of the day, and its offset from UTC in microseconds.
 
     Raises:
         ValueError: The text is not a time.
@@ -127,7 +127,7 @@ def _offset_us(zone: str | None) -> int:
 
 
 def timestamp_text(micros: int) -> str:
-    """A timestamp in the form in which PostgreSQL, SQLite and others read it.
+    """Return a timestamp in the form in which PostgreSQL, SQLite and others read it.
 
     >>> timestamp_text(500000), timestamp_text(-62167305600000000)
     ('1970-01-01 00:00:00.500000', '0002-12-31 00:00:00.000000 BC')
@@ -215,7 +215,7 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def array_text(items: Iterable[Any], delimiter: str = ",") -> str:
-    r"""An array as PostgreSQL reads it, of texts, nulls, and lists of them.
+    r"""Return an array as PostgreSQL reads it, of texts, nulls, and lists of them.
 
     >>> array_text(["a", None, 'x"y', "null", ["b", ""]])
     '{a,NULL,"x\\"y","null",{b,""}}'

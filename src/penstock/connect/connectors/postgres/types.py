@@ -52,7 +52,7 @@ _VARIABLE_LENGTH = 131_089
 
 
 def source_type(kind: PgType, snapshot: str | None = None) -> dict[str, str]:
-    """The name, the length and the scale of a column's type, as Debezium's parameters have them.
+    """Return the name, the length and the scale of a column's type, as Debezium's parameters have them.
 
     Args:
         kind: The type.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["phase_of"]
 
-_LONG_S = 5.0  # in one step, or without a word: less is the common course
+_LONG_S = 5.0  # in one step, or without a report: less is the common course
 _MOST = 3
 
 

@@ -88,7 +88,7 @@ def place_of(root: str | None) -> str:
                 os.link(new_path, path)  # the first of several processes wins
             new_path.unlink()
         return path.read_text()
-    except OSError:  # whoever opens a replica there says why
+    except OSError:  # opening a replica there says why
         return socket.gethostname()
 
 

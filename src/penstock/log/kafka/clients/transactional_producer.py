@@ -241,7 +241,7 @@ class TransactionalProducer:
                     self._report_failure(run, self._error)
 
     def _limit_batches(self, parts: Sequence[_PartitionPart]) -> None:
-        """Make batches no larger than each topic takes; whoever may not see that limit hears of it from the broker."""
+        """Make batches no larger than each topic takes; brokers refuse them where that limit may not be seen."""
         for part in parts:
             topic = part.tp.topic
             if topic not in self._limited and part.columns.nbytes > _SMALL_BYTES:
