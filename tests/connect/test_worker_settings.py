@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from penstock.connect.data import SettingError
 from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.tasks.parts import transactional_id
@@ -159,3 +161,14 @@ def test_a_worker_notes_the_topics_of_its_connectors_only_if_that_is_enabled(tmp
         refusal = (403, {"error_code": 403, "message": "Topic tracking is disabled."})
         assert ask(server, "GET", "/connectors/f/topics") == refusal
         assert ask(server, "PUT", "/connectors/f/topics/reset") == refusal
+
+
+@pytest.mark.parametrize("name", ["key.converter", "value.converter", "header.converter"])
+def test_a_converter_that_is_not_there_ends_the_start(tmp_path, name):
+    server = WorkerServer(WorkerConfig.of(settings(tmp_path, **{name: "org.acme.Converter"}), "distributed"))
+    expected = f"Invalid value org.acme.Converter for configuration {name}: Class org.acme.Converter could not be found"
+    try:
+        with pytest.raises(SettingError, match=re.escape(expected)):
+            server.start()
+    finally:
+        server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,7 +85,7 @@ def instant_ms(text: str | None, option: str) -> int | None:
 
     if text is None:
         return None
-    return int(text) if text.lstrip("-").isdigit() else timestamp_ms(text, option)
+    return timestamp_ms(int(text) if re.fullmatch("-?[0-9]{1,30}", text) else text, option)
 
 
 def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:

@@ -458,3 +458,12 @@ def test_a_broker_that_cannot_be_is_refused_with_a_sentence(run, tmp_path, monke
     assert code == 1
     assert said in errors
     assert "not a message for users" not in errors
+
+
+@pytest.mark.parametrize("time", ["9" * 20, "9" * 5000, "\u00b2", "--5", "now"])
+def test_a_time_that_is_none_is_refused_with_a_sentence(run, tmp_path, time):
+    log = tmp_path / "log.db"
+    assert run("topics", "create", "t", "-b", log)[0] == 0
+    code, _, errors = run("topics", "produce", "t", "--value", "v", f"--timestamp={time}", "-b", log)
+    assert (code, "error: --timestamp is " in errors) == (1, True)
+    assert run("topics", "consume", "t", f"--from-time={time}", "-b", log)[0] == 1

@@ -257,6 +257,19 @@ class WorkerConfig:
         own = behind_prefix(self.given, f"{store}.storage.")
         return {name: value for name, value in own.items() if name not in ("topic", "partitions", "cleanup.policy")}
 
+    def check_plugins(self, plugins: Plugins) -> None:
+        """Refuse converters that are not there.
+
+        Raises:
+            SettingError: There is no such class.
+        """
+        for name in ("key.converter", "value.converter", "header.converter"):
+            value = self.values[name].strip()
+            try:
+                plugins.find(value)
+            except (LookupError, ConfigError) as error:
+                raise SettingError.invalid(name, value, f"Class {value} could not be found.") from error
+
     def notes(self, plugins: Plugins) -> list[str]:
         """Return what a worker says when it starts: which of its settings have no effect, and why."""
         idle_notes = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]

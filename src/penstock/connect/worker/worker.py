@@ -64,7 +64,9 @@ class Worker:
 
         Raises:
             LogError: The log cannot be reached.
+            SettingError: A converter of the settings is not there.
         """
+        self.config.check_plugins(self.herder.plugins)
         for note in self.config.notes(self.herder.plugins):
             _log.warning("%s", note)
         self.herder.start()
