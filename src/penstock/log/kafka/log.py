@@ -45,7 +45,7 @@ from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.membership import GroupMembership
-from penstock.log.streams_groups.shown import group_state_of
+from penstock.log.streams_groups.group_state import group_state_of
 from penstock.log.thread_clients import Writer
 
 if TYPE_CHECKING:
