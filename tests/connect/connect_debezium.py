@@ -93,7 +93,7 @@ class DebeziumRunner:
     def _clean(self):
         self._execute(
             "postgres",
-            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active",
+            "SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE active",
             "SELECT gid FROM pg_prepared_xacts WHERE database = 'app'",
         )
         slots = self._execute("postgres", "SELECT slot_name FROM pg_replication_slots WHERE NOT temporary")

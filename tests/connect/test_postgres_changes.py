@@ -265,6 +265,44 @@ def test_changes_of_one_position_come_once_where_a_transformation_fails_between_
     postgres.execute(f"DROP TABLE {other}")
 
 
+def test_incremental_snapshots_with_keys_of_types_elsewhere_and_signals_in_a_table_of_any_name(postgres):
+    mark = uuid.uuid4().hex[:8]
+    name, signals = f"t{mark}", f"sig%s {mark}"
+    postgres.execute(
+        f"CREATE SCHEMA away_{mark}",
+        f"CREATE TYPE away_{mark}.mood AS ENUM ('sad', 'well', 'glad')",
+        f"CREATE TABLE {name} (id away_{mark}.mood PRIMARY KEY)",
+        f"INSERT INTO {name} VALUES ('sad'), ('well'), ('glad')",
+        f'CREATE TABLE "{signals}" (id text PRIMARY KEY, type text, data text)',
+    )
+    more = {"incremental.snapshot.chunk.size": 1, "signal.data.collection": f"public.{signals}"}
+    driver = source(
+        postgres, name, snapshot_mode="no_data", table_include_list=f"public.{name},public.{signals}", **more
+    )
+    try:
+        driver.poll()
+        postgres.execute(
+            f"""INSERT INTO "{signals}" VALUES ('one', 'execute-snapshot', '{{"data-collections": ["public.{name}"]}}')"""
+        )
+        topic = f"shop.public.{name}"
+
+        def read():
+            driver.poll()
+            topics = {each.name for each in driver.log.topics()}
+            return [record.value["after"]["id"] for record in driver.read(topic)] if topic in topics else []
+
+        eventually(lambda: len(read()) == 3)
+        assert read() == ["sad", "well", "glad"]
+    finally:
+        driver.stop()
+        postgres.execute(
+            f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 's_{name}'",
+            f"DROP PUBLICATION IF EXISTS p_{name}",
+            f'DROP TABLE {name}, "{signals}"',
+            f"DROP SCHEMA away_{mark} CASCADE",
+        )
+
+
 def test_the_server_may_forget_what_is_written_also_when_nothing_changes(postgres, table):
     name, start = table
     driver = start(snapshot_mode="no_data")

@@ -326,8 +326,9 @@ class IncrementalSnapshots:
         table = self._signals or self._capture.first_signal_table()
         if table is None:
             raise ConnectError("an incremental snapshot needs a table of signals", hint="Set signal.data.collection.")
-        query = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(sql.Identifier(*table))
-        self._server.execute(query, [f"{self._chunk}-{what}", f"snapshot-window-{what}", json.dumps(dict(data))])
+        row = (f"{self._chunk}-{what}", f"snapshot-window-{what}", json.dumps(dict(data)))
+        values = sql.SQL(", ").join(map(sql.Literal, row))  # not parameters: the name of the table may have a %
+        self._server.execute(sql.SQL("INSERT INTO {} VALUES ({})").format(sql.Identifier(*table), values))
 
 
 def _is_table(pattern: str, name: str) -> bool:
@@ -342,10 +343,7 @@ def _compared(reading: _Reading, operator: str, key: Sequence[str]) -> Any:
     from psycopg import sql
 
     left = sql.SQL(", ").join(map(sql.Identifier, reading.columns))
-    right = sql.SQL(", ").join(
-        sql.SQL("{}::{}").format(sql.Literal(value), sql.Identifier(kind))
-        for value, kind in zip(key, reading.types, strict=True)
-    )
+    right = sql.SQL(", ").join(map(sql.Literal, key))  # without a type they have that of their column
     return sql.SQL(f"({{}}) {operator} ({{}})").format(left, right)
 
 

@@ -610,6 +610,12 @@ class PostgresChangesConnector(SourceConnector):
     snapshot that is interrupted begins again. The changes come by a replication slot with the plugin pgoutput, which is
     read by SQL; a replication connection is needed for the snapshot. The server keeps its log until changes are
     written: drop the slot (``SELECT pg_drop_replication_slot('debezium')``) when the connector is not needed any more.
+    A slot that is dropped and made again while the connector is stopped has lost the changes between, which is not
+    noticed: reset the connector's offsets, so that it takes a new snapshot.
+
+    A transaction is read as a whole, whatever ``max.queue.size`` says: the task needs memory for the largest one.
+    Conditions of incremental snapshots are SQL: who may insert into the table of signals may read all that the
+    connector's user may.
     """
 
     java_class: ClassVar[str] = "io.debezium.connector.postgresql.PostgresConnector"
