@@ -43,7 +43,9 @@ class RestRoute:
         return self.asks_log or method not in ("GET", "HEAD")
 
     def consumes_json(self, method: str) -> bool:
-        """Return whether a request that says what its body is must say JSON; requests between workers need not."""
+        """Return whether a request that says what its body is must say JSON: not at ``/``, and not between workers."""
+        if self.segments[:1] not in (("connectors",), ("connector-plugins",), ("admin",)):
+            return False
         return (self.segments[-1:], method) not in ((("fence",), "PUT"), (("tasks",), "POST"))
 
     @property
