@@ -43,7 +43,7 @@ OF_THEIR_OWN_PROCESSES = frozenset({
 })  # fmt: skip
 # Folders whose tests wait more than they compute, too.
 WAITING = frozenset({"browser", "connect", "docs", "packaging", "soak"})
-ONE_BY_ONE = frozenset({"docs", "property"})
+ONE_BY_ONE = frozenset({"docs", "property", "simulation"})
 PIECES = 16  # of a file of recorded cases
 
 

@@ -48,9 +48,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("topology",),
     ("api", "state", "metrics"),
     ("query", "runtime"),
-    ("engines", "testing"),
-    ("console", "connect", "sql"),
-    ("tools",),
+    ("engines",),
+    ("connect", "console", "testing"),
+    ("sql", "tools"),
     ("cli", "extensions", "__main__"),
 )
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
@@ -127,6 +127,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "testing",
     ),
     "state": ("views", "segments", "replicas", "restores", "changelog"),
+    "testing": ("simulation",),
     "tools": ("broker", "demo"),
     "topology": ("operations", "description", "configured", "building", "plan"),
 }

@@ -1,0 +1,469 @@
+"""One run of an application in a simulation, and the checks after it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.config import StreamsConfig
+from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.replicas.replica_folders import tasks_on_disk
+from penstock.engines.threads.replicas.task_replica import TaskReplica
+from penstock.log.base import HEADERS_TYPE, TopicPartition
+from penstock.runtime.local_task import LocalTask
+from penstock.runtime.record import RawRecord
+from penstock.testing.simulation.application import Application, Layout
+from penstock.testing.simulation.brokers import Brokers
+from penstock.testing.simulation.connection import Network
+from penstock.testing.simulation.control import SimulatedControlClient
+from penstock.testing.simulation.faults import Fault
+from penstock.testing.simulation.machines import Machine
+from penstock.testing.simulation.scheduler import Actor, Event, Process, Scheduler, dice_of
+from penstock.testing.simulation.stand_ins import installed
+from penstock.topology.configured.apply import with_settings
+from penstock.topology.plan.changelog_topics import changelogs_of
+from penstock.topology.plan.plan import TaskId, plan_of
+from penstock.topology.topology import Topology, internal_topic
+
+__all__ = ["Comparison", "Input", "Outcome", "Plan", "run"]
+
+Comparison = Literal["by key", "in order", "sums"]
+Entries = list[tuple[bytes, bytes]]
+Rows = dict[tuple[str, str], Entries]
+_APPLICATION = "simulated"
+_LIMIT_S = 150.0
+_WRITES_BACK = 0.4  # the share of writes after which the operating system writes a file to the disk
+_CLOCK_MS = 3_600_000
+_SETTINGS = {
+    "application.id": _APPLICATION,
+    "bootstrap.servers": "memory://simulated",
+    "commit.interval.ms": 100,
+    "max.poll.records": 4,
+    "statestore.cache.max.bytes": 0,
+    "repartition.purge.interval.ms": 300,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A record of a source topic."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+@dataclass(eq=False)
+class Plan:
+    """A topology that is ready to be simulated.
+
+    Args:
+        topology: The topology.
+        partitions: The source and sink topics, with the numbers of their partitions.
+        settings: Settings of the application, over those of the simulation.
+        comparison: How outputs are compared with those of an undisturbed run: the records of each key in order; all
+            records of a partition in order; or, where the clock decides what is written when, the sum of each key's
+            numbers.
+        has_one_state: Whether the rows of all tasks together are those of one task that has all records.
+    """
+
+    topology: Topology
+    partitions: Mapping[str, int]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    comparison: Comparison = "by key"
+    has_one_state: bool = True
+
+    @cached_property
+    def config(self) -> StreamsConfig:
+        return StreamsConfig({**_SETTINGS, **self.settings})
+
+    @cached_property
+    def app(self) -> ThreadApp:
+        """The application, without a folder for replicas."""
+        topology = with_settings(self.topology, self.config)
+        plan = plan_of(topology, _APPLICATION, dict(self.partitions))
+        changelogs = changelogs_of(topology, plan, self.config)
+        by_store = {each.store: each.topic for each in changelogs if each.store}
+        numbers = next((each.topic for each in changelogs if not each.store), None)
+        return ThreadApp(topology, self.config, plan, by_store, numbers, None, "simulated", 1)
+
+    @cached_property
+    def topics(self) -> dict[str, tuple[int, Mapping[str, str]]]:
+        """All topics with their partitions and settings."""
+        app = self.app
+        changelogs = changelogs_of(app.topology, app.plan, self.config)
+        repartitions = {
+            internal_topic(_APPLICATION, name): (app.plan.partitions[name], {"retention.ms": "-1"})
+            for name in app.plan.internal_topics
+        }
+        return {
+            **{name: (count, {}) for name, count in self.partitions.items()},
+            **repartitions,
+            **{each.topic: (each.partitions, each.config) for each in changelogs},
+        }
+
+    @property
+    def settled_s(self) -> float:
+        """For how long nothing may come before a run has ended: the clock may be set back by some seconds."""
+        return 5.0 if self.comparison == "sums" else 0.6
+
+    @cached_property
+    def sinks(self) -> list[str]:
+        """The topics that are compared."""
+        internal = set(self.app.plan.internal_topics)
+        return sorted({each.topic for each in self.app.topology.sinks if each.topic is not None} - internal)
+
+    def undisturbed(self, inputs: Sequence[Input]) -> tuple[dict[str, list[RawRecord]], dict[str, Entries]]:
+        """Return what the test driver's task writes for these records, by topic, and the rows of its stores."""
+        written: dict[str, list[RawRecord]] = {name: [] for name in self.sinks}
+
+        def write(record: RawRecord) -> None:
+            if record.topic in written:
+                written[record.topic].append(record)
+
+        task = LocalTask(self.topology, self.config, write)
+        for each in sorted(inputs, key=lambda each: (each.timestamp, each.topic)):
+            offset = task.next_offset(each.topic)
+            task.process([RawRecord(each.topic, offset, each.timestamp, each.key, each.value, ())])
+        if self.comparison == "sums":  # by the clock
+            task.pass_time(_CLOCK_MS)
+        stores = {name: sorted(task._state.map(name).scan()) for name in self.app.changelogs}  # noqa: SLF001
+        task.close()
+        return written, stores
+
+
+@dataclass(eq=False)
+class Outcome:
+    """The result of a run.
+
+    Attributes:
+        violations: What must not happen, and has; empty: the run is right.
+        events: The story.
+        points: The number of points that were reached.
+        seconds: How long it took by the simulated clock.
+        faults: How many faults of each kind have happened.
+        digest: A checksum of all records in the log, with their offsets, and of the story.
+    """
+
+    violations: list[str]
+    events: list[Event]
+    points: int
+    seconds: float
+    faults: Mapping[str, int]
+    digest: str
+
+    def story(self) -> str:
+        """Return the story, a line for each event."""
+        return "\n".join(map(str, self.events))
+
+
+def run(
+    plan: Plan, inputs: Sequence[Input], seed: int, faults: Sequence[Fault] = (), layout: Layout | None = None
+) -> Outcome:
+    """Run an application with these inputs and faults, and check it.
+
+    Args:
+        plan: The application.
+        inputs: The records of its source topics, with different timestamps.
+        seed: Decides the order of all that happens.
+        faults: What happens to it.
+        layout: Its threads and machines.
+    """
+    with _folder() as root:
+        return _Run(plan, inputs, seed, faults, layout or Layout(), root).outcome()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
+    root = Path(tempfile.mkdtemp(prefix="penstock-simulation-", dir=memory if memory.is_dir() else None))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+class _Run:
+    def __init__(
+        self, plan: Plan, inputs: Sequence[Input], seed: int, faults: Sequence[Fault], layout: Layout, root: Path
+    ) -> None:
+        self._plan = plan
+        self._inputs = sorted(inputs, key=lambda each: (each.timestamp, each.topic))
+        self._armed = sorted(faults)
+        self._scheduler = scheduler = Scheduler(seed, self._on_point)
+        self._disk_dice = dice_of("disks", seed)
+        self._brokers = Brokers(scheduler)
+        for name, (partitions, config) in plan.topics.items():
+            self._brokers.create_topic(name, partitions, config)
+        self._network = Network(scheduler)
+        self._machines = [Machine(f"machine-{number}", root) for number in range(layout.machines)]
+        self._is_full = False
+        self._kinds: dict[str, int] = {}
+        self._fed = 0
+        self._application = Application(
+            scheduler, self._brokers, self._network, self._machines, plan.app, layout, self._is_done, plan.settled_s
+        )
+        self._places = list(dict.fromkeys(tp for task in plan.app.tasks() for tp in plan.app.plan.sources(task)))
+
+    def outcome(self) -> Outcome:
+        application, scheduler = self._application, self._scheduler
+        with installed(scheduler, application.connection, SimulatedControlClient, self._on_disk):
+            try:
+                scheduler.spawn("input", Process("input"), self._feed)
+                application.start(0.001)
+                is_over = scheduler.run(lambda: application.has_ended, _LIMIT_S)
+                self._end_faults()
+                violations = application.violations
+                if not is_over:
+                    violations.append(f"it does not end: {self._stands_at()}")
+                else:
+                    violations += self._check()
+            finally:
+                scheduler.close()
+        return Outcome(violations, scheduler.events, scheduler.points, scheduler.now_s, self._kinds, self._digest())
+
+    # The input
+
+    def _feed(self) -> None:
+        dice, filled_first = self._scheduler.dice, self._plan.app.plan.global_topics
+        while self._fed < len(self._inputs):
+            if self._fed:
+                self._scheduler.wait(dice.random() * 0.4)
+            count = dice.randint(1, max(1, len(self._inputs) // 4))
+            while self._fed + count < len(self._inputs) and self._inputs[self._fed + count - 1].topic in filled_first:
+                count += 1
+            chunk = self._inputs[self._fed : self._fed + count]
+            for tp in dict.fromkeys(TopicPartition(each.topic, each.partition) for each in chunk):
+                here = [each for each in chunk if TopicPartition(each.topic, each.partition) == tp]
+                self._brokers.append(tp, _batch(here))
+            self._fed += len(chunk)
+
+    def _is_done(self) -> bool:
+        brokers = self._brokers
+        return self._fed == len(self._inputs) and all(
+            max(brokers.newest_offset(tp), 0) >= brokers.end_of(tp) for tp in self._places
+        )
+
+    def _stands_at(self) -> str:
+        brokers = self._brokers
+        behind = [
+            f"{tp.topic}-{tp.partition} at {brokers.newest_offset(tp)} of {brokers.end_of(tp)}"
+            for tp in self._places
+            if max(brokers.newest_offset(tp), 0) < brokers.end_of(tp)
+        ]
+        return "; ".join(behind) or "all is committed"
+
+    # Faults
+
+    def _on_point(self, actor: Actor, what: str) -> None:
+        while self._armed and self._armed[0].at <= self._scheduler.points:
+            if not self._happens(self._armed[0], actor, what):
+                return
+            self._armed.pop(0)
+
+    def _happens(self, fault: Fault, actor: Actor, what: str) -> bool:
+        """Have a fault happen; return False if it does not fit here."""
+        application, process = self._application, actor.process
+        if fault.kind == "driver":
+            self._tell(fault, f"{application.driver.name} crashes")
+            application.crash(application.driver)
+            return True
+        if not application.is_of_thread(process):
+            return False
+        if fault.kind in ("lost", "unanswered", "late"):
+            if what.startswith(("after", "look", "fetch", "write ", "written")):
+                return False
+            self._network.failing[actor] = (fault.kind, fault.seconds)
+            self._tell(fault, f"{what}: {fault.kind}")
+        elif fault.kind == "crash":
+            self._tell(fault, f"crashes at: {what}")
+            application.crash(process)
+        elif fault.kind == "power":
+            machine = process.machine
+            self._tell(fault, f"{machine.name} loses power at: {what}")
+            for each in application.processes_on(machine):
+                application.crash(each)
+            self._scheduler.after_deaths(lambda: machine.cut_power(self._scheduler.now_s, self._disk_dice))
+        elif fault.kind == "pause":
+            self._tell(fault, f"pauses for {fault.seconds} s at: {what}")
+            process.paused_until_s = self._scheduler.now_s + fault.seconds
+        elif fault.kind == "cut":
+            self._tell(fault, f"does not reach the driver for {fault.seconds} s")
+            application.channel.cut(process, fault.seconds)
+        elif fault.kind == "double":
+            self._tell(fault, "Spark takes it for lost")
+            application.doubt(process)
+            application.channel.cut(process, fault.seconds)
+        elif fault.kind == "clock":
+            self._tell(fault, f"the clock of {process.machine.name} is set by {fault.seconds} s")
+            process.machine.clock_offset_ms += int(fault.seconds * 1000)
+        else:
+            self._tell(fault, "the disk is full for the next write")
+            self._is_full = True
+        return True
+
+    def _end_faults(self) -> None:
+        """Let no more faults happen, and end the processes that were left behind, before all is checked."""
+        self._armed, self._is_full = [], False
+        self._network.failing.clear()
+        for machine in self._machines:
+            for process in self._application.processes_on(machine):
+                self._scheduler.kill(process)
+
+    def _tell(self, fault: Fault, what: str) -> None:
+        self._kinds[fault.kind] = self._kinds.get(fault.kind, 0) + 1
+        self._scheduler.tell(f"FAULT ({fault}): {what}")
+
+    def _on_disk(self, replica: Any, what: str) -> None:
+        self._scheduler.point(what)
+        actor = self._scheduler.current
+        if actor is None or actor.process.machine is None:
+            return
+        if what.startswith("written"):
+            if self._disk_dice.random() < _WRITES_BACK:
+                actor.process.machine.write_back(replica.directory)
+        elif self._is_full:
+            self._is_full = False
+            raise replica.unusable(OSError(28, "No space left on device"))
+
+    # Checks
+
+    def _check(self) -> list[str]:
+        written, stores = self._plan.undisturbed(self._inputs)
+        violations = self._check_outputs(written)
+        replayed = self._rows_of(self._machines[0], from_disk=False)
+        if self._plan.has_one_state:
+            for store, rows in stores.items():
+                got = sorted(row for (name, _), kept in replayed.items() if name == store for row in kept)
+                if got != rows:
+                    violations.append(f"store {store}: {_difference(rows, got)}")
+        for machine in self._machines:
+            for place, rows in self._rows_of(machine, from_disk=True).items():
+                if not self._is_same(place[0], rows, replayed[place]):
+                    text = _difference(replayed[place], rows)
+                    violations.append(f"replica of task {place[1]} on {machine.name}, store {place[0]}: {text}")
+        return violations
+
+    def _is_same(self, store: str, rows: Entries, replayed: Entries) -> bool:
+        """Return whether a replica has the rows of a replay; where rows expire, those that have may still be there."""
+        if self._plan.app.topology.stores[store].retention_ms:
+            return set(replayed) <= set(rows)
+        return rows == replayed
+
+    def _rows_of(self, machine: Machine, *, from_disk: bool) -> Rows:
+        """Return the rows of all stores: by a replay of the changelogs, or of the replicas on a machine's disk."""
+        app = self._plan.app
+        if from_disk:
+            app = replace(app, replica_root=str(machine.replicas))
+            tasks = tasks_on_disk(app.replica_root, app.application_id, app.identity)
+        else:
+            tasks = [task for task in app.tasks() if app.subtopology(task).keeps_state]
+        rows: Rows = {}
+
+        def look() -> None:
+            log: Any = self._application.connection()
+            committed = log.committed_offsets(app.application_id)
+            for task in tasks:
+                rows.update(_rows_of_task(app, task, log, committed))
+
+        actor = self._scheduler.spawn("checker", Process("checker", machine), look)
+        self._scheduler.run(lambda: actor.is_done, self._scheduler.now_s + _LIMIT_S)
+        if actor.error is not None:
+            raise actor.error
+        return rows
+
+    def _check_outputs(self, written: Mapping[str, Sequence[RawRecord]]) -> list[str]:
+        violations = []
+        for topic, expected in written.items():
+            got = [
+                [_fields(row) for records in self._brokers.read(tp, 0, 1 << 62) for row in records.to_pylist()]
+                for tp in self._brokers.places(topic)
+            ]
+            wanted = [(each.key, each.value, each.timestamp) for each in expected]
+            if self._plan.comparison == "in order":
+                assert len(got) == 1, "the order of several partitions is not that of one task"  # noqa: S101
+                if got[0] != wanted:
+                    violations.append(f"{topic}: {_difference(wanted, got[0])}")
+            elif self._plan.comparison == "sums":
+                sums, wanted_sums = _sums([row for each in got for row in each]), _sums(wanted)
+                if sums != wanted_sums:
+                    violations.append(f"{topic}: {_difference(sorted(wanted_sums.items()), sorted(sums.items()))}")
+            else:
+                violations += _by_key(topic, wanted, got)
+        return violations
+
+    def _digest(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for tp, records in self._brokers.content():
+            digest.update(f"{tp.topic} {tp.partition} {records.to_pylist()}".encode())
+        for event in self._scheduler.events:
+            digest.update(f"{event}\n".encode())
+        return digest.hexdigest()
+
+
+def _rows_of_task(app: ThreadApp, task: TaskId, log: Any, committed: Mapping[TopicPartition, int]) -> Rows:
+    replica = TaskReplica.open(app, task)
+    try:
+        replica.restore(log, committed)
+        logged = [store for store in app.subtopology(task).stores if store in app.changelogs]
+        return {(store, str(task)): sorted(replica.state.map(store).scan()) for store in logged}
+    finally:
+        replica.close()
+
+
+def _batch(records: Sequence[Input]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "timestamp": pa.array([each.timestamp for each in records], pa.int64()),
+            "key": pa.array([each.key for each in records], pa.large_binary()),
+            "value": pa.array([each.value for each in records], pa.large_binary()),
+            "headers": pa.nulls(len(records), HEADERS_TYPE),
+        }
+    )
+
+
+Fields = tuple[Any, Any, Any]
+
+
+def _fields(row: Mapping[str, Any]) -> Fields:
+    return row["key"], row["value"], row["timestamp"]
+
+
+def _by_key(topic: str, wanted: Sequence[Fields], got: Sequence[Sequence[Fields]]) -> list[str]:
+    expected: dict[Any, list[Fields]] = {}
+    for row in wanted:
+        expected.setdefault(row[0], []).append(row)
+    actual: dict[Any, list[Fields]] = {}
+    for rows in got:
+        for row in rows:
+            actual.setdefault(row[0], []).append(row)
+    wrong = [key for key in sorted({*expected, *actual}, key=repr) if expected.get(key, []) != actual.get(key, [])]
+    return [f"{topic}, key {key!r}: {_difference(expected.get(key, []), actual.get(key, []))}" for key in wrong[:3]]
+
+
+def _sums(rows: Sequence[Fields]) -> dict[Any, int]:
+    sums: dict[Any, int] = {}
+    for key, value, _ in rows:
+        sums[key] = sums.get(key, 0) + int.from_bytes(value, "big", signed=True)
+    return sums
+
+
+def _difference(wanted: Sequence[Any], got: Sequence[Any]) -> str:
+    """Say in short where two lists differ."""
+    place = next((at for at, pair in enumerate(zip(wanted, got, strict=False)) if pair[0] != pair[1]), None)
+    if place is None:
+        place = min(len(wanted), len(got))
+    expected = wanted[place] if place < len(wanted) else "no more"
+    actual = got[place] if place < len(got) else "no more"
+    return f"{len(got)} in place of {len(wanted)}; number {place} is {actual!r}, not {expected!r}"

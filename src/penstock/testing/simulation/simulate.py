@@ -1,0 +1,162 @@
+"""Many runs of one application, each with an order and faults of its own seed; what fails is made small, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.testing.simulation.application import Layout
+from penstock.testing.simulation.faults import Fault, draw
+from penstock.testing.simulation.run import Input, Outcome, Plan, run
+from penstock.testing.simulation.scheduler import dice_of
+
+__all__ = ["Failure", "Report", "layout_of", "simulate", "simulate_seed"]
+
+_MOST_TRIES = 60  # runs to make one failure small
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A seed that has failed, with the fewest faults and records with which it still does.
+
+    Attributes:
+        seed: The seed.
+        layout: The threads and machines.
+        faults: The faults.
+        inputs: The records.
+        outcome: The run with these.
+    """
+
+    seed: int
+    layout: Layout
+    faults: tuple[Fault, ...]
+    inputs: tuple[Input, ...]
+    outcome: Outcome
+
+    def story(self) -> str:
+        """Return what happened, a line for each event: the time, who, and what."""
+        layout = self.layout
+        head = (
+            f"seed {self.seed}: {layout.threads} threads on {layout.machines} machines, {layout.standbys} standbys, "
+            f"{len(self.faults)} faults, {len(self.inputs)} records"
+        )
+        lines = [
+            head,
+            *(f"  {fault}" for fault in self.faults),
+            self.outcome.story(),
+            *(f"WRONG: {violation}" for violation in self.outcome.violations),
+        ]
+        return "\n".join(lines)
+
+
+@dataclass
+class Report:
+    """The result of many runs.
+
+    Attributes:
+        seeds: The number of runs.
+        points: The number of points at which something could happen.
+        seconds: The time that has passed in all runs, by their clocks.
+        kinds: How many faults of each kind have happened.
+        failures: The seeds that have failed.
+    """
+
+    seeds: int = 0
+    points: int = 0
+    seconds: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def require_none(self) -> None:
+        """Raise AssertionError with the story of the first seed that has failed."""
+        if self.failures:
+            raise AssertionError(self.failures[0].story())
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items())) or "none"
+        head = (
+            f"{self.seeds} runs, {self.points} points, {self.seconds:.0f} simulated seconds; faults: {kinds}; "
+            f"{len(self.failures)} failed"
+        )
+        return "\n\n".join([head, *(failure.story() for failure in self.failures)])
+
+
+def layout_of(seed: int) -> Layout:
+    """Return the threads and machines of a seed."""
+    dice = dice_of("layout", seed)
+    return Layout(dice.randint(1, 3), dice.randint(1, 2), dice.randint(0, 1), dice.random() < 0.7)
+
+
+def simulate_seed(plan: Plan, inputs: Sequence[Input], seed: int) -> Outcome:
+    """Run an application with the order, the faults and the threads of a seed."""
+    return run(plan, inputs, seed, draw(seed), layout_of(seed))
+
+
+def simulate(
+    plan: Plan,
+    inputs: Sequence[Input] | Callable[[int], Sequence[Input]],
+    seeds: Iterable[int],
+    *,
+    most_failures: int = 1,
+    on_run: Callable[[int, Outcome], None] = lambda _seed, _outcome: None,
+) -> Report:
+    """Run an application once for each seed, and make those runs small that fail.
+
+    Args:
+        plan: The application.
+        inputs: The records of its source topics, with different timestamps; or a function of the seed.
+        seeds: The seeds.
+        most_failures: How many failures end it.
+        on_run: Called with each seed and its outcome.
+    """
+    report = Report()
+    for seed in seeds:
+        records = tuple(inputs(seed) if callable(inputs) else inputs)
+        outcome = simulate_seed(plan, records, seed)
+        report.seeds += 1
+        report.points += outcome.points
+        report.seconds += outcome.seconds
+        for kind, count in outcome.faults.items():
+            report.kinds[kind] = report.kinds.get(kind, 0) + count
+        on_run(seed, outcome)
+        if outcome.violations:
+            report.failures.append(_smallest(plan, Failure(seed, layout_of(seed), tuple(draw(seed)), records, outcome)))
+            if len(report.failures) >= most_failures:
+                break
+    return report
+
+
+def _smallest(plan: Plan, failure: Failure) -> Failure:
+    """Leave out faults and records as long as the run still fails."""
+    tries = _Tries(plan)
+    for fault in failure.faults:
+        rest = tuple(each for each in failure.faults if each is not fault)
+        failure = tries.of(failure, faults=rest) or failure
+    size = len(failure.inputs) // 2
+    while size:
+        start = 0
+        while start < len(failure.inputs):
+            rest_inputs = failure.inputs[:start] + failure.inputs[start + size :]
+            smaller = tries.of(failure, inputs=rest_inputs) if rest_inputs else None
+            if smaller is None:
+                start += size
+            else:
+                failure = smaller
+        size //= 2
+    return failure
+
+
+@dataclass
+class _Tries:
+    plan: Plan
+    count: int = 0
+
+    def of(self, failure: Failure, **changes: Any) -> Failure | None:
+        """Run with fewer faults or records; return it if it still fails."""
+        if self.count >= _MOST_TRIES:
+            return None
+        self.count += 1
+        smaller = replace(failure, **changes)
+        outcome = run(self.plan, smaller.inputs, smaller.seed, smaller.faults, smaller.layout)
+        return replace(smaller, outcome=outcome) if outcome.violations else None

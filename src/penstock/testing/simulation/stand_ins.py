@@ -1,0 +1,265 @@
+"""What production code uses in place of parts of its process: time, threads, the log, the channel to the driver.
+
+The code itself is unchanged. For the length of a simulation the names by which its modules know these parts stand for
+those of the simulation.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.base import clock as base_clock
+from penstock.engines.threads.hosting import control_client, hosted_tasks, thread_host
+from penstock.engines.threads.loop import thread
+from penstock.engines.threads.loop.purging import Purger
+from penstock.engines.threads.replicas import global_copy, restoring
+from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.testing.simulation.machines import Machine
+from penstock.testing.simulation.scheduler import Actor, Scheduler
+
+__all__ = ["SimulatedThreads", "SimulatedTime", "installed"]
+
+EPOCH_MS = 1_700_000_000_000  # the wall clock at the beginning
+_TIMED = (
+    "penstock.base.clock",
+    "penstock.engines.threads.hosting.restore_notes",
+    "penstock.engines.threads.hosting.thread_host",
+    "penstock.engines.threads.loop.figures",
+    "penstock.engines.threads.loop.standby",
+    "penstock.engines.threads.loop.task",
+    "penstock.engines.threads.loop.thread",
+    "penstock.engines.threads.replicas.global_copy",
+    "penstock.engines.threads.replicas.restoring",
+    "penstock.runtime.task",
+)
+_THREADED = (
+    "penstock.engines.threads.loop.purging",
+    "penstock.engines.threads.loop.standby",
+    "penstock.engines.threads.replicas.cleanup",
+)
+
+
+class SimulatedTime:
+    """The module ``time``, by the clock of a scheduler and of the machine that asks.
+
+    Args:
+        scheduler: The scheduler.
+    """
+
+    CLOCK_MONOTONIC, CLOCK_BOOTTIME = 1, 7
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def monotonic(self) -> float:
+        return 1000.0 + self._scheduler.look_s()
+
+    perf_counter = monotonic
+
+    def time_ns(self) -> int:
+        machine = self._machine()
+        offset_ms = 0 if machine is None else machine.clock_offset_ms
+        return (EPOCH_MS + offset_ms) * 1_000_000 + int(self._scheduler.look_s() * 1e9)
+
+    def time(self) -> float:
+        return self.time_ns() / 1e9
+
+    def clock_gettime_ns(self, _clock: int) -> int:
+        machine = self._machine()
+        booted_s = 0.0 if machine is None else machine.booted_s
+        return int((self._scheduler.look_s() - booted_s) * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self._scheduler.wait(seconds)
+
+    def _machine(self) -> Machine | None:
+        actor = self._scheduler.current
+        return None if actor is None else actor.process.machine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+class SimulatedThreads:
+    """The module ``threading``: its threads are actors of the process that starts them.
+
+    Args:
+        scheduler: The scheduler.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.Thread = partial(_Thread, scheduler)
+        self.Condition = partial(_Condition, scheduler)
+        self.Event = partial(_Event, scheduler)
+
+
+class _Thread:
+    """A thread, see `threading.Thread`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        target: Callable[..., None],
+        name: str,
+        args: tuple[Any, ...] = (),
+        daemon: bool = True,  # noqa: ARG002 - as that of the standard library
+    ) -> None:
+        self._scheduler = scheduler
+        self._target = partial(target, *args)
+        self._name = name
+        self._actor: Actor | None = None
+
+    def start(self) -> None:
+        process = _current(self._scheduler).process
+        name = f"{process.name} {self._name.removeprefix('penstock-')}"
+        self._actor = self._scheduler.spawn(name, process, self._target)
+
+    def is_alive(self) -> bool:
+        return self._actor is not None and not self._actor.is_done
+
+    def join(self, timeout: float | None = None) -> None:
+        self._scheduler.wait(1e9 if timeout is None else timeout, lambda: not self.is_alive())
+
+
+class _Condition:
+    """A condition with its lock, see `threading.Condition`."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._holder: Actor | None = None
+        self._depth = 0
+
+    def __enter__(self) -> Self:
+        self._take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = None
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        if not predicate():
+            depth, self._depth, self._holder = self._depth, 0, None
+            try:
+                self._scheduler.wait(1e9 if timeout is None else timeout, lambda: bool(predicate()))
+            finally:  # also of a process that has ended: the blocks around are left
+                self._holder, self._depth = self._scheduler.current, depth
+        return bool(predicate())
+
+    def notify_all(self) -> None:
+        """Do nothing: the scheduler asks those who wait."""
+
+    def _take(self) -> None:
+        me = self._scheduler.current
+        if self._holder not in (None, me):
+            self._scheduler.wait(1e9, lambda: self._holder is None)
+        self._holder = me
+        self._depth += 1
+
+
+class _Event:
+    """An event, see `threading.Event`."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._is_set:
+            self._scheduler.wait(1e9 if timeout is None else timeout, self.is_set)
+        return self._is_set
+
+
+def _current(scheduler: Scheduler) -> Actor:
+    assert scheduler.current is not None, "only actors start threads"  # noqa: S101
+    return scheduler.current
+
+
+def _let_go(replica: Any) -> None:
+    """Close the files of a replica, as the operating system does when their process ends."""
+    replica._close_env()  # noqa: SLF001 - `close` would also tidy up, which a process that has crashed does not
+    replica._lock.close()  # noqa: SLF001
+
+
+class _BootId:
+    """The path of the boot id of the machine that asks."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __fspath__(self) -> str:
+        actor = self._scheduler.current
+        return "/nowhere" if actor is None else actor.process.machine.__fspath__()
+
+
+@contextmanager
+def installed(
+    scheduler: Scheduler, open_log: Callable[[], Any], client: Any, on_disk: Callable[[Any, str], None]
+) -> Iterator[None]:
+    """Have production modules use the simulation's parts in place of their process's.
+
+    Args:
+        scheduler: The scheduler.
+        open_log: Returns a connection of the present process to the log.
+        client: The class in place of `ControlClient`.
+        on_disk: Called before and after each write to a replica.
+    """
+    clock, threads = SimulatedTime(scheduler), SimulatedThreads(scheduler)
+    opened, move = LmdbReplica.__init__, LmdbReplica._move  # noqa: SLF001 - every write goes by it
+
+    def noted(self: Any, *args: Any, **options: Any) -> None:
+        opened(self, *args, **options)
+        if scheduler.current is not None:
+            scheduler.current.process.releases.append(partial(_let_go, self))
+
+    def moved(self: Any, *args: Any) -> Any:
+        on_disk(self, "write a replica")
+        rows = move(self, *args)
+        on_disk(self, "written a replica")
+        return rows
+
+    parts: list[tuple[Any, str, Any]] = [(import_module(name), "time", clock) for name in _TIMED]
+    parts += [(import_module(name), "threading", threads) for name in _THREADED]
+    parts += [
+        (base_clock, "_BOOT_ID", _BootId(scheduler)),
+        (thread, "Purger", partial(Purger, clock_s=clock.monotonic)),
+        (hosted_tasks, "open_log", lambda *_: open_log()),
+        (hosted_tasks, "_NEAR", 3),
+        (control_client, "ControlClient", client),
+        (global_copy, "_PIECE_RECORDS", 3),
+        (restoring, "_PIECE_BYTES", 100),
+        (thread_host, "load_app", lambda _: None),
+        (thread_host, "_log_of", lambda _: open_log()),
+        (thread_host, "_close_log", lambda _: None),
+        (LmdbReplica, "__init__", noted),
+        (LmdbReplica, "_move", moved),
+    ]
+    before = [(where, name, getattr(where, name)) for where, name, _ in parts]
+    logger = logging.getLogger("penstock")
+    level = logger.level
+    try:
+        logger.setLevel(logging.CRITICAL)  # what is logged about faults is not about this process
+        for where, name, part in parts:
+            setattr(where, name, part)
+        yield
+    finally:
+        logger.setLevel(level)
+        for where, name, part in before:
+            setattr(where, name, part)

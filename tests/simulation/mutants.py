@@ -1,0 +1,158 @@
+"""Faults that were mended in stream threads, or are of their kind: each is put back by a change of the source."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import FunctionType
+
+__all__ = ["MUTANTS", "Mutant"]
+
+LOOP, REPLICAS = "penstock.engines.threads.loop", "penstock.engines.threads.replicas"
+HOSTING, ASSIGNMENT = "penstock.engines.threads.hosting", "penstock.engines.threads.assignment"
+
+
+STATEFUL = ("tables", "windows", "count", "punctuated")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault in production code.
+
+    Attributes:
+        name: What it does.
+        where: The module, and the function or method in it.
+        old: A text of its source.
+        new: What stands there with the fault.
+        shown_by: The topologies that are tried in turn.
+        most_seeds: The number of seeds after which it counts as not found.
+    """
+
+    name: str
+    where: tuple[str, str]
+    old: str
+    new: str
+    shown_by: tuple[str, ...] = STATEFUL
+    most_seeds: int = 400
+
+    def __str__(self) -> str:
+        return self.name
+
+    def has_place(self) -> bool:
+        """Return whether the text is still in the source."""
+        try:
+            return self._source().count(self.old) == 1
+        except (AttributeError, ImportError):
+            return False
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Run with the fault."""
+        owner, name = self._owner()
+        before = inspect.getattr_static(owner, name)
+        source = self._source().replace(self.old, self.new)
+        code = "from __future__ import annotations\n" + source[source.index("def ") :]
+        scope: dict[str, FunctionType] = {}
+        exec(compile(code, f"<{self.name}>", "exec"), sys.modules[self.where[0]].__dict__, scope)
+        users = [owner, *_users(before, name)] if isinstance(before, FunctionType) else [owner]
+        kind = type(before) if isinstance(before, property) else None
+        try:
+            for each in users:  # modules that have imported a function, too
+                setattr(each, name, kind(scope[name]) if kind else scope[name])
+            yield
+        finally:
+            for each in users:
+                setattr(each, name, before)
+
+    def _owner(self) -> tuple[object, str]:
+        owner: object = import_module(self.where[0])
+        *owners, name = self.where[1].split(".")
+        for each in owners:
+            owner = getattr(owner, each)
+        return owner, name
+
+    def _source(self) -> str:
+        owner, name = self._owner()
+        found = inspect.getattr_static(owner, name)
+        return textwrap.dedent(inspect.getsource(found.fget if isinstance(found, property) else found))
+
+
+def _users(function: object, name: str) -> list[object]:
+    modules = [module for key, module in list(sys.modules.items()) if key.startswith("penstock.")]
+    return [module for module in modules if vars(module).get(name) is function]
+
+
+THREAD, TASK, REPLICA = (f"{LOOP}.thread", "StreamThread"), f"{LOOP}.task", f"{REPLICAS}.task_replica"
+
+
+def _thread(method: str) -> tuple[str, str]:
+    return f"{LOOP}.thread", f"StreamThread.{method}"
+
+
+MUTANTS = (
+    Mutant("records and offsets are committed one after the other", _thread("commit"),
+           "following = self._commit.complete(offsets)",
+           "following = self._commit.complete({}); self._commit.complete(offsets)"),
+    Mutant("offsets are committed before the records", (f"{LOOP}.commit", "Commit.complete"),
+           "following = self._producer.commit(offsets)",
+           "held = self._producer.collected(); self._producer.replace(()); self._producer.commit(offsets); "
+           "self._producer.replace(held); following = self._producer.commit({})"),
+    Mutant("what was fetched is committed, not what was processed", (TASK, "ActiveTask.moved"),
+           "positions = self.buffers.positions()",
+           "positions = {tp: each.fetched for tp, each in self.buffers._buffers.items()}"),
+    Mutant("a replica moves on before the log has committed", _thread("commit"),
+           'with self._times.step("commit"):\n        following = self._commit.complete(offsets)',
+           'for task in touched:\n        task.commit({}, moved[task.id])\n'
+           '    with self._times.step("commit"):\n        following = self._commit.complete(offsets)'),
+    Mutant("a task is taken over before its last commit shows", _thread("add"),
+           "self._log.settled_ends([tp for task in tasks for tp in restored_places(app, task)])", "pass"),
+    Mutant("a task that is taken over begins at the beginning", _thread("add"),
+           "committed = self._log.group_offsets(app.application_id)", "committed = {}"),
+    Mutant("a task without committed offsets begins at the end", _thread("_start_positions"),
+           "self._log.beginning_offsets(missing)", "self._log.end_offsets(missing)"),
+    Mutant("a replica that was followed is not brought to the end", _thread("_begin"),
+           "replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore, numbers)",
+           "replicas.get(id_) or replica.restore(log, committed, self._hooks.on_restore, numbers)"),
+    Mutant("a task moves before its owner has let go of it", (f"{ASSIGNMENT}.ownership", "Ownership._may_have"),
+           "return self._owners.get(task, thread) == thread and task not in self._moving", "return True"),
+    Mutant("an old report lets go of a task", (f"{ASSIGNMENT}.ownership", "Ownership.reported"),
+           "and revision >= moving.revision and task not in held", ""),
+    Mutant("a record is left out at each restore", (f"{REPLICAS}.restoring", "Restorer._follow"),
+           "if at is None else at.following", "if at is None else at.following + 1"),
+    Mutant("a restore notes its end with its first piece", (f"{REPLICAS}.restoring", "_pieces"),
+           'yield piece, part.column("offset")[0].as_py()', "yield piece, end", ("tables", "windows"), 2_000),
+    Mutant("the task's numbers are lost with a restore", (f"{REPLICAS}.restoring", "Restorer.run"),
+           "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress")),
+    Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
+           '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows")),
+    Mutant("records are merged without waiting for those that lag", (f"{LOOP}.buffers", "PartitionGroup._counts"),
+           "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",)),
+    Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
+           "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)"),
+    Mutant("a lost thread that has come back gets tasks before it is fenced", (f"{HOSTING}.epoch", "Epoch._deliver"),
+           "if name in self._fencing:", "if False:", ("stateless",), 2_000),
+    Mutant("records that are still to be read are purged", (f"{LOOP}.purging", "Purger.note"),
+           "tp: offset for", "tp: offset + 4 for", ("count",)),
+    Mutant("deletions are not in the changelog", (REPLICA, "TaskReplica.changes"),
+           "return changelog_parts(self._app, self._task, self.state, self._pending)",
+           "return [(t, p, r.filter(r.column('value').is_valid())) "
+           "for t, p, r in changelog_parts(self._app, self._task, self.state, self._pending)]"),
+    Mutant("a replica is handed over while it is restored", (f"{LOOP}.standby", "StateUpdater._taken"),
+           "self._changed.wait_for(lambda: self._working != task)", "pass"),
+    Mutant("the tasks of a fenced thread stay in its list", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
+           "self._release(task)", "pass", ("stateless",)),
+    Mutant("a fetch of a global table notes its end with its first piece", (f"{REPLICAS}.global_copy", "GlobalCopy._apply"),
+           'self._positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 1',
+           'self._positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",)),
+    Mutant("a task is given away without a commit", _thread("remove"), "self.commit()\n", "pass\n"),
+    Mutant("a task that is prepared is not reported", (f"{HOSTING}.hosted_tasks", "HostedTasks.report"),
+           "self.active | self.pending", "self.active"),
+    Mutant("the tasks of a lost thread go to nobody", (f"{HOSTING}.epoch", "Epoch.fenced"),
+           "self._sharing.fenced(name)", "pass", ("stateless",)),
+    Mutant("changes are left out of a commit", _thread("commit"), "if task.is_changed:", "if task.is_changed and moved[task.id]:", ("clocked",)),
+)  # fmt: skip

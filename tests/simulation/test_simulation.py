@@ -1,0 +1,68 @@
+"""Applications in simulations: whatever happens to them, they write what one undisturbed task writes, exactly once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mutants import MUTANTS
+from penstock.testing.simulation.application import Layout
+from penstock.testing.simulation.faults import Fault
+from penstock.testing.simulation.run import run
+from penstock.testing.simulation.simulate import simulate, simulate_seed
+from simulated_topologies import NAMES, inputs_of, plan_of
+
+SEEDS, BLOCKS = 15, 2
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("name", NAMES)
+def test_faults_change_nothing(name: str, block: int) -> None:
+    seeds = range(block * SEEDS, (block + 1) * SEEDS)
+    simulate(plan_of(name), partial(inputs_of, name), seeds).require_none()
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", NAMES)
+def test_faults_of_many_seeds_change_nothing(name: str) -> None:
+    simulate(plan_of(name), partial(inputs_of, name), range(1_000, 1_400)).require_none()
+
+
+def digests(seeds: range) -> list[str]:
+    return [simulate_seed(plan_of(name), inputs_of(name, seed), seed).digest for name in NAMES for seed in seeds]
+
+
+def test_a_seed_has_one_log_and_one_story_in_every_process() -> None:
+    program = "import test_simulation as own; print(*own.digests(range(70, 73)), sep='\\n')"
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": str(here), "PYTHONHASHSEED": "7"}
+    other = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert other.stdout.split() == digests(range(70, 73))
+
+
+def test_the_story_names_the_fault_and_the_commits() -> None:
+    outcome = run(plan_of("count"), inputs_of("count", 5), 5, [Fault(60, "crash")], Layout(2, 2))
+    assert outcome.violations == []
+    assert outcome.faults == {"crash": 1}
+    lines = outcome.story().splitlines()
+    assert any("FAULT (crash at point 60): crashes at:" in line for line in lines)
+    assert any("thread-0" in line and "committed in-" in line for line in lines)
+    assert len([line for line in lines if "started" in line]) > 2  # one of the two a second time
+
+
+def test_a_failure_is_made_small() -> None:
+    lost = next(each for each in MUTANTS if each.name == "offsets are committed before the records")
+    with lost.put_back():
+        report = simulate(plan_of("stateless"), partial(inputs_of, "stateless"), range(40))
+    (failure,) = report.failures
+    assert len(failure.faults) == 1
+    assert len(failure.inputs) < 10
+    assert "WRONG: " in failure.story()
+    assert run(plan_of("stateless"), failure.inputs, failure.seed, failure.faults, failure.layout).violations == []
+    with pytest.raises(AssertionError, match="committed in-"):
+        report.require_none()
