@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs recorded cases of Kafka Connect: run.py [DIR] [--kind KIND] [--log LOG] [--json FILE].
 
-With ``--kind debezium`` DIR is a folder or archive of cases of Debezium's connector for PostgreSQL. It prints a line a
+With ``--kind debezium`` DIR is a folder or archive of cases of Debezium's connector for PostgreSQL, with ``--kind jdbc``
+of Confluent's JDBC source and sink, over SQLite, PostgreSQL and MariaDB. It prints a line a
 failed case (``-v``: all differences), and ends in ``N passed, M failed``.
 """
 
@@ -19,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from connect_cases import ARCHIVE, KINDS, load_cases
 from connect_debezium import ARCHIVE as DEBEZIUM_ARCHIVE
 from connect_debezium import DebeziumRunner, load_debezium_cases
+from connect_jdbc import ARCHIVE as JDBC_ARCHIVE
+from connect_jdbc import JdbcRunner, load_jdbc_cases
 from connect_mirror import run_mirror
 from connect_pure import run_case
 from connect_rest import Scenario
@@ -33,13 +36,15 @@ def run(case, options):
         return Scenario(case, options.servers).run()
     if case["kind"] == "debezium":
         return options.debezium.run(case)
+    if case["kind"] == "jdbc":
+        return options.jdbc.run(case)
     return run_mirror(case) if case["kind"] == "mirror" else run_case(case)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dir", nargs="?", help="a folder of cases; by default the project's own")
-    parser.add_argument("--kind", choices=(*KINDS, "debezium"))
+    parser.add_argument("--kind", choices=(*KINDS, "debezium", "jdbc"))
     parser.add_argument(
         "--log", choices=("kafka", "embedded"), default="embedded", help="the log under a worker's cases"
     )
@@ -50,6 +55,8 @@ def main():
     options = parser.parse_args()
     if options.kind == "debezium":
         cases = [{**case, "kind": "debezium"} for case in load_debezium_cases(options.dir or DEBEZIUM_ARCHIVE)]
+    elif options.kind == "jdbc":
+        cases = [{**case, "kind": "jdbc"} for case in load_jdbc_cases(options.dir or JDBC_ARCHIVE)]
     else:
         cases = load_cases(options.dir or ARCHIVE, options.kind)
     cases = [case for case in cases if not options.only or re.search(options.only, case["name"])]
@@ -58,6 +65,9 @@ def main():
             server = PostgresServer()
             stack.callback(server.stop)
             options.debezium = DebeziumRunner(server)
+        if options.kind == "jdbc":
+            options.jdbc = JdbcRunner()
+            stack.callback(options.jdbc.stop)
         if options.log == "kafka" and not options.servers:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connect-broker-")))
             broker = stack.enter_context(Broker(BrokerSettings(folder / "kafka", free_port(), free_port())))

@@ -54,13 +54,19 @@ __all__ = [
     "ColumnRules",
     "SqlColumn",
     "column_of_affinities",
+    "date_column",
+    "decimal_column",
     "exact_decimal",
     "instant_of",
     "local_of",
     "postgres_column",
+    "python_micros",
     "sqlalchemy_column",
     "sqlite_column",
     "sqlite_micros",
+    "time_column",
+    "timestamp_column",
+    "whole_number",
 ]
 
 DECIMAL_PRECISION = "connect.decimal.precision"
@@ -140,14 +146,17 @@ def _reason(error: Exception) -> str:
 def instant_of(local_us: int, zone: dt.tzinfo) -> int:
     """Return the moment, in microseconds since 1970 in UTC, that a clock of a time zone shows.
 
+    Of the two moments of an hour that comes twice, it is the later one, in standard time, as in Java.
+
     >>> from zoneinfo import ZoneInfo
     >>> instant_of(0, ZoneInfo("Asia/Tokyo")), local_of(-32_400_000_000, ZoneInfo("Asia/Tokyo"))
     (-32400000000, 0)
     """
     if zone is dt.UTC:
         return local_us
-    shown, shifted = _datetime(local_us)
-    return (shown.replace(tzinfo=zone) - EPOCH) // dt.timedelta(microseconds=1) - shifted
+    shown, _ = _datetime(local_us)
+    offsets = (shown.replace(tzinfo=zone, fold=fold).utcoffset() or dt.timedelta() for fold in (0, 1))
+    return local_us - min(offsets) // dt.timedelta(microseconds=1)
 
 
 def local_of(instant_us: int, zone: dt.tzinfo) -> int:
@@ -200,10 +209,10 @@ def _timestamp_schema(rules: ColumnRules) -> Schema:
     return STRING if rules.granularity.endswith("_string") else TIMESTAMP
 
 
-def _timestamps(
+def timestamp_column(
     column: tuple[str, str], rules: ColumnRules, local: Callable[[Any], int], *, zoned: bool = False
 ) -> SqlColumn:
-    """A column of timestamps; ``local`` has the microseconds of a value, in UTC or in the database's time zone."""
+    """Return a column of timestamps; ``local`` has a value's microseconds, in UTC or in the database's time zone."""
     name, kind = column
     zone = dt.UTC if zoned else rules.zone
 
@@ -213,6 +222,20 @@ def _timestamps(
     return SqlColumn(
         name, _timestamp_schema(rules), kind, lambda value: _timestamp(micros(value), rules), micros, zoned
     )
+
+
+def date_column(column: tuple[str, str], days: Callable[[Any], int]) -> SqlColumn:
+    """Return a column of dates; ``days`` has the days since 1970 of a value."""
+    return SqlColumn(column[0], DATE, column[1], lambda value: _midnight(days(value)))
+
+
+def time_column(column: tuple[str, str], rules: ColumnRules, millis: Callable[[Any], int]) -> SqlColumn:
+    """Return a column of times of the day in the database's time zone; ``millis`` has the milliseconds of a value."""
+    return SqlColumn(column[0], TIME, column[1], lambda value: _zoned_time(millis(value), rules.zone))
+
+
+def _zoned_time(local_ms: int, zone: dt.tzinfo) -> Moment:
+    return Moment(instant_of(local_ms * 1000, zone) // 1000)
 
 
 def _midnight(days: int) -> Moment:
@@ -253,7 +276,7 @@ def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
     return rounded
 
 
-def _whole(bits: int) -> Callable[[Any], int]:
+def whole_number(bits: int) -> Callable[[Any], int]:
     """Return the conversion to a whole number of so many bits, which refuses all else."""
     most = 1 << (bits - 1)
 
@@ -276,16 +299,21 @@ def _numeric(column: tuple[str, str], precision: int | None, scale: int | None, 
         fits = digits <= INTEGER_DIGITS
         if fits and (places == 0 if mapping == "precision_only" else places < 1):
             schema, bits = _integer_schema(digits - min(places, 0))
-            return SqlColumn(name, schema, kind, _whole(bits))
+            return SqlColumn(name, schema, kind, whole_number(bits))
         if places > 0 and (mapping == "best_fit_eager_double" or (mapping == "best_fit" and fits)):
             return SqlColumn(name, FLOAT64, kind, float)
     if not is_declared and mapping == "best_fit_eager_double":
         return SqlColumn(name, FLOAT64, kind, float)
-    own = scale if is_declared else None
-    schema = decimal_schema(HIGH_SCALE if own is None else own)
+    return decimal_column(column, digits, scale if is_declared else None)
+
+
+def decimal_column(column: tuple[str, str], digits: int, scale: int | None) -> SqlColumn:
+    """Return a column of Connect's Decimal; one without a scale has the scale that stands for none."""
+    name, kind = column
+    schema = decimal_schema(HIGH_SCALE if scale is None else scale)
     parameters = {**(schema.parameters or {}), DECIMAL_PRECISION: str(digits)}
     return SqlColumn(
-        name, replace(schema, parameters=parameters), kind, lambda value: exact_decimal(_decimal(value), own)
+        name, replace(schema, parameters=parameters), kind, lambda value: exact_decimal(_decimal(value), scale)
     )
 
 
@@ -327,12 +355,14 @@ def _postgres(name: str, kind: PgType, rules: ColumnRules) -> SqlColumn:
             scale = (kind.modifier - 4) & 0x7FF
             return _numeric(column, (kind.modifier - 4) >> 16 & 0xFFFF, (scale ^ 0x400) - 0x400, rules)
         case "timestamp":
-            return _infinite(_timestamps(column, rules, parse_timestamp), rules)
+            return _infinite(timestamp_column(column, rules, parse_timestamp), rules)
         case "timestamptz":
-            return _infinite(_timestamps(column, rules, parse_timestamp, zoned=True), rules)
+            return _infinite(timestamp_column(column, rules, parse_timestamp, zoned=True), rules)
         case "date":
             return SqlColumn(name, DATE, column[1], lambda text: _midnight(_infinite_days(text)))
-        case "time" | "timetz":
+        case "time":
+            return time_column(column, rules, lambda text: parse_time(text)[0] // 1000)
+        case "timetz":
             return SqlColumn(name, TIME, column[1], lambda text: _of_day(*parse_time(text)))
         case "bit":
             return _bits(column, kind.modifier)
@@ -404,21 +434,21 @@ def sqlite_column(name: str, declared: str, rules: ColumnRules, *, nullable: boo
 def _sqlite(name: str, declared: str, kind: str, rules: ColumnRules) -> SqlColumn | None:
     if "BOOL" in kind:
         return SqlColumn(name, BOOLEAN, declared, _sqlite_boolean)
-    if kind in ("TINYINT", "SMALLINT", "INT2"):
-        return SqlColumn(name, INT16, declared, _whole(16))
+    if kind == "TINYINT":
+        return SqlColumn(name, INT16, declared, whole_number(16))
+    if kind in ("SMALLINT", "INT2"):
+        return SqlColumn(name, INT32, declared, whole_number(32))
     if "INT" in kind:
-        return SqlColumn(name, INT64, declared, _whole(64))
+        return SqlColumn(name, INT64, declared, whole_number(64))
     if kind == "DECIMAL_TEXT":  # of the sink, for numbers of more digits than SQLite's have
         digits = _SQLITE_NUMERIC.fullmatch(declared)
         return _numeric((name, declared), int(digits[1]) if digits else None, int(digits[2]) if digits else 0, rules)
-    if any(part in kind for part in ("CHAR", "CLOB", "TEXT", "JSON", "UUID", "STRING", "ENUM")):
+    if any(part in kind for part in ("CHAR", "CLOB", "TEXT", "JSON", "UUID", "STRING", "ENUM")) or kind == "TIME":
         return SqlColumn(name, STRING, declared, _sqlite_text)
     if kind.startswith(("TIMESTAMP", "DATETIME")):
-        return _timestamps((name, declared), rules, sqlite_micros)
+        return timestamp_column((name, declared), rules, lambda value: sqlite_micros(value, rules.zone), zoned=True)
     if kind == "DATE":
-        return SqlColumn(name, DATE, declared, lambda value: _midnight(sqlite_micros(value) // DAY_US))
-    if kind == "TIME":
-        return SqlColumn(name, TIME, declared, _sqlite_time)
+        return date_column((name, declared), lambda value: sqlite_micros(value) // DAY_US)
     if any(part in kind for part in ("REAL", "FLOA", "DOUB")):
         return SqlColumn(name, FLOAT64, declared, float)
     if "BLOB" in kind or "BINARY" in kind:
@@ -441,7 +471,7 @@ def column_of_affinities(name: str, affinities: frozenset[str]) -> SqlColumn:
     """
     value_types = affinities - {"null"}
     choices: tuple[tuple[set[str], Schema, Callable[[Any], Any]], ...] = (
-        ({"integer"}, INT64, _whole(64)),
+        ({"integer"}, INT64, whole_number(64)),
         ({"integer", "real"}, FLOAT64, float),
         ({"blob"}, BYTES, bytes),
     )
@@ -451,8 +481,10 @@ def column_of_affinities(name: str, affinities: frozenset[str]) -> SqlColumn:
     return SqlColumn(name, schema.as_optional(), "+".join(sorted(value_types)) or "none", read)
 
 
-def sqlite_micros(value: Any) -> int:
+def sqlite_micros(value: Any, zone: dt.tzinfo = dt.UTC) -> int:
     """Return the microseconds since 1970 of a time in SQLite: a text, milliseconds since 1970, or a Julian day.
+
+    Texts are in the time zone.
 
     >>> sqlite_micros("2024-01-01T00:00:00.5Z") == sqlite_micros(1704067200500), sqlite_micros(2440587.5)
     (True, 0)
@@ -461,13 +493,7 @@ def sqlite_micros(value: Any) -> int:
         return value * 1000
     if isinstance(value, float):
         return int((Decimal(repr(value)) - JULIAN_EPOCH) * DAY_US)
-    return parse_timestamp(str(value).strip())
-
-
-def _sqlite_time(value: Any) -> Moment:
-    if isinstance(value, int):
-        return Moment(value)
-    return _of_day(*parse_time(str(value)))
+    return instant_of(parse_timestamp(str(value).strip()), zone)
 
 
 def _sqlite_boolean(value: Any) -> bool:
@@ -497,14 +523,14 @@ def _sqlalchemy(name: str, kind: TypeEngine[Any], rules: ColumnRules) -> SqlColu
     column = (name, str(kind) or type(kind).__name__)
     if isinstance(kind, sql.DateTime):
         zoned = bool(getattr(kind, "timezone", False))
-        return _timestamps(column, rules, _python_micros, zoned=zoned)
+        return timestamp_column(column, rules, python_micros, zoned=zoned)
     if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
         return _numeric(column, kind.precision, kind.scale, rules)
     readers: tuple[tuple[type, Schema, Callable[[Any], Any]], ...] = (
         (sql.Boolean, BOOLEAN, bool),
-        (sql.SmallInteger, INT16, _whole(16)),
-        (sql.BigInteger, INT64, _whole(64)),
-        (sql.Integer, INT32, _whole(32)),
+        (sql.SmallInteger, INT16, whole_number(16)),
+        (sql.BigInteger, INT64, whole_number(64)),
+        (sql.Integer, INT32, whole_number(32)),
         (sql.Float, FLOAT64, float),
         (sql.Date, DATE, Moment.of),
         (sql.Time, TIME, Moment.of),
@@ -514,7 +540,8 @@ def _sqlalchemy(name: str, kind: TypeEngine[Any], rules: ColumnRules) -> SqlColu
     return SqlColumn(name, schema, column[1], read)
 
 
-def _python_micros(value: Any) -> int:
+def python_micros(value: Any) -> int:
+    """Return the microseconds since 1970 of a time of Python's, which without a zone is one of UTC, or of a text."""
     if isinstance(value, str):
         return parse_timestamp(value)
     aware: dt.datetime = value if value.tzinfo else value.replace(tzinfo=dt.UTC)

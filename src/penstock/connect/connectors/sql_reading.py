@@ -6,6 +6,7 @@ others by what SQLAlchemy knows of them.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -192,6 +193,21 @@ class DatabaseReader:
         kinds = [frozenset(_affinity(row[at]) for row in first_rows) for at in range(len(names))]
         return [column_of_affinities(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
+    def missing(self, relation: Relation) -> RetriableError:
+        """Return the error of a table that may come later."""
+        return RetriableError(f"there is no table {relation.label}, or it has no columns")
+
+    def qualified(self, connection: Connection, table: TableName) -> str:  # noqa: ARG002 - others ask
+        """Return the whole name of a table, as offsets have it."""
+        return str(table)
+
+    def counting_column(self, connection: Connection, table: TableName) -> str | None:
+        """Return the first column whose numbers the database counts up; None: there is none."""
+        from sqlalchemy import inspect
+
+        columns = inspect(connection).get_columns(table.name, schema=table.schema)
+        return next((str(each["name"]) for each in columns if each.get("autoincrement") is True), None)
+
     def attributes(self, connection: Connection, name: TableName) -> Sequence[Sequence[Any]]:
         """Return the columns of a table of PostgreSQL: name, type, modifier, and whether it is never null."""
         raise NotImplementedError
@@ -255,6 +271,26 @@ class PostgresReader(DatabaseReader):
         ).first()
         return None if row is None else TableName(name.schema, name.name, _POSTGRES_KINDS.get(row[0], "TABLE"))
 
+    def qualified(self, connection: Connection, table: TableName) -> str:
+        if table.schema is not None:
+            return str(table)
+        row = self.run(
+            connection,
+            "SELECT nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608 - quoted
+            f"WHERE c.oid = {self._number(table)}",
+        ).first()
+        return str(table) if row is None else f"{row[0]}.{table.name}"
+
+    def counting_column(self, connection: Connection, table: TableName) -> str | None:
+        row = self.run(
+            connection,
+            "SELECT attname FROM pg_attribute a LEFT JOIN pg_attrdef d "  # noqa: S608 - quoted
+            "ON d.adrelid = a.attrelid AND d.adnum = a.attnum "
+            f"WHERE a.attrelid = {self._number(table)} AND a.attnum > 0 AND NOT a.attisdropped "
+            "AND (a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%') ORDER BY a.attnum",
+        ).first()
+        return None if row is None else str(row[0])
+
     def _number(self, name: TableName) -> str:
         text = ".".join(map(self.quoted, [each for each in (name.schema, name.name) if each is not None]))
         return "to_regclass('{}')".format(text.replace("'", "''"))
@@ -271,7 +307,7 @@ class PostgresReader(DatabaseReader):
         if relation.table is not None:
             rows = self.attributes(connection, relation.table)
             if not rows:
-                raise RetriableError(f"there is no table {relation.label}, or it has no columns")
+                raise self.missing(relation)
             return [
                 postgres_column(name, types.find(kind, modifier), self.rules, nullable=not required)
                 for name, kind, modifier, required in rows
@@ -285,11 +321,26 @@ class PostgresReader(DatabaseReader):
             (column[1], raw.fmod(at) if raw is not None else _modifier(column))
             for at, column in enumerate(described.description)
         ]
+        origins = [(raw.ftable(at), raw.ftablecol(at)) for at in range(len(names))] if raw is not None else []
         result.close()
+        required = self._required(connection, origins)
         return [
-            postgres_column(name, types.find(kind, modifier), self.rules, nullable=True)
-            for name, (kind, modifier) in zip(names, type_numbers, strict=True)
+            postgres_column(name, types.find(kind, modifier), self.rules, nullable=at not in required)
+            for at, (name, (kind, modifier)) in enumerate(zip(names, type_numbers, strict=True))
         ]
+
+    def _required(self, connection: Connection, origins: Sequence[tuple[int, int]]) -> set[int]:
+        """Return the columns of a query that are columns of tables which are never null."""
+        tables = {table for table, _ in origins if table}
+        if not tables:
+            return set()
+        rows = self.all(
+            connection,
+            "SELECT attrelid::int8, attnum FROM pg_attribute WHERE attnotnull AND attrelid IN "  # noqa: S608 - numbers
+            f"({', '.join(map(str, sorted(tables)))})",
+        )
+        never_null = {(table, number) for table, number in rows}
+        return {at for at, origin in enumerate(origins) if origin in never_null}
 
     def selected(self, column: SqlColumn) -> str:
         name = self.quoted(column.name)  # not a cast to text: that strips the blanks of char(n), and adds /32 to inet
@@ -325,12 +376,17 @@ class SqliteReader(DatabaseReader):
     def connect(self) -> Connection:
         connection = super().connect()
         driver: Any = connection.connection.driver_connection
-        driver.create_function("penstock_micros", 1, _micros_or_null, deterministic=True)
+        zone = self.rules.zone
+        driver.create_function("penstock_micros", 1, lambda value: _micros_or_null(value, zone), deterministic=True)
         return connection
 
+    def counting_column(self, connection: Connection, table: TableName) -> str | None:
+        rows = self.all(connection, f"PRAGMA {self._schema(table)}table_xinfo({self.quoted(table.name)})")
+        keys = [(column, kind) for _, column, kind, _, _, key, _ in rows if key]
+        return str(keys[0][0]) if len(keys) == 1 and keys[0][1].upper() == "INTEGER" else None
+
     def declared(self, connection: Connection, name: TableName) -> list[tuple[str, str, bool]]:
-        schema = f"{self.quoted(name.schema)}." if name.schema else ""
-        rows = self.all(connection, f"PRAGMA {schema}table_xinfo({self.quoted(name.name)})")
+        rows = self.all(connection, f"PRAGMA {self._schema(name)}table_xinfo({self.quoted(name.name)})")
         return [
             (column, kind or "", not required and not (key and kind.upper() == "INTEGER"))
             for _, column, kind, required, _, key, hidden in rows
@@ -341,7 +397,7 @@ class SqliteReader(DatabaseReader):
         if relation.table is not None:
             described = self.declared(connection, relation.table)
             if not described:
-                raise RetriableError(f"there is no table {relation.label}, or it has no columns")
+                raise self.missing(relation)
         else:
             self.run(connection, "DROP VIEW IF EXISTS temp.penstock_columns")
             self.run(connection, f"CREATE TEMP VIEW penstock_columns AS {relation.query}")
@@ -358,6 +414,9 @@ class SqliteReader(DatabaseReader):
             for name, kind, nullable in described
         ]
 
+    def _schema(self, name: TableName) -> str:
+        return f"{self.quoted(name.schema)}." if name.schema else ""
+
     def _affinity(self, connection: Connection, relation: Relation, name: str) -> frozenset[str]:
         """Return the types of the values of a column that declares none; what was seen once counts on."""
         affinities = self._affinities.get(name, frozenset())
@@ -371,7 +430,7 @@ class SqliteReader(DatabaseReader):
         return names[0] if len(names) == 1 else f"COALESCE({', '.join(names)})"
 
     def literal(self, micros: int, columns: Sequence[SqlColumn]) -> str:  # noqa: ARG002 - numbers know no zone
-        return str(local_of(micros, self.rules.zone))
+        return str(micros)
 
     def start(self, statement: str) -> FetchedRows:
         connection = self.connect()
@@ -392,6 +451,10 @@ def reader_for(
     engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT"
 ) -> DatabaseReader:
     """Return the reader of a database."""
+    if engine.dialect.driver == "pymysql":
+        from penstock.connect.connectors.sql_mariadb import MariadbReader
+
+        return MariadbReader(engine, rules, quotes=quotes, isolation=isolation)
     kinds = {"postgresql": PostgresReader, "sqlite": SqliteReader}
     return kinds.get(engine.dialect.name, DatabaseReader)(engine, rules, quotes=quotes, isolation=isolation)
 
@@ -422,9 +485,9 @@ def _affinity(value: Any) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "text")
 
 
-def _micros_or_null(value: Any) -> int | None:
+def _micros_or_null(value: Any, zone: dt.tzinfo) -> int | None:
     """Of a text that is not a time nothing is known: the row is never read, as one without time."""
     try:
-        return None if value is None else sqlite_micros(value)
+        return None if value is None else sqlite_micros(value, zone)
     except (ValueError, OverflowError):
         return None

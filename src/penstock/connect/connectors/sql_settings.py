@@ -30,6 +30,7 @@ GRANULARITIES = (
     "nanos_iso_datetime_string",
 )  # fmt: skip
 ISOLATIONS = ("DEFAULT", "READ_UNCOMMITTED", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE")
+LONGEST_TOPIC = 249
 TYPES = ("TABLE", "VIEW", "PARTITIONED TABLE")
 
 
@@ -70,6 +71,25 @@ def _check_columns(name: str, value: Any) -> None:
         EachRegex()(name, [pattern.strip()])
 
 
+def _check_never_negative(name: str, value: Any) -> None:
+    if value is not None:
+        Range(0)(name, value)
+
+
+_NEVER_NEGATIVE = Check(_check_never_negative, "[0,...]")
+
+
+def _check_prefix(name: str, value: Any) -> None:
+    text = str(value).strip()
+    if len(text) > LONGEST_TOPIC:
+        reason = f"Topic prefix length must not exceed max topic name length, {LONGEST_TOPIC} chars"
+        raise SettingError.invalid(name, value, reason)
+    if not re.fullmatch(r"[a-zA-Z0-9._-]*", text):
+        reason = "Topic prefix must not contain any character other than ASCII alphanumerics, '.', '_' and '-'."
+        raise SettingError.invalid(name, value, reason)
+
+
+_PREFIX = Check(_check_prefix, "beginning of a topic's name")
 _ZONE = Check(_check_zone, "time zone")
 _TYPES = Check(_check_types, f"list of {', '.join(TYPES)}")
 _COLUMNS = Check(_check_columns, "list of regular expressions of tables, each with its columns")
@@ -111,7 +131,12 @@ SOURCE = ConfigDef(
             doc="How new rows are found: incrementing (a number that grows), timestamp (a time that grows, so changes "
             "are seen too), timestamp+incrementing (both: no row is missed at equal times), bulk (all rows each time).",
         ),
-        Setting(name="incrementing.column.name", kind=Kind.STRING, default="", doc="The column that grows."),
+        Setting(
+            name="incrementing.column.name",
+            kind=Kind.STRING,
+            default="",
+            doc="The column that grows; none: of a table, the first one that the database counts up.",
+        ),
         Setting(
             name="timestamp.column.name",
             kind=Kind.LIST,
@@ -214,6 +239,7 @@ SOURCE = ConfigDef(
         Setting(
             name="topic.prefix",
             kind=Kind.STRING,
+            rule=_PREFIX,
             importance=Importance.HIGH,
             doc="The topic is this and the table's name; of a query, this alone.",
         ),
@@ -283,7 +309,12 @@ SINK = ConfigDef(
             importance=Importance.HIGH,
             doc="The primary key: none, kafka (topic, partition, offset), the record's key, or fields of its value.",
         ),
-        Setting(name="pk.fields", kind=Kind.LIST, default="", doc="The key's fields; or a plain key's column."),
+        Setting(
+            name="pk.fields",
+            kind=Kind.LIST,
+            default="",
+            doc="The key's fields; none: all of the record's key or value. Or a plain key's column.",
+        ),
         Setting(
             name="fields.whitelist",
             kind=Kind.LIST,
@@ -339,12 +370,14 @@ SINK = ConfigDef(
             name="max.retries",
             kind=Kind.INT,
             default=None,
+            rule=_NEVER_NEGATIVE,
             doc="Number of retries of a batch while the database cannot be reached; not set: no limit.",
         ),
         Setting(
             name="retry.backoff.ms",
             kind=Kind.INT,
             default=None,
+            rule=_NEVER_NEGATIVE,
             doc="The wait before a batch is tried again; not set: the worker's.",
         ),
         Setting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,11 +19,22 @@ from penstock.connect.connectors.sql_writing import (
     Cell,
     TargetTable,
     ValueRules,
+    column_default,
     column_type,
     described_table,
     written_value,
 )
-from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord, Struct, Type
+from penstock.connect.data import (
+    INT32,
+    INT64,
+    STRING,
+    DataError,
+    RetriableError,
+    Schema,
+    SinkRecord,
+    Struct,
+    Type,
+)
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
@@ -111,21 +122,23 @@ class SqlSinkTask(SinkTask):
         if not records:
             return
         try:
-            self._put(records)
-        except _TableChangedError:
-            self._targets.clear()  # a column or a table came or went: look again, once
-            self._tried(lambda: self._put(records))
+            self._put_or_look_again(records)
         except RetriableError as error:
             self._note_retry(error)
             raise
         self._retries = 0
         self._file.written()
 
-    def _tried(self, write: Callable[[], None]) -> None:
+    def _put_or_look_again(self, records: Sequence[SinkRecord]) -> None:
+        """Write; once more if a column or a table came or went."""
         try:
-            write()
-        except _TableChangedError as error:
-            raise error.args[0] from error
+            self._put(records)
+        except _TableChangedError:
+            self._targets.clear()
+            try:
+                self._put(records)
+            except _TableChangedError as error:
+                raise error.args[0] from error
 
     def _note_retry(self, error: RetriableError) -> None:
         self._retries += 1
@@ -175,20 +188,53 @@ class SqlSinkTask(SinkTask):
             self._execute(connection, waiting)
 
     def _write(self, connection: Connection, record: SinkRecord) -> _Write | None:
+        self._check(record)
         name = self._parsed["table.name.format"].replace("${topic}", str(record.topic))
         key = self._key(record, name)
         if record.value is None:
-            if not self._parsed["delete.enabled"] or not key:
-                raise DataError(f"a record without value at {_place(record)}: only delete.enabled with a key takes it")
             existing = self._target(connection, name)
             if existing is None and self._parsed["auto.create"]:
                 return None  # where no table is, there is nothing to delete
             target = existing or self._created(connection, name, key, list(key))
             return self._made(target, key, list(key), deletes=True)
-        cells = {**self._cells(record, key), **key}
+        cells = _in_order(self._cells(record, key), key, record.value)
         if not cells:
             raise DataError(f"No fields found using key and value schemas for table: {name}")
         return self._made(self._fitting(connection, name, cells, list(key)), cells, list(key))
+
+    def _check(self, record: SinkRecord) -> None:
+        """Refuse a record that lacks what the settings need: a key, a value."""
+        deletes, mode = self._parsed["delete.enabled"], self._parsed["pk.mode"]
+        if (deletes or mode == "record_key") and record.key is None:
+            raise self._unfit(
+                record, "key and non-null Struct or primitive key", (record.key, record.key_schema, "key")
+            )
+        if deletes and mode not in ("record_value", "none") and record.value is None:
+            return
+        if not isinstance(record.value, Struct | dict | str) or (
+            record.value_schema is not None and record.value_schema.type not in (Type.STRUCT, Type.STRING)
+        ):
+            part = (record.value, record.value_schema, "value")
+            raise self._unfit(record, "Struct or String value and non-null Struct or String", part)
+        fields = [each for each in ("fields.whitelist", "timestamp.fields.list") if self._parsed[each]]
+        if fields and isinstance(record.value, str):
+            raise ConnectError(
+                f"Sink connector '{self._name}' is configured with field-level options that are not applicable to "
+                f"String values: {', '.join(fields)}",
+                hint="Remove these options, or write structs to the topic.",
+            )
+
+    def _unfit(self, record: SinkRecord, needed: str, part: tuple[Any, Schema | None, str]) -> DataError:
+        value, schema, what = part
+        value_type = "null" if value is None else type(value).__name__
+        schema_type = "null" if schema is None else "Struct" if schema.type is Type.STRUCT else schema.type.value
+        return DataError(
+            f"Sink connector '{self._name}' is configured with "
+            f"'delete.enabled={str(self._parsed['delete.enabled']).lower()}' and 'pk.mode={self._parsed['pk.mode']}' "
+            f"and therefore requires records with a non-null {needed} schema, but found record at "
+            f"(topic='{record.topic}',partition={record.partition},offset={record.offset},"
+            f"timestamp={record.timestamp}) with a {value_type} {what} and {schema_type} {what} schema."
+        )
 
     def _made(self, target: TargetTable, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False) -> _Write:
         places = {each: target.column(each) for each in cells}
@@ -219,10 +265,9 @@ class SqlSinkTask(SinkTask):
             return {}
         if mode == "kafka":
             values = (record.original_topic, record.original_partition, record.original_offset)
-            return {name: (None, value) for name, value in zip(fields or KAFKA_KEY, values, strict=True)}
+            schemas = (STRING, INT32, INT64)
+            return dict(zip(fields or KAFKA_KEY, zip(schemas, values, strict=True), strict=True))
         if mode == "record_key":
-            if record.key is None:
-                raise DataError(f"the record at {_place(record)} has no key, and pk.mode is record_key")
             if not isinstance(record.key, Struct | dict):
                 if len(fields) != 1:
                     raise DataError(
@@ -316,7 +361,7 @@ class SqlSinkTask(SinkTask):
             )
         parts = [self._column(each, cell, is_key=each in key) for each, cell in cells.items()]
         if key:
-            parts.append(f"PRIMARY KEY ({', '.join(map(self._reader.quoted, key))})")
+            parts.append(f"PRIMARY KEY ({', '.join(self._reader.quoted(each) for each in cells if each in key)})")
         table = TableName.parse(name)
         self._ddl(connection, f"CREATE TABLE {self._quoted(table)} ({', '.join(parts)})")
         target = self._target(connection, name)
@@ -327,8 +372,11 @@ class SqlSinkTask(SinkTask):
         kind = column_type(self._engine.dialect.name, name, cell, self._rules)
         if is_key and kind in ("TEXT", "BLOB", "LONGBLOB") and self._engine.dialect.name in ("mysql", "mariadb"):
             kind = "VARCHAR(256)" if kind == "TEXT" else "VARBINARY(256)"
+        default = column_default(self._engine.dialect.name, cell[0], self._rules)
+        if default is not None:
+            return f"{self._reader.quoted(name)} {kind} DEFAULT {default}{' NOT NULL' if is_key else ''}"
         is_never_null = is_key or (_is_required(cell) and cell[0] is not None)
-        return f"{self._reader.quoted(name)} {kind}{' NOT NULL' if is_never_null else ''}"
+        return f"{self._reader.quoted(name)} {kind} {'NOT NULL' if is_never_null else 'NULL'}"
 
     def _quoted(self, table: TableName) -> str:
         return ".".join(self._reader.quoted(each) for each in (table.schema, table.name) if each is not None)
@@ -417,6 +465,13 @@ class SqlSinkTask(SinkTask):
                 statement = statement.on_conflict_do_nothing(index_elements=parts)
             connection.execute(statement, [{f"value_{at}": v for at, v in enumerate(row.values())} for row in rows])
             return
+        if connection.dialect.name in ("mysql", "mariadb"):
+            from sqlalchemy.dialects import mysql
+
+            insert = mysql.insert(table).values({column: bindparam(f"value_{at}") for at, column in enumerate(rows[0])})
+            insert = insert.on_duplicate_key_update({column: insert.inserted[column] for column in rest or key})
+            connection.execute(insert, [{f"value_{at}": v for at, v in enumerate(row.values())} for row in rows])
+            return
         for row in rows:
             same = [table.c[column] == row[column] for column in key]
             existing = connection.execute(table.select().where(*same)).first()
@@ -471,6 +526,14 @@ def _is_there_already(error: Exception) -> bool:
     return any(part in text for part in ("already exists", "duplicate column", "pg_type_", "pg_class_"))
 
 
+def _in_order(values: Mapping[str, Cell], key: Mapping[str, Cell], value: Any) -> dict[str, Cell]:
+    """Return cells in the order of the columns of a table that is made for them: fields of the value, then keys."""
+    cells = {**values, **key}
+    fields = [field.name for field in value.schema.fields] if isinstance(value, Struct) else list(values)
+    first = [name for name in (*KAFKA_KEY, *fields) if name in cells]
+    return {name: cells[name] for name in (*first, *sorted(cells.keys() - set(first)))}
+
+
 def _missing(target: TargetTable, cells: Mapping[str, Cell]) -> list[str]:
     return [each for each in cells if target.column(each) is None]
 
@@ -506,7 +569,6 @@ class SqlSinkConnector(AlikeTasksSink):
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"
-    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = SINK
     model: ClassVar[Model] = SQL_SINK_MODEL
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
@@ -515,8 +577,6 @@ class SqlSinkConnector(AlikeTasksSink):
         writing, key, fields = parsed["insert.mode"], parsed["pk.mode"], parsed["pk.fields"]
         if writing != "insert" and key == "none":
             yield "pk.mode", f"insert.mode={writing} finds rows by a key"
-        if key == "record_value" and not fields:
-            yield "pk.fields", "pk.mode=record_value needs the names of the key's fields"
         if key == "kafka" and len(fields) not in (0, len(KAFKA_KEY)):
             yield "pk.fields", "pk.mode=kafka has three columns: topic, partition and offset"
         if parsed["delete.enabled"] and key != "record_key":

@@ -68,17 +68,14 @@ class _Round:
 class _Watched:
     """A table or query with its offset, and the round that is being read."""
 
-    def __init__(self, relation: Relation, topic: str, offset: Mapping[str, Any]) -> None:
+    def __init__(self, relation: Relation, topic: str) -> None:
         self.relation, self.topic = relation, topic
-        self.offset: dict[str, Any] = dict(offset)
+        self.partition: dict[str, str] | None = None  # not known before the database was asked for the whole name
+        self.offset: dict[str, Any] = {}
         self.number_name = ""
         self.moment_names: Sequence[str] = ()
         self.round: _Round | None = None
         self.due, self.failures, self.is_checked = 0.0, 0, False
-
-    @property
-    def partition(self) -> dict[str, str]:
-        return QUERY_PARTITION if self.relation.table is None else {"protocol": "1", "table": self.relation.label}
 
 
 class SqlSourceTask(SourceTask):
@@ -109,19 +106,34 @@ class SqlSourceTask(SourceTask):
             raise
 
     def _watch(self, name: str | None) -> _Watched:
-        parsed, read = self._parsed, self.context.offset_reader.offset
+        parsed = self._parsed
         if name is None:
             label = "the query" if parsed["query.masked"] else "query"
             relation = Relation(label, query=_query_of(parsed).rstrip("; \n\t"))
-            watched = _Watched(relation, parsed["topic.prefix"], read(QUERY_PARTITION) or {})
+            watched = _Watched(relation, parsed["topic.prefix"])
         else:
             table = TableName.parse(name)
-            watched = _Watched(Relation(name, table), parsed["topic.prefix"] + table.name, {})
-            watched.offset = dict(read(watched.partition) or read({"table": table.name}) or {})
+            watched = _Watched(Relation(name, table), parsed["topic.prefix"] + table.name)
         mode = parsed["mode"]
         watched.number_name = _mapped(parsed, "incrementing", name) if "incrementing" in mode else ""
         watched.moment_names = _mapped(parsed, "timestamp", name) if "timestamp" in mode else ()
         return watched
+
+    def _resume(self, connection: Connection, watched: _Watched) -> None:
+        """Find the offset of a table under its whole name, or under one of older versions."""
+        if watched.partition is not None:
+            return
+        table, read = watched.relation.table, self.context.offset_reader.offset
+        older: Sequence[dict[str, str]] = ()
+        if table is None:
+            partition = QUERY_PARTITION
+        elif self._parsed["mode"] == "bulk":
+            partition = {"table": table.name}
+        else:
+            partition = {"protocol": "1", "table": self._reader.qualified(connection, table)}
+            older = ({"protocol": "1", "table": watched.relation.label}, {"table": table.name})
+        watched.offset = dict(next(filter(None, map(read, (partition, *older))), {}))
+        watched.partition = partition
 
     def _check_at_start(self, watched: _Watched) -> None:
         """Refuse at the start what no later look can read; a database that is away is asked later."""
@@ -203,6 +215,7 @@ class SqlSourceTask(SourceTask):
         reader, relation = self._reader, watched.relation
         with reader.connect() as connection:
             columns, keys = self._described(connection, watched)
+            self._resume(connection, watched)
             if keys.moments and not watched.offset and self._parsed["timestamp.initial"] is not None:
                 watched.offset = self._initial(connection)
             conditions, order = self._conditions(connection, watched.offset, keys)
@@ -255,8 +268,9 @@ class SqlSourceTask(SourceTask):
         if relation.table is not None:
             self._check_kind(connection, relation.table, relation.label)
         columns = reader.columns(connection, relation)
-        number = _named(columns, watched.number_name, relation.label) if watched.number_name else None
-        moments = tuple(_named(columns, name, relation.label) for name in watched.moment_names)
+        if "incrementing" in self._parsed["mode"] and not watched.number_name and relation.table is not None:
+            watched.number_name = self._found_number(connection, relation.table, relation.label)
+        number, moments = _keys_of(columns, watched)
         for each in moments:
             if each.micros is None:
                 raise ConnectError(
@@ -266,12 +280,22 @@ class SqlSourceTask(SourceTask):
                 )
         if number is not None and not _counts(number.schema):
             raise ConnectError(
-                f"Invalid type for incrementing column: {number.name} of {relation.label} has the type {number.kind}",
+                f"Invalid type for incrementing column: {number.schema.type.name}: {number.name} of {relation.label} "
+                f"has the type {number.kind}",
                 hint="Choose a column of whole numbers.",
             )
         if relation.table is not None and self._parsed["validate.non.null"]:
             _check_never_null(number, moments, relation.label)
         return columns, _Keys(number, moments)
+
+    def _found_number(self, connection: Connection, table: TableName, label: str) -> str:
+        name = self._reader.counting_column(connection, table)
+        if name is None:
+            raise ConnectError(
+                f"{label} has no column whose numbers the database counts up",
+                hint="Set incrementing.column.name to the column that grows.",
+            )
+        return name
 
     def _check_kind(self, connection: Connection, table: TableName, label: str) -> None:
         relation = self._reader.found(connection, table)
@@ -296,6 +320,7 @@ class SqlSourceTask(SourceTask):
         if moments and behind is not None:
             moments.append(_moment(current_round.keys, behind, places, label))
         records: list[SourceRecord] = []
+        has_keys = bool(moments) or current_round.keys.number is not None
         for at, row in enumerate(rows):
             values = [column.value(cell, label) for column, cell in zip(current_round.columns, row, strict=True)]
             if current_round.keys.number is not None:
@@ -309,7 +334,7 @@ class SqlSourceTask(SourceTask):
                     value=Struct(schema, dict(zip(places, values, strict=True))),
                     value_schema=schema,
                     source_partition=watched.partition,
-                    source_offset=offset or None,
+                    source_offset=offset if has_keys else None,
                 )
             )
         watched.offset = offset
@@ -354,14 +379,29 @@ def _mapped(parsed: Mapping[str, Any], which: str, table: str | None) -> Any:
     return [each.strip() for each in matching[0][1:-1].split("|")] if is_several else matching[0]
 
 
-def _named(columns: Sequence[SqlColumn], name: str, label: str) -> SqlColumn:
+def _keys_of(columns: Sequence[SqlColumn], watched: _Watched) -> tuple[SqlColumn | None, tuple[SqlColumn, ...]]:
+    """Return the columns that find new rows, by the names in the settings.
+
+    Raises:
+        ConnectError: There is none of such a name.
+    """
+    label = watched.relation.label
+    hint = f"It has {', '.join(column.name for column in columns)}."
+    number = _named(columns, watched.number_name) if watched.number_name else None
+    if watched.number_name and number is None:
+        raise ConnectError(f"Incrementing column: {watched.number_name} does not exist in table '{label}'", hint=hint)
+    moments = [_named(columns, name) for name in watched.moment_names]
+    missing = [name for name, column in zip(watched.moment_names, moments, strict=True) if column is None]
+    if missing:
+        raise ConnectError(f"Timestamp columns: {', '.join(missing)} do not exist in table '{label}'", hint=hint)
+    return number, tuple(each for each in moments if each is not None)
+
+
+def _named(columns: Sequence[SqlColumn], name: str) -> SqlColumn | None:
     """Return a column by its name, or by its name in other letters where only one is like it."""
     exact = [column for column in columns if column.name == name]
     alike = exact or [column for column in columns if column.name.lower() == name.lower()]
-    if len(alike) != 1:
-        column_names = ", ".join(column.name for column in columns)
-        raise ConnectError(f"{label} has no column {name!r}", hint=f"It has {column_names}.")
-    return alike[0]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _counts(schema: Schema) -> bool:
@@ -392,8 +432,9 @@ def _number(column: SqlColumn, value: Any) -> int:
         )
     whole = int(value)
     if whole != value or abs(whole) > LONGEST:
+        what = "Scale of Decimal value for incrementing column must be 0" if whole != value else "Invalid value"
         raise ConnectError(
-            f"Invalid value for incrementing column {column.name}: it is not a 64-bit integer",
+            f"{what}: {column.name} is not a 64-bit integer",
             hint="Choose a column of whole numbers.",
         )
     return whole
@@ -475,7 +516,6 @@ class SqlSourceConnector(SourceConnector):
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSourceConnector"
-    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = SOURCE
     model: ClassVar[Model] = SQL_SOURCE_MODEL
     task_class: ClassVar[type[SourceTask]] = SqlSourceTask
@@ -512,7 +552,8 @@ class SqlSourceConnector(SourceConnector):
         for part in ("incrementing", "timestamp"):
             name = f"{part}.column.name"
             mapping = "timestamp.columns.mapping" if part == "timestamp" else "incrementing.column.mapping"
-            if part in mode and not parsed[name] and (query or not parsed[mapping]):
+            can_be_found = part == "incrementing" and not query  # the column that the database counts up
+            if part in mode and not parsed[name] and not can_be_found and (query or not parsed[mapping]):
                 yield name, f"mode={mode} needs the name of this column"
             if parsed[name] and parsed[mapping]:
                 yield mapping, f"{name} and {mapping} cannot be used together"

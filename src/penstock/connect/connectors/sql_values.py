@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabaseFile", "database_error", "database_url", "open_engine"]
 
+MARIADB_WRONG_VALUE = 1292
 _JDBC_NAMES = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout", "sslrootcert": "sslrootcert"}
+_MARIADB_TUNING = (
+    "allowPublicKeyRetrieval", "autoReconnect", "cachePrepStmts", "characterEncoding", "defaultFetchSize",
+    "rewriteBatchedStatements", "tcpKeepAlive", "useCursorFetch", "useServerPrepStmts", "useUnicode",
+)  # fmt: skip
 _JDBC_TUNING = ("prepareThreshold", "reWriteBatchedInserts", "stringtype", "tcpKeepAlive", "defaultRowFetchSize")
 
 
@@ -40,6 +45,8 @@ def database_url(parsed: Mapping[str, Any]) -> URL:
         raise SettingError("connection.url is not a URL of a database", hint=hint) from error
     if url.drivername == "postgresql":
         url = _postgres_url(url, is_jdbc=setting.startswith("jdbc:"))
+    elif url.drivername in ("mariadb", "mysql"):
+        url = _mariadb_url(url, is_jdbc=setting.startswith("jdbc:"))
     if parsed["connection.user"]:
         url = url.set(username=parsed["connection.user"])
     return url.set(password=parsed["connection.password"].secret) if parsed["connection.password"] else url
@@ -62,6 +69,20 @@ def _postgres_url(url: URL, *, is_jdbc: bool) -> URL:
     return url.set(query={_JDBC_NAMES.get(name, name): value for name, value in query.items()})
 
 
+def _mariadb_url(url: URL, *, is_jdbc: bool) -> URL:
+    """With the driver that is installed, without the parameters that tune Java's driver."""
+    if importlib.util.find_spec("pymysql") is not None:
+        url = url.set(drivername=f"{url.drivername}+pymysql")
+    if not is_jdbc:
+        return url
+    query = {name: value for name, value in url.query.items() if name not in _MARIADB_TUNING}
+    user, password = (query.pop(name, None) for name in ("user", "password"))
+    url = url.set(query=query)
+    if user:
+        url = url.set(username=str(user))
+    return url.set(password=str(password)) if password else url
+
+
 def open_engine(parsed: Mapping[str, Any]) -> Engine:
     """Open the database; connections are made when they are needed.
 
@@ -80,7 +101,8 @@ def open_engine(parsed: Mapping[str, Any]) -> Engine:
         return create_engine(url, pool_pre_ping=True, hide_parameters=True, **more)
     except (NoSuchModuleError, ImportError) as error:
         raise ConnectError(
-            f"there is no driver for {url.drivername}: {error}", hint="Install one, for example pip install psycopg."
+            f"there is no driver for {url.drivername}: {error}",
+            hint="Install one, for example pip install psycopg, or pip install pymysql.",
         ) from error
 
 
@@ -131,13 +153,18 @@ def database_error(error: Exception, where: str, *, trimmed: bool = False) -> Co
     lines = str(cause).strip().splitlines()
     text = f"the database fails {where}".strip() + f": {lines[0] if lines and not trimmed else type(cause).__name__}"
     hint = "Correct the query, the record, the table or the settings."
-    if isinstance(error, Unfit | IntegrityError):
+    if isinstance(error, Unfit | IntegrityError) or _is_unfit(cause):
         return DataError(text, hint=hint)
     is_missing = type(cause).__name__ in ("UndefinedTable", "InvalidSchemaName")
     is_wrong = isinstance(error, ProgrammingError | NotSupportedError) or _is_mistake(cause)
     if is_wrong and not is_missing:
         return ConnectError(text, hint=hint)
     return RetriableError(text)  # it is away, or locked, or the table comes later
+
+
+def _is_unfit(cause: BaseException) -> bool:
+    """Return whether MariaDB refuses a value in a class of errors that says nothing."""
+    return type(cause).__module__.startswith("pymysql") and cause.args[:1] == (MARIADB_WRONG_VALUE,)
 
 
 def _is_mistake(cause: BaseException) -> bool:

@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.connectors.postgres.texts import DAY_US, array_text, civil_of_days, timestamp_text
@@ -38,7 +38,7 @@ from penstock.serde.data.logical import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Cell", "TargetTable", "ValueRules", "column_type", "described_table", "written_value"]
+__all__ = ["Cell", "TargetTable", "ValueRules", "column_default", "column_type", "described_table", "written_value"]
 
 Cell = tuple[Schema | None, Any]
 DEBEZIUM_US = {
@@ -47,6 +47,7 @@ DEBEZIUM_US = {
     "io.debezium.time.NanoTimestamp": 1,
 }
 VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+EPOCH_LOCAL = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of a zone that the settings name
 SQLITE_DIGITS = 15  # that a number of SQLite keeps
 _INFINITE_OF_MS = {millis: text for text, millis in INFINITE_MS.items()}
 _INFINITE_DATE_OF_MS = {days * (DAY_US // 1000): text for text, days in INFINITE_DAYS.items()}
@@ -63,16 +64,29 @@ _POSTGRES_TYPES = {
     Type.BYTES: "BYTEA",
 }
 _SQLITE_TYPES = {
-    Type.INT8: "SMALLINT",
-    Type.INT16: "SMALLINT",
+    Type.INT8: "INTEGER",
+    Type.INT16: "INTEGER",
     Type.INT32: "INTEGER",
-    Type.INT64: "BIGINT",
+    Type.INT64: "INTEGER",
     Type.FLOAT32: "REAL",
     Type.FLOAT64: "REAL",
     Type.BOOLEAN: "BOOLEAN",
     Type.STRING: "TEXT",
     Type.BYTES: "BLOB",
 }
+_MARIADB_TYPES = {
+    Type.INT8: "TINYINT",
+    Type.INT16: "SMALLINT",
+    Type.INT32: "INT",
+    Type.INT64: "BIGINT",
+    Type.FLOAT32: "FLOAT",
+    Type.FLOAT64: "DOUBLE",
+    Type.BOOLEAN: "TINYINT",
+    Type.STRING: "TEXT",
+    Type.BYTES: "LONGBLOB",
+}
+_MARIADB_TEMPORAL = {DATE_NAME: "DATE", TIME_NAME: "TIME(3)", TIMESTAMP_NAME: "DATETIME(3)"}
+_MARIADB = ("mysql", "mariadb")
 _TEMPORAL = {DATE_NAME: "DATE", TIME_NAME: "TIME", TIMESTAMP_NAME: "TIMESTAMP"}
 _PLAIN: tuple[tuple[type, Type], ...] = (
     (bool, Type.BOOLEAN),
@@ -158,12 +172,10 @@ def column_type(dialect: str, name: str, cell: Cell, rules: ValueRules) -> str:
     schema, value = cell
     kind = _type_of(schema, value)
     is_timestamp = name in rules.timestamp_fields and kind in (Type.INT64, Type.STRING)
-    if is_timestamp:
-        return "TIMESTAMP"
+    if is_timestamp or (isinstance(value, Moment) and schema is None):
+        return "DATETIME(6)" if dialect in _MARIADB else "TIMESTAMP"
     if schema is not None and schema.name in _TEMPORAL:
-        return _TEMPORAL[schema.name]
-    if isinstance(value, Moment) and schema is None:
-        return "TIMESTAMP"
+        return (_MARIADB_TEMPORAL if dialect in _MARIADB else _TEMPORAL)[schema.name]
     if (schema is not None and schema.name == DECIMAL_NAME) or (schema is None and isinstance(value, Decimal)):
         return _decimal_type(dialect, schema)
     if schema is not None and schema.name == VARIABLE_SCALE:
@@ -194,15 +206,30 @@ def _decimal_type(dialect: str, schema: Schema | None) -> str:
         return f"{name}({digits},{scale})"
     if dialect == "postgresql":
         return "DECIMAL"
-    return f"DECIMAL({digits or 38},{scale})"
+    return f"DECIMAL({65 if dialect in _MARIADB else digits or 38},{scale})"
 
 
 def _other_type(dialect: str, kind: Type) -> str:
-    if dialect in ("mysql", "mariadb"):
-        return {Type.STRING: "TEXT", Type.BYTES: "LONGBLOB", Type.FLOAT64: "DOUBLE", Type.FLOAT32: "FLOAT"}.get(
-            kind, _POSTGRES_TYPES.get(kind, "TEXT")
-        )
+    if dialect in _MARIADB:
+        return _MARIADB_TYPES.get(kind, "TEXT")
     return {Type.BYTES: "BLOB"}.get(kind, _POSTGRES_TYPES.get(kind, "TEXT"))
+
+
+def column_default(dialect: str, schema: Schema | None, rules: ValueRules) -> str | None:
+    """Return the default of a field as a statement has it; None: it has none that a column can have."""
+    value = None if schema is None else schema.default
+    if value is None or isinstance(value, Struct | dict | list):
+        return None
+    if isinstance(value, bool):
+        return str(value).upper() if dialect == "postgresql" else str(int(value))
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'" if dialect == "postgresql" else f"x'{value.hex()}'"
+    if isinstance(value, Moment):
+        return str(value.ms) if dialect == "sqlite" else f"'{_moment_text(schema, value, rules)}'"
+    if isinstance(value, str):
+        text = value.replace("'", "''")
+        return "'{}'".format(text.replace("\\", "\\\\") if dialect in _MARIADB else text)
+    return _decimal_text(value) if isinstance(value, Decimal) else repr(value)
 
 
 def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRules, *, field_name: str = "") -> Any:
@@ -225,7 +252,7 @@ def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRule
             assert isinstance(kind, PgType)  # noqa: S101 - by its dialect
             return _postgres_text(kind, schema, value, rules)
         if target.dialect == "sqlite":
-            return _sqlite_value(str(target.columns[column]), schema, value, rules)
+            return _sqlite_value(str(target.columns[column]), schema, value)
         return _plain_value(schema, value, rules)
     except (ValueError, OverflowError, TypeError) as error:
         raise DataError(f"the column {column} of {target.name} does not take this value: {error}") from error
@@ -258,8 +285,9 @@ def _date_text(value: Moment, zone: dt.tzinfo) -> str:
     return f"{year:04}-{month:02}-{day:02}" if year > 0 else f"{1 - year:04}-{month:02}-{day:02} BC"
 
 
-def _time_text(value: Moment) -> str:
-    seconds, millis = divmod(value.ms, 1000)
+def _time_text(value: Moment, zone: dt.tzinfo = dt.UTC) -> str:
+    shown_ms = value.ms if zone is dt.UTC else local_of(value.ms * 1000, zone) % DAY_US // 1000
+    seconds, millis = divmod(shown_ms, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03}000"
 
 
@@ -268,7 +296,7 @@ def _moment_text(schema: Schema | None, value: Moment | _Micros, rules: ValueRul
     if isinstance(value, Moment) and name == DATE_NAME:
         return _date_text(value, rules.date_zone)
     if isinstance(value, Moment) and name == TIME_NAME:
-        return _time_text(value)
+        return _time_text(value, rules.zone)
     return timestamp_text(local_of(_clock(value), rules.zone))
 
 
@@ -294,6 +322,8 @@ def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: Value
         return f"{number & ((1 << length) - 1):0{length}b}"
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
+    if kind.name in ("int2", "int4", "int8") and isinstance(value, float | Decimal):
+        return _rounded(value)
     if isinstance(value, float):
         return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
     if isinstance(value, Decimal):
@@ -305,6 +335,14 @@ def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: Value
     if isinstance(value, list | dict | Struct):
         return to_json(schema, value, _JSON)
     return str(value)
+
+
+def _rounded(value: float | Decimal) -> str:
+    """Return what PostgreSQL assigns to a column of whole numbers: halves go up for decimals, to even for doubles."""
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError("it is not a whole number")
+    return str(number.to_integral_value(ROUND_HALF_UP if isinstance(value, Decimal) else ROUND_HALF_EVEN))
 
 
 def _decimal_text(value: Decimal) -> str:
@@ -367,10 +405,10 @@ def _rest(name: str, value: int) -> int:
 # SQLite
 
 
-def _sqlite_value(kind: str, schema: Schema | None, value: Any, rules: ValueRules) -> Any:
-    """Return a value that SQLite keeps as it is."""
+def _sqlite_value(kind: str, schema: Schema | None, value: Any) -> Any:
+    """Return a value that SQLite keeps as it is; times are milliseconds since 1970, as its JDBC driver has them."""
     if isinstance(value, Moment | _Micros):
-        return _moment_text(schema, value, rules)
+        return _clock(value) // 1000
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, Decimal):
@@ -405,9 +443,9 @@ def _plain_value(schema: Schema | None, value: Any, rules: ValueRules) -> Any:
     if isinstance(value, Moment | _Micros):
         name = schema.name if schema is not None else None
         if isinstance(value, Moment) and name == TIME_NAME:
-            return value.time()
+            return (EPOCH_LOCAL + dt.timedelta(microseconds=local_of(value.ms * 1000, rules.zone))).time()
         micros = local_of(_clock(value), rules.date_zone if name == DATE_NAME else rules.zone)
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - of the zone above
+        moment = EPOCH_LOCAL + dt.timedelta(microseconds=micros)
         return moment.date() if name == DATE_NAME else moment
     if isinstance(value, list | dict | Struct):
         return to_json(schema, value, _JSON)
