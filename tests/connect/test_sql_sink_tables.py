@@ -210,11 +210,11 @@ def test_a_deletion_where_no_table_is_has_nothing_to_do(url):
 @pytest.mark.parametrize(
     ("more", "key", "value", "message"),
     [
-        ({"pk_mode": "record_key", "pk_fields": "id"}, None, {"v": 1}, "has no key, and pk.mode is record_key"),
+        ({"pk_mode": "record_key", "pk_fields": "id"}, None, {"v": 1}, "records with a non-null key"),
         ({"pk_mode": "record_key"}, "k", {"v": 1}, "Need exactly one PK column defined"),
         ({"pk_mode": "record_value", "pk_fields": "id,no"}, None, {"id": 1}, "does not contain field: no"),
-        ({"pk_mode": "none"}, None, None, "a record without value"),
-        ({"pk_mode": "none"}, None, [1], "is not a struct or map of columns, but list"),
+        ({"pk_mode": "none"}, None, None, "with a null value and null value schema"),
+        ({"pk_mode": "none"}, None, [1], "with a list value and null value schema"),
     ],
 )
 def test_records_without_what_the_key_needs_are_named(tmp_path, more, key, value, message):
@@ -325,14 +325,16 @@ def test_times_are_those_of_the_databases_zone(url):
     values = {"at": Moment(1704067200123), "day": Moment(1704067200000), "clock": Moment(3_723_004)}
     for zone, dates, expected in (
         ("UTC", "DB_TIMEZONE", ("2024-01-01 00:00:00.123000", "2024-01-01", "01:02:03.004000")),
-        ("America/New_York", "DB_TIMEZONE", ("2023-12-31 19:00:00.123000", "2023-12-31", "01:02:03.004000")),
-        ("America/New_York", "UTC", ("2023-12-31 19:00:00.123000", "2024-01-01", "01:02:03.004000")),
+        ("America/New_York", "DB_TIMEZONE", ("2023-12-31 19:00:00.123000", "2023-12-31", "20:02:03.004000")),
+        ("America/New_York", "UTC", ("2023-12-31 19:00:00.123000", "2024-01-01", "20:02:03.004000")),
     ):
         execute(url, "DROP TABLE IF EXISTS t")
         more = {"db_timezone": zone, "date_timezone": dates, "auto_create": "true"}
         driver = sink(url, name=f"{zone}{dates}", **more, **JSON)
         put(driver, Struct(row, values))
         found = execute(url, "SELECT CAST(at AS TEXT), CAST(day AS TEXT), CAST(clock AS TEXT) FROM t")[0]
+        if "sqlite" in url:  # milliseconds since 1970, which know no zone
+            expected = ("1704067200123", "1704067200000", "3723004")
         assert tuple(each.ljust(len(want), "0") for each, want in zip(found, expected, strict=True)) == expected
         driver.stop()
 
@@ -345,9 +347,8 @@ def test_numbers_and_texts_of_the_listed_fields_are_timestamps(url):
         driver = sink(url, name=unit, **more, **JSON)
         micros = 1704067200123456 * factor
         put(driver, Struct(row, {"a": micros, "b": str(micros), "c": 7}))
-        assert execute(url, "SELECT CAST(a AS TEXT), CAST(b AS TEXT), c FROM t") == [
-            ("2024-01-01 00:00:00.123456", "2024-01-01 00:00:00.123456", 7)
-        ]
+        text = "1704067200123" if "sqlite" in url else "2024-01-01 00:00:00.123456"
+        assert execute(url, "SELECT CAST(a AS TEXT), CAST(b AS TEXT), c FROM t") == [(text, text, 7)]
         driver.stop()
 
 

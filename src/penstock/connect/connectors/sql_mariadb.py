@@ -124,11 +124,11 @@ def _moment(value: Any) -> int:
 def _days(value: Any) -> int:
     if isinstance(value, int):
         value = dt.date(value, 1, 1)
-    return (_real(value) - dt.date(1970, 1, 1)).days
+    return int((_real(value) - dt.date(1970, 1, 1)).days)
 
 
 def _time_ms(value: Any) -> int:
-    return _real(value) // dt.timedelta(milliseconds=1)
+    return int(_real(value) // dt.timedelta(milliseconds=1))
 
 
 def _real(value: Any) -> Any:
