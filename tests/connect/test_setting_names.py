@@ -158,6 +158,8 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
     assert {name for name, experimental in found.items() if not experimental} == {
         "FileStreamSourceConnector",
         "FileStreamSinkConnector",
+        "JdbcSinkConnector",
+        "JdbcSourceConnector",
         "MirrorSourceConnector",
         "MirrorCheckpointConnector",
         "MirrorHeartbeatConnector",

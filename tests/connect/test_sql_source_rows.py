@@ -159,7 +159,7 @@ def test_a_timestamp_column_of_another_type_is_refused_by_name_and_type(url, kin
     for more in ({}, {"query": "SELECT * FROM t", "table_whitelist": ""}):
         with pytest.raises(ConnectError, match=f"(?i)the timestamp column at of .* has the type {kind}, which is no"):
             source(url, mode="timestamp", timestamp_column_name="at", **more)
-    with pytest.raises(ConnectError, match="Invalid type for incrementing column: [A-Z0-9]+: at of t"):
+    with pytest.raises(ConnectError, match=r"Invalid type for incrementing column: [A-Z0-9]+: at of t"):
         source(url, mode="incrementing", incrementing_column_name="at")
 
 
