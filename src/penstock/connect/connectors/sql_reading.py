@@ -33,7 +33,7 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine
 
-__all__ = ["DatabaseReader", "Relation", "FetchedRows", "TableName", "reader_for"]
+__all__ = ["DatabaseReader", "FetchedRows", "PostgresReader", "Relation", "SqliteReader", "TableName", "check_names"]
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([^".`\[]+)')
 SQLITE_QUERY = "penstock_query"
@@ -445,18 +445,6 @@ class SqliteReader(DatabaseReader):
 
 
 _POSTGRES_KINDS = {"r": "TABLE", "p": "TABLE", "f": "TABLE", "v": "VIEW", "m": "VIEW"}
-
-
-def reader_for(
-    engine: Engine, rules: ColumnRules, *, quotes: bool = True, isolation: str = "DEFAULT"
-) -> DatabaseReader:
-    """Return the reader of a database."""
-    if engine.dialect.driver == "pymysql":
-        from penstock.connect.connectors.sql_mariadb import MariadbReader
-
-        return MariadbReader(engine, rules, quotes=quotes, isolation=isolation)
-    kinds = {"postgresql": PostgresReader, "sqlite": SqliteReader}
-    return kinds.get(engine.dialect.name, DatabaseReader)(engine, rules, quotes=quotes, isolation=isolation)
 
 
 def check_names(names: Iterable[str], relation: Relation) -> None:

@@ -12,7 +12,8 @@ from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules
 from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
-from penstock.connect.connectors.sql_reading import TableName, reader_for
+from penstock.connect.connectors.sql_readers import reader_for
+from penstock.connect.connectors.sql_reading import TableName
 from penstock.connect.connectors.sql_settings import SINK, zone_of
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.connectors.sql_writing import (
