@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant("the task's numbers are lost with a restore", (f"{REPLICAS}.restoring", "Restorer.run"),
            "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress")),
     Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
-           '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows")),
+           '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), 2_000),
     Mutant("records are merged without waiting for those that lag", (f"{LOOP}.buffers", "PartitionGroup._counts"),
            "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",)),
     Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
@@ -141,7 +141,7 @@ MUTANTS = (
            "return [(t, p, r.filter(r.column('value').is_valid())) "
            "for t, p, r in changelog_parts(self._app, self._task, self.state, self._pending)]"),
     Mutant("a replica is handed over while it is restored", (f"{LOOP}.standby", "StateUpdater._taken"),
-           "self._changed.wait_for(lambda: self._working != task)", "pass"),
+           "self._changed.wait_for(lambda: self._working != task)", "pass", STATEFUL, 2_000),
     Mutant("the tasks of a fenced thread stay in its list", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
            "self._release(task)", "pass", ("stateless",)),
     Mutant("a fetch of a global table notes its end with its first piece", (f"{REPLICAS}.global_copy", "GlobalCopy._apply"),
