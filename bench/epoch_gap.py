@@ -148,7 +148,7 @@ def ask_for_epoch(app: KafkaStreams) -> None:
 
 
 def kill_worker(app: KafkaStreams) -> None:
-    os.kill(vars(inside(app).engine)["_query"].pids()["thread-0"], signal.SIGKILL)
+    os.kill(vars(inside(app).engine)["_jobs"].pids()["thread-0"], signal.SIGKILL)
 
 
 def measure(url: str, folder: str, rounds: int) -> dict[str, Any]:

@@ -115,11 +115,11 @@ class _Listener(StreamingQueryListener):
 
 def pyspark(workload: str, data: Path, work: Path) -> dict[str, Any]:
     import raw_pyspark
-    from penstock.engines.spark.session import session_for
+    from penstock.engines.spark.session import spark_for
 
     checkpoint = str(work / "checkpoint")
     settings = {"spark.master": MASTER, "spark.sql.shuffle.partitions": PARTITIONS, "spark.sql.session.timeZone": "UTC"}
-    session, _ = session_for(settings, f"raw-{workload}", checkpoint)
+    session = spark_for(settings, f"raw-{workload}", checkpoint).session
     records = (
         session.readStream.schema("timestamp bigint, key binary, value binary")
         .option("maxFilesPerTrigger", BATCH_RECORDS // PARQUET_ROWS)

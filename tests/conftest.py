@@ -198,10 +198,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark session for all tests that need not kill it."""
     from penstock.engines.spark.quiet import quiet_pyspark
-    from penstock.engines.spark.session import session_for
+    from penstock.engines.spark.session import spark_for
 
     with quiet_pyspark():
         checkpoint = str(tmp_path_factory.mktemp("checkpoint"))
-        session, _ = session_for({"spark.master": "local[2]"}, "tests", checkpoint, spare=8)
-        yield session
-        session.stop()
+        started = spark_for({"spark.master": "local[2]"}, "tests", checkpoint, spare=8)
+        yield started.session
+        started.release()

@@ -66,9 +66,9 @@ AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 @cache
 def session() -> Any:
     """One Spark session for all cases."""
-    from penstock.engines.spark.session import session_for
+    from penstock.engines.spark.session import spark_for
 
-    return session_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir())[0]
+    return spark_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir()).session
 
 
 def run_case(case: Case, mode: str = "micro_batch") -> str | None:

@@ -53,7 +53,7 @@ def main(root: str, *more: str) -> None:
 def watch(app: KafkaStreams) -> None:
     while True:
         run = app._run
-        epoch = run.engine._query._epoch if run is not None and run.engine._query is not None else None
+        epoch = run.engine._jobs._epoch if run is not None and run.engine._jobs is not None else None
         if epoch is not None:
             threads = {
                 name: {"pid": each.pid, "place": each.place, "owned": sorted(each.report.get("owned", ())),

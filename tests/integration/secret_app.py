@@ -10,11 +10,11 @@ import psutil
 import pyarrow as pa
 
 from penstock import KafkaStreams, StreamsBuilder
-from penstock.engines.spark.session import session_for
+from penstock.engines.spark.session import spark_for
 from penstock.log.open import open_log
 
 
-def main(root: Path, secret: str) -> None:
+def main(root: Path, secret: str, mode: str) -> None:
     url = f"sqlite:///{root / 'log.db'}"
     with open_log(url) as log:
         log.create_topic("words", 2)
@@ -31,7 +31,7 @@ def main(root: Path, secret: str) -> None:
         "spark.log.level": "DEBUG",
         "spark.hadoop.fs.s3a.secret.key": f"{secret} \u00fc=\\",
     }
-    session, _ = session_for(settings, "guarded", str(root))
+    session = spark_for(settings, "guarded", str(root)).session
     assert session.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key") == f"{secret} \u00fc=\\"
     assert session.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
     java = []
@@ -45,6 +45,7 @@ def main(root: Path, secret: str) -> None:
         builder.build(),
         {
             "application.id": "guarded",
+            "processing.mode": mode,
             "bootstrap.servers": url,
             "state.dir": str(root / "state"),
             "default.key.serde": "string",
@@ -56,12 +57,13 @@ def main(root: Path, secret: str) -> None:
         session=session,
     )
     app.start(until="latest")
-    query = app._run.engine._query._query  # of a session of its own
+    query = app._run.engine._query._query if mode == "micro_batch" else None  # of a session of its own
     app.wait()
-    query.explain(extended=True)
+    if query is not None:
+        query.explain(extended=True)
     print(app.config, app.config.explain(), app.metadata())
     session.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -144,7 +144,7 @@ def test_a_killed_worker_costs_an_epoch_and_nothing_is_lost_or_doubled(place: Pl
 
 def wait_for_epoch_after(app: KafkaStreams, number: int) -> None:
     run: Any = app._run
-    eventually(lambda: run.engine._query._epoch.job.epoch > number, facts=lambda: app.error)
+    eventually(lambda: run.engine._jobs._epoch.job.epoch > number, facts=lambda: app.error)
 
 
 def kill_a_worker(app: KafkaStreams) -> int:
@@ -152,7 +152,7 @@ def kill_a_worker(app: KafkaStreams) -> int:
     run: Any = app._run
     eventually(run.engine.has_running_tasks, facts=lambda: app.error)
     number: int = run.lease.epoch
-    os.kill(run.engine._query._epoch.threads["thread-0"].pid, signal.SIGKILL)
+    os.kill(run.engine._jobs._epoch.threads["thread-0"].pid, signal.SIGKILL)
     return number
 
 
@@ -221,11 +221,11 @@ def test_changelogs_that_are_off_are_refused(embedded: Place) -> None:
         embedded.run(counting(source, "counts"), **{"penstock.changelog.enabled": False})
 
 
-def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(embedded: Place) -> None:
+def test_an_application_whose_job_is_cancelled_from_outside_ends_with_everything_committed(embedded: Place) -> None:
     source, sink, begun = embedded.topic("words"), embedded.topic("counts"), embedded.root / "begun"
 
     def linger(_: str, value: str) -> None:
-        if value == "slow":  # the query is stopped meanwhile
+        if value == "slow":  # the job is cancelled meanwhile
             begun.touch()
             time.sleep(1.5)
 
@@ -240,7 +240,7 @@ def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(emb
     embedded.write(source, [("k", "slow", 50)])
     eventually(begun.exists, facts=lambda: app.error)
     run: Any = app._run
-    run.engine._query._query.stop()
+    run.spark.context.cancelAllJobs()
     assert app.wait(120_000)
     assert app.state is State.NOT_RUNNING
     committed = embedded.log.committed_offsets(f"{embedded.prefix}app")

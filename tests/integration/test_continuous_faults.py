@@ -132,7 +132,7 @@ def test_lost_control_connections_are_made_again(embedded: Place) -> None:
     with embedded.app(counting(source, sink)) as app:
         await_running(app)
         run: Any = app._run
-        server = run.engine._query._server
+        server = run.engine._jobs._server
         for number in range(3):
             for connection in list(server._connections):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SECRET = "tr0ub4dor-and-3-staples"
 
 
@@ -20,17 +22,22 @@ def forms(secret: str) -> dict[str, bytes]:
     return found
 
 
-def test_no_secret_in_event_log_checkpoint_plans_or_logs(tmp_path):
+@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
+def test_no_secret_in_event_log_checkpoint_plans_or_logs(tmp_path, mode):
     script = Path(__file__).with_name("secret_app.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), SECRET], capture_output=True, timeout=180, check=False
+        [sys.executable, str(script), str(tmp_path), SECRET, mode], capture_output=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:].decode()
     (tmp_path / "stdout").write_bytes(done.stdout)
     (tmp_path / "stderr").write_bytes(done.stderr)
     events = [path for path in (tmp_path / "events").rglob("*") if path.is_file()]
-    assert b"MicroBatchScan" in b"".join(path.read_bytes() for path in events)  # its plans are recorded,
-    assert b"== Analyzed Logical Plan ==" in done.stdout  # printed,
+    recorded = b"".join(path.read_bytes() for path in events)
+    if mode == "micro_batch":
+        assert b"MicroBatchScan" in recorded  # its plans are recorded,
+        assert b"== Analyzed Logical Plan ==" in done.stdout  # printed,
+    else:
+        assert b"stream threads" in recorded  # its jobs are recorded,
     assert b"DEBUG" in done.stderr  # and Spark's log is of the level that tells all
     leaks = [
         (path.relative_to(tmp_path), form)

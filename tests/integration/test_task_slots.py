@@ -15,7 +15,7 @@ PROGRAM = """
 import json, sys, time
 from pyspark.sql import SparkSession
 from penstock.engines.spark.cores import task_slots
-from penstock.engines.spark.session import session_for, spare_slots
+from penstock.engines.spark.session import spark_for, spare_slots
 
 master, of, wanted = sys.argv[1:]
 settings = {"spark.default.parallelism": "7", "spark.ui.enabled": "false"}
@@ -23,17 +23,17 @@ if of == "user":
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    context = builder.getOrCreate().sparkContext
 else:
-    session, _ = session_for({"spark.master": master, **settings}, "counted", "/nowhere", spare=4)
+    context = spark_for({"spark.master": master, **settings}, "counted", "/nowhere", spare=4).context
 deadline = time.monotonic() + 120
-first = slots = task_slots(session)
+first = slots = task_slots(context)
 while slots != int(wanted) and time.monotonic() < deadline:
     time.sleep(0.1)  # executors register one after the other
-    slots = task_slots(session)
-spare, parallelism = spare_slots(session), session.sparkContext.defaultParallelism
+    slots = task_slots(context)
+spare, parallelism = spare_slots(context), context.defaultParallelism
 print("counted", json.dumps([first >= 1, slots, spare, parallelism]))
-session.stop()
+context.stop()
 """
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.engines.spark.own_session import active_session
-from penstock.engines.spark.session import session_for
+from penstock.engines.spark.session import spark_for
 
 from .conftest import Bench, long
 
@@ -79,9 +79,10 @@ def test_a_session_of_ones_own_has_what_the_users_has_and_our_settings(bench: Be
     users.conf.set("spark.sql.shuffle.partitions", "7")
     with active_session(users):
         before = standing(users)
-        own, is_new = session_for({"spark.sql.session.timeZone": "Asia/Tokyo"}, "app", str(bench.root), session=users)
+        spark = spark_for({"spark.sql.session.timeZone": "Asia/Tokyo"}, "app", str(bench.root), session=users)
+        own = spark.session
         assert standing(users) == before
-    assert not is_new
+    assert not spark.is_new
     assert [own.conf.get(name) for name in (OURS, "spark.sql.shuffle.partitions", "spark.sql.session.timeZone")] == [
         "false",
         "7",

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
     from penstock.engines.application.planned_app import PlannedApp
+    from penstock.engines.spark.session import SparkApplication
     from penstock.errors import PenstockError
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
@@ -34,7 +33,7 @@ class Start:
     """What an engine starts, or goes on, with.
 
     Attributes:
-        session: The Spark session to run in.
+        spark: The Spark to run in.
         app: The application with its plan.
         lease: Its lease; None: its instances share its tasks.
         slots: The number of Spark tasks that can run at once.
@@ -45,7 +44,7 @@ class Start:
         doing: Takes note of what is done before tasks run, in words.
     """
 
-    session: SparkSession
+    spark: SparkApplication
     app: PlannedApp
     lease: Lease | None
     slots: int

@@ -55,7 +55,7 @@ class KafkaStreams:
         topology: The topology that ``StreamsBuilder.build()`` returned.
         config: Settings by Kafka's names; ``application.id`` and ``bootstrap.servers`` are required.
         session: The Spark session to run in; by default that of the topology's DataFrames or the active one, or else a
-            new one from the ``spark.*`` settings. It is not changed: queries run in a copy of it.
+            new one from the ``spark.*`` settings. It is not changed.
         dataframes: Streaming DataFrames by name, in place of those passed to the builder.
 
     Example:
@@ -145,6 +145,7 @@ class KafkaStreams:
     def _start(self, until: Literal["stopped", "latest"], *, waits_for_lease: bool) -> None:
         self._lifecycle.require_created("start")
         _require_pyspark()
+        self._start_ahead()
         from penstock.engines.running import Run
 
         self._extensions.load(self._handle())
@@ -156,6 +157,15 @@ class KafkaStreams:
         self._metrics.plan = lambda: run.plan
         self._supervisor = Supervisor(self._lifecycle, run, self._port, self._extensions)
         self._supervisor.start(work, until_latest=until == "latest")
+
+    def _start_ahead(self) -> None:
+        """Start Spark's JVM while the engine is imported: each takes a second."""
+        from penstock.base.late_pandas import keep_pandas_out
+        from penstock.engines.spark.session import launch_ahead
+
+        keep_pandas_out()
+        settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
+        launch_ahead(settings, self._session, rows_in_jvm=bool(self.topology.dataframes))
 
     def _handle(self) -> ApplicationHandle:
         return ApplicationHandle(
@@ -259,12 +269,12 @@ class KafkaStreams:
         Keys and values are binary, or have the type of a serde that Spark can read (text, JSON, whole numbers).
         """
         run = self._run
-        if run is None or run.session is None or run.log is None:
-            raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
+        if run is None or run.spark is None or run.log is None:
+            raise InvalidStateError("the application has not started Spark yet", hint="Call start() first.")
         from penstock.engines.dataframes.from_topics import topic_frame
 
         run.warn_of_taken_cores()
-        return topic_frame(run.session, run.log, topic, key_serde, value_serde)
+        return topic_frame(run.spark.users_session, run.log, topic, key_serde, value_serde)
 
     # Queries
 

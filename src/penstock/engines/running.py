@@ -23,10 +23,9 @@ from penstock.engines.factory import engine_of
 from penstock.engines.figures import BatchMeter
 from penstock.engines.lags import committed_by_name, lag_behind
 from penstock.engines.spark.cores import CoreWatch, task_slots
-from penstock.engines.spark.gateway import has_context
 from penstock.engines.spark.java_archive import make_in_background
 from penstock.engines.spark.machine_limits import check_open_files
-from penstock.engines.spark.session import running_session, session_for, spare_slots
+from penstock.engines.spark.session import SparkApplication, spare_slots, spark_for
 from penstock.errors import FencedError, LogError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.url import kafka_servers
@@ -66,7 +65,7 @@ class Run:
         reads_nothing: Whether a run until "latest" only finishes what is half done, for a conversion.
 
     Attributes:
-        session: The user's session; without one, the application's own.
+        spark: The Spark that it runs in; None before the start.
         restore_listener: Called while stream threads restore stores.
         waits_for_lease: Whether a run that cannot share its tasks waits while another instance has the lease.
         is_stopped: Returns whether the run is to end.
@@ -83,19 +82,19 @@ class Run:
         *,
         reads_nothing: bool = False,
     ) -> None:
-        self.topology, self.config, self.session = topology, config, session
+        self.topology, self.config, self._session = topology, config, session
         self.restore_listener: StateRestoreListener | None = None
         self.metrics: AppMetrics | None = None
         self.waits_for_lease = False
         self.is_stopped: Callable[[], bool] = lambda: False
-        self._own: SparkSession | None = None
+        self.spark: SparkApplication | None = None
         self.log: TopicLog | None = None
         self.plan: PhysicalPlan | None = None
         self.places: Locations | None = None
         self._reads_nothing = reads_nothing
         self.engine = engine_of(config, self._batch_done, reads_nothing=reads_nothing)
         self._listeners, self._meter = listeners, meter
-        self._measured, self._owns_session, self._has_run = 0.0, False, False
+        self._measured, self._has_run = 0.0, False
         self._positions: dict[str, int] = {}
         self._until_latest = False
         self._cores: CoreWatch | None = None
@@ -126,19 +125,16 @@ class Run:
         self._start_engine(until_latest=until_latest)
 
     def _start_spark(self) -> None:
-        """Have the application's session, if there is none yet."""
-        if self._own is not None:
+        """Have a Spark, if there is none yet."""
+        if self.spark is not None:
             return
         assert self.places is not None  # noqa: S101 - launch() comes first
         self._meter.doing("starting Spark")
-        session = self.session or running_session()
         rows_in_jvm = bool(self.topology.dataframes)
-        own, is_new = session_for(
+        self.spark = spark_for(
             self.engine.spark_settings, self.config["application.id"], self.places.journal or self.places.checkpoint,
-            session=session, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
+            session=self._session, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
         )  # fmt: skip
-        self._own, self.session = own, session or own
-        self._owns_session = is_new
 
     def _settle_mode(self, log: TopicLog) -> None:
         """Keep the mode of earlier runs if none is set, and say so."""
@@ -165,7 +161,7 @@ class Run:
     def finish_in(self, mode: str) -> None:
         """Finish what is half done in a mode, in a run of its own that reads nothing new; for conversions."""
         config, is_clean = with_mode(self.config, mode), False
-        run = Run(self.topology, config, self.session, (), BatchMeter(config["application.id"]), reads_nothing=True)
+        run = Run(self.topology, config, self._session, (), BatchMeter(config["application.id"]), reads_nothing=True)
         try:
             run.launch(until_latest=True)
             while not is_clean:
@@ -213,7 +209,7 @@ class Run:
         application = self.config["application.id"]
 
         def wait(held: Lease) -> None:
-            if self._own is None:
+            if self.spark is None:
                 _log.warning(
                     "%s runs already, in process %d on %s: this instance waits, and takes over when that one has gone",
                     application, held.pid, held.host,
@@ -304,19 +300,19 @@ class Run:
 
     def _start_engine(self, *, until_latest: bool) -> None:
         self._until_latest = until_latest
-        session, log = self._own, self.log
-        assert session is not None and log is not None  # noqa: S101, PT018 - launch() comes first
+        spark, log = self.spark, self.log
+        assert spark is not None and log is not None  # noqa: S101, PT018 - launch() comes first
         require_mode(Locations.of(self.config, log).checkpoint, self.engine.mode)
-        is_shared = not self._owns_session and not until_latest and not spare_slots(session)
-        free = self.engine.cores_to_leave(task_slots(session), self.topology) if is_shared else 0
-        self._cores = CoreWatch(lambda: max(1, task_slots(session) - free))
+        is_shared = not spark.is_new and not until_latest and not spare_slots(spark.context)
+        free = self.engine.cores_to_leave(task_slots(spark.context), self.topology) if is_shared else 0
+        self._cores = CoreWatch(lambda: max(1, task_slots(spark.context) - free))
         self.engine.start(self._start())
 
     def _start(self) -> Start:
         """Return what the engine starts, or goes on, with, over the present cores."""
-        assert self._own is not None and self._cores is not None  # noqa: S101, PT018 - launch() comes first
+        assert self.spark is not None and self._cores is not None  # noqa: S101, PT018 - launch() comes first
         return Start(
-            session=self._own,
+            spark=self.spark,
             app=self._planned(),
             lease=self.lease,
             slots=self._cores.plan(),
@@ -347,10 +343,10 @@ class Run:
 
     def warn_of_taken_cores(self) -> None:
         """Say that a query in the application's session would wait, if the tasks keep all cores."""
-        session = self.session
-        if session is None or spare_slots(session):
+        spark = self.spark
+        if spark is None or spare_slots(spark.context):
             return
-        if self.engine.keeps(task_slots(session)):
+        if self.engine.keeps(task_slots(spark.context)):
             _log.warning(
                 "stream threads use all of Spark's cores: a query of a DataFrame waits until one is free. Set "
                 "num.stream.threads to fewer, give Spark more, or set processing.mode=micro_batch"
@@ -418,7 +414,7 @@ class Run:
 
     def may_recover(self, error: PenstockError) -> bool:
         """Return whether the loss of a process ended the query or epoch, so that a restart may succeed."""
-        return has_context(self.session) and self.engine.may_recover(error, self._is_removed)
+        return self.spark is not None and self.spark.is_running() and self.engine.may_recover(error, self._is_removed)
 
     def _is_removed(self) -> bool:
         """Return whether the application is no longer to be a member of its group: it ends then."""
@@ -456,8 +452,8 @@ class Run:
             if self._tenure is not None:
                 steps.append(self._tenure.give_back)
             steps.append(self.log.close)
-        if self._owns_session and self.session is not None:
-            steps.append(self.session.stop)
+        if self.spark is not None:
+            steps.append(self.spark.release)
         for step in steps:
             try:
                 step()

@@ -64,7 +64,7 @@ class BatchQuery:
     """The streaming query of micro-batches, from its start to its end.
 
     Args:
-        session: The application's own session, made by `session_for`.
+        session: The application's own session, made by `SparkApplication`.
         job: The job to run.
         on_batch: Called on the driver after each batch that did something.
         dataframe_queries: Queries that fill topics from DataFrames; they start first and end with this one.

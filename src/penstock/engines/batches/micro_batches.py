@@ -131,7 +131,7 @@ class MicroBatches:
         queries = []
         if not self._reads_nothing:  # what is half done is in their topics
             queries = dataframe_queries(topology, app.log, start.own_lease, job.checkpoint, settings)
-        self._query = BatchQuery(start.session, job, self._batch_done, queries)
+        self._query = BatchQuery(start.spark.session, job, self._batch_done, queries)
         self._query.start(int(self._config["commit.interval.ms"]))
         start.doing("starting the query and its Python workers")
 

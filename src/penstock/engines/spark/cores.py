@@ -10,7 +10,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.spark.session import spare_slots
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 __all__ = ["CoreWatch", "task_slots"]
 
@@ -20,16 +20,16 @@ _log = own_logger(__name__)
 _LOOKS = 3  # checks in a row with the same larger number: executors of a cluster come one after the other
 
 
-def task_slots(session: SparkSession) -> int:
+def task_slots(context: SparkContext) -> int:
     """Return the number of tasks that Spark can run at once, without the spare slots of a Spark of our own.
 
     Spark's ``defaultParallelism`` is another number if ``spark.default.parallelism`` is set. Before the first executor
     has registered it is 2, as Spark itself assumes.
     """
-    context: Any = session.sparkContext._jsc.sc()  # noqa: SLF001 - there is no public way
-    profile = context.resourceProfileManager().defaultResourceProfile()
-    slots = int(context.maxNumConcurrentTasks(profile))
-    return max(1, slots - spare_slots(session)) if slots else _BEFORE_THE_FIRST
+    java: Any = context._jsc.sc()  # noqa: SLF001 - there is no public way
+    profile = java.resourceProfileManager().defaultResourceProfile()
+    slots = int(java.maxNumConcurrentTasks(profile))
+    return max(1, slots - spare_slots(context)) if slots else _BEFORE_THE_FIRST
 
 
 class CoreWatch:

@@ -17,7 +17,7 @@ from pyspark.java_gateway import launch_gateway
 
 from penstock.base.log_lines import json_line_of, writes_json
 
-__all__ = ["as_json", "call_in_thread", "forward", "has_context", "launch_jvm", "silence_py4j", "without_stray_traces"]
+__all__ = ["as_json", "call_in_thread", "forward", "launch_jvm", "silence_py4j", "without_stray_traces"]
 
 T = TypeVar("T")
 _BEGIN = b"Traceback (most recent call last):"
@@ -90,14 +90,6 @@ def silence_py4j() -> Iterator[None]:
 class _NotOfPy4j(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
-
-
-def has_context(session: Any) -> bool:
-    """Return whether a session's Spark context has not been stopped."""
-    try:
-        return not session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - there is no public way
-    except Exception:  # noqa: BLE001 - its JVM is gone
-        return False
 
 
 def forward(pipe: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Making of an application's Spark session."""
+"""An application's Spark: the running one of this process, or a new one with settings that suit it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.base.log_lines import environment, own_logger, writes_json
@@ -30,7 +33,15 @@ from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_with_this_python
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for", "spare_slots"]
+__all__ = [
+    "SparkApplication",
+    "check_java",
+    "dataframe_query_settings",
+    "launch_ahead",
+    "running_session",
+    "spare_slots",
+    "spark_for",
+]
 
 _log = own_logger(__name__)
 _MINIMUM_JAVA = 17
@@ -68,9 +79,91 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _REDACTED = r"(?i)secret|password|passphrase|token|access[.]?key|jaas|credential|user[.]info|api[.]key|keystore[.]key"
 """The setting ``spark.redaction.regex``: names of settings whose values Spark shows as stars."""
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_launching = threading.RLock()  # held while a JVM is started
 
 
-def session_for(
+class SparkApplication:
+    """The Spark that an application runs in: its context, and a session of the application's own where one is needed.
+
+    Stream threads need the context alone; a session costs a start 2 s of CPU time.
+
+    Args:
+        context: Spark's context, which runs.
+        settings: What the own session sets beside what the context has.
+        users_session: The session of which the own one is a copy; None: a new one.
+        is_new: Whether the context was made here, and ends with the last application that uses it.
+    """
+
+    _uses: ClassVar[Counter[str]] = Counter()  # of contexts that were made here, by Spark's id of them
+    _lock = threading.Lock()
+
+    def __init__(
+        self,
+        context: SparkContext,
+        settings: Mapping[str, str],
+        users_session: SparkSession | None = None,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        self.context = context
+        self.is_new = is_new
+        self._settings = settings
+        self._users_session = users_session
+        self._id = str(context.applicationId)
+        self._is_used = False
+        with self._lock:
+            if is_new or self._uses[self._id]:
+                self._uses[self._id] += 1
+                self._is_used = True
+
+    @property
+    def users_session(self) -> SparkSession:
+        """The user's session; without one, the application's own."""
+        return self._users_session or self.session
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """The application's own session, made when it is first asked for."""
+        with quiet_pyspark():
+            theirs = self._users_session or SparkSession._instantiatedSession  # noqa: SLF001 - getOrCreate() changes it
+            if theirs is not None and theirs.sparkContext is self.context:
+                return clone_session(theirs, self._settings)
+            builder, has = SparkSession.builder, self.context.getConf()
+            lacking = {name: value for name, value in self._settings.items() if has.get(name) != value}
+            for name, value in lacking.items():
+                if not is_secret(name):  # Spark's log, when it tells all, has these
+                    builder = builder.config(name, value)
+            session = call_in_thread(builder.getOrCreate)
+            for name, value in lacking.items():
+                if is_secret(name) and session.conf.isModifiable(name):
+                    session.conf.set(name, value)
+            _activate(session)
+            return session
+
+    def is_running(self) -> bool:
+        """Return whether the context has not been stopped."""
+        try:
+            return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - there is no public way
+        except Exception:  # noqa: BLE001 - its JVM is gone
+            return False
+
+    def release(self) -> None:
+        """Stop the context if it was made here, and no other application uses it."""
+        with self._lock:
+            if not self._is_used:
+                return
+            self._is_used = False
+            self._uses[self._id] -= 1
+            is_last = not self._uses[self._id]
+        if is_last:
+            session = SparkSession._instantiatedSession  # noqa: SLF001 - as PySpark: whoever made it, it ends, too
+            if session is not None and session.sparkContext is self.context:
+                session.stop()
+            else:
+                self.context.stop()
+
+
+def spark_for(
     settings: Mapping[str, Any],
     application_id: str,
     checkpoint: str,
@@ -78,10 +171,8 @@ def session_for(
     session: SparkSession | None = None,
     rows_in_jvm: bool = False,
     spare: int = 0,
-) -> tuple[SparkSession, bool]:
-    """Return a session with the application's settings, and whether its Spark is new.
-
-    It is a copy of the running session if there is one, else a new session.
+) -> SparkApplication:
+    """Return the running Spark of this process, or a new one, for an application.
 
     Args:
         settings: Names with their ``spark.`` prefix. They win over those of spark-submit and spark-defaults.conf, and
@@ -89,7 +180,7 @@ def session_for(
         application_id: The name that Spark shows.
         checkpoint: The checkpoint location; for a local one Spark uses its faster file manager.
         session: The user's own session, which stays unchanged; None: the active one of this thread.
-        rows_in_jvm: Whether a new session's JVM handles records: those of DataFrames.
+        rows_in_jvm: Whether a new JVM handles records: those of DataFrames.
             Otherwise it only plans, and gets settings that cost less CPU.
         spare: The number of tasks that a new local Spark runs at once beyond those of its master: stream threads keep
             theirs. Plans and threads count with the master's number, and so does ``spark.default.parallelism``.
@@ -99,20 +190,62 @@ def session_for(
     own_settings = {name: str(value) for name, value in settings.items()}
     if overruled := overruled_settings(own_settings, submitted):
         _log.warning("%s", overruled)
+    of_session = {**fast, **own_settings}
+    session = session or running_session()
+    if session is not None:
+        return SparkApplication(session.sparkContext, of_session, session)
     with quiet_pyspark():
-        session = session or running_session()
-        if session is not None:
-            return clone_session(session, {**fast, **own_settings}), False
-        check_java()
-        java = _java_options({**submitted, **own_settings}, rows_in_jvm=rows_in_jvm)
-        session = _new_session(fast, {**submitted, **own_settings}, application_id, java, spare)
-        _activate(session)
-    return session, True
+        running = _running_context()
+        if running is not None:
+            return SparkApplication(running, of_session)
+        with _launching:
+            if SparkContext._gateway is None:  # noqa: SLF001 - no public way
+                check_java()
+        all_settings = _context_settings(fast, {**submitted, **own_settings}, rows_in_jvm=rows_in_jvm)
+        context = _new_context(all_settings, application_id, spare)
+    return SparkApplication(context, of_session, is_new=True)
 
 
-def spare_slots(session: SparkSession) -> int:
+def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, rows_in_jvm: bool) -> None:
+    """Start Spark's JVM, if `spark_for` will need one, and return at once: the caller goes on meanwhile.
+
+    What goes wrong shows when `spark_for` tries it again.
+
+    Args:
+        settings: Names with their ``spark.`` prefix.
+        session: The user's own session; None: the active one of this thread.
+        rows_in_jvm: As for `spark_for`.
+    """
+    is_needed = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ  # noqa: SLF001 - no public way
+    if not is_needed or session is not None or running_session() is not None:
+        return
+
+    def launch() -> None:
+        try:
+            users_settings = {**submitted_settings(), **{name: str(value) for name, value in settings.items()}}
+            all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm)
+            with _launching, quiet_pyspark(), _workers_of(all_settings):
+                check_java()
+                with _secrets_off_command_line(all_settings) as arguments:
+                    launch_jvm(arguments)
+        except Exception as error:  # noqa: BLE001 - tried again, and raised then
+            _log.debug("Spark's JVM was not started ahead: %s", error)
+
+    threading.Thread(target=launch, name="penstock-jvm", daemon=True).start()
+
+
+def _running_context() -> SparkContext | None:
+    """Return the context of this process that runs, whoever has made it; None if there is none."""
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001 - getOrCreate() would make one
+    try:
+        return None if context is None or context._jsc.sc().isStopped() else context  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - its JVM is gone
+        return None
+
+
+def spare_slots(context: SparkContext) -> int:
     """Return the number of tasks that Spark runs at once beyond those that stream threads count with."""
-    return int(session.sparkContext.getConf().get(_SPARE) or 0)
+    return int(context.getConf().get(_SPARE) or 0)
 
 
 def dataframe_query_settings(settings: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
@@ -158,9 +291,10 @@ def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> st
     return " ".join([*options, users_options]).strip()
 
 
-def _new_session(
-    fast: Mapping[str, str], users_settings: Mapping[str, str], application_id: str, java: str, spare: int
-) -> SparkSession:
+def _context_settings(
+    fast: Mapping[str, str], users_settings: Mapping[str, str], *, rows_in_jvm: bool
+) -> dict[str, str]:
+    """Return all settings of a new context."""
     settings = {
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
@@ -171,28 +305,39 @@ def _new_session(
         **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
         **users_settings,
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": _java_options(users_settings, rows_in_jvm=rows_in_jvm),
     }
-    master, failures = str(settings["spark.master"]), str(settings.get("spark.task.maxFailures", ""))
-    is_local = is_one_process(master)
-    if is_local:
+    failures = str(settings.get("spark.task.maxFailures", ""))
+    if is_one_process(settings["spark.master"]):
         settings = {**_LOOPBACK, **settings}
         if failures.isdecimal():
-            settings["spark.master"] = with_retries(master, int(failures))
-    elif str(settings["spark.master"]).startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers in this very environment
-    builder = SparkSession.builder.appName(application_id)
-    try:
-        with _secrets_off_command_line(settings) as arguments:
-            for name, value in arguments.items():
-                builder = builder.config(name, value)
+            settings["spark.master"] = with_retries(settings["spark.master"], int(failures))
+    return settings
 
-            def make() -> SparkSession:
-                with workers_with_this_python() if is_local else nullcontext():
+
+def _workers_of(settings: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Have a Spark that is started inside run its workers in this very environment, where it can."""
+    if is_one_process(settings["spark.master"]):
+        return workers_with_this_python()
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return nullcontext()
+
+
+def _new_context(settings: Mapping[str, str], application_id: str, spare: int) -> SparkContext:
+    try:
+        with _launching, _secrets_off_command_line(settings) as arguments:
+
+            def make() -> SparkContext:
+                with _workers_of(settings):
                     launch_jvm(arguments)
-                    for name, value in _slots(str(settings["spark.master"]), spare).items() if is_local else ():
-                        builder.config(name, settings.get(name, value) if name == _PARALLELISM else value)
-                    return builder.getOrCreate()
+                    conf = SparkConf().setAppName(application_id)
+                    for name, value in arguments.items():
+                        conf.set(name, value)
+                    slots = _slots(settings["spark.master"], spare) if is_one_process(settings["spark.master"]) else {}
+                    for name, value in slots.items():
+                        conf.set(name, settings.get(name, value) if name == _PARALLELISM else value)
+                    return SparkContext(conf=conf)
 
             return call_in_thread(make)
     except Exception as error:

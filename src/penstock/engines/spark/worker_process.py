@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import IO, Any
 
+from penstock.base.late_pandas import keep_pandas_out
 from penstock.base.log_lines import follow_environment
 from penstock.engines.spark.machine_limits import raise_file_limit
 from penstock.state.free_memory import keep_on_heap, release_memory
@@ -49,6 +50,7 @@ def prepare_worker() -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", ENVIRONMENT["POLARS_MAX_THREADS"])
     os.environ["_RJEM_MALLOC_CONF"] = ENVIRONMENT["_RJEM_MALLOC_CONF"]
     follow_environment()
+    keep_pandas_out()
     import pyarrow as pa
 
     pa.set_cpu_count(1)

@@ -18,6 +18,7 @@ from penstock.sql.session.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from penstock.engines.kafka_streams import KafkaStreams
+    from penstock.engines.spark.session import SparkApplication
     from penstock.topology.topology import Topology
 
 __all__ = ["DROPPED", "SessionQuery", "QueryRunner", "topology_of"]
@@ -113,8 +114,8 @@ class QueryRunner:
 
     def __init__(self, settings: SessionSettings, spark: Any = None) -> None:
         self._settings = settings
-        self._spark = spark
-        self._owns_spark = False
+        self._session = spark
+        self._spark: SparkApplication | None = None
         self._starting = threading.Lock()
         self._closed = False
         self.queries: dict[str, SessionQuery] = {}
@@ -140,7 +141,7 @@ class QueryRunner:
 
         settings = self._settings.app_settings(query.id, dict(query.plan.settings))
         config = StreamsConfig(settings).with_defaults(defaults)
-        return KafkaStreams(topology_of(query.plan), config, session=self._spark)
+        return KafkaStreams(topology_of(query.plan), config, session=self._session)
 
     def start(self, query: SessionQuery) -> None:
         """Start a query and return, unless it has been paused, terminated, replaced or started before.
@@ -209,11 +210,11 @@ class QueryRunner:
     def _start_spark(self) -> None:
         if self._spark is not None:
             return
-        from penstock.engines.spark.session import session_for
+        from penstock.engines.spark.session import spark_for
 
         settings = {name: value for name, value in self._settings.app.items() if name.startswith("spark.")}
         settings = {"spark.scheduler.mode": "FAIR", **settings}
-        self._spark, self._owns_spark = session_for(settings, f"{self._settings.service}sql", "", spare=SPARE_SLOTS)
+        self._spark = spark_for(settings, f"{self._settings.service}sql", "", session=self._session, spare=SPARE_SLOTS)
 
     def stop(self, query: SessionQuery) -> None:
         """Stop a query; its state stays."""
@@ -240,8 +241,8 @@ class QueryRunner:
         for query in list(self.queries.values()):
             self.stop(query)
         with self._starting:
-            if self._owns_spark and self._spark is not None:
-                self._spark.stop()
+            if self._spark is not None:
+                self._spark.release()
                 self._spark = None
 
 

@@ -9,7 +9,7 @@ from penstock.engines.spark.masters import is_one_process
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from penstock.engines.threads.hosting.job import ContinuousJob
     from penstock.log.base import TopicLog
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["control_addresses", "refuse_speculation", "require_core_for_dataframes", "require_same_topics"]
 
 
-def control_addresses(session: SparkSession) -> tuple[str, str]:
+def control_addresses(context: SparkContext) -> tuple[str, str]:
     """Return the driver's host for threads, and the address to listen on."""
-    settings = session.sparkContext.getConf()
+    settings = context.getConf()
     if is_one_process(settings.get("spark.master") or ""):
         return "127.0.0.1", "127.0.0.1"
     host = settings.get("spark.driver.host") or "127.0.0.1"
     return host, settings.get("spark.driver.bindAddress") or host
 
 
-def refuse_speculation(session: SparkSession) -> None:
+def refuse_speculation(context: SparkContext) -> None:
     """Raise ConfigError if Spark runs slow tasks twice: each second attempt would fence the first."""
-    if str(session.sparkContext.getConf().get("spark.speculation", "false")).lower() == "true":
+    if str(context.getConf().get("spark.speculation", "false")).lower() == "true":
         raise ConfigError(
             "processing.mode is continuous, and spark.speculation is on: Spark would start stream threads, which run "
             "as long as the application, a second time",

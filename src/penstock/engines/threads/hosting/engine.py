@@ -1,22 +1,20 @@
-"""The engine of continuous mode: one streaming query, whose micro-batches are epochs, whose tasks are stream threads.
+"""The engine of stream threads: a Spark job for each epoch, with one task for each thread.
 
-Spark's query is a frame: its micro-batches call `_run_epochs`, which runs a Spark job with one task a thread for each
-epoch, and returns when no further one comes. Nothing that Spark notes about the query is needed again.
+It needs Spark's context alone: a session, its planner and a streaming query would cost a start 2 s of CPU time.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyspark import InheritableThread
 
 from penstock.base.log_lines import own_logger
 from penstock.engines.spark.failures import (
@@ -28,7 +26,6 @@ from penstock.engines.spark.failures import (
 )
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.job import load_app
-from penstock.engines.spark.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
@@ -40,7 +37,6 @@ from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.known_positions import KnownPositions
 from penstock.engines.threads.hosting.lost_threads import LostThreads
-from penstock.engines.threads.hosting.query_folder import remove_query_folder
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
@@ -59,8 +55,7 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark import SparkContext
 
     from penstock.engines.spark.progress import BatchProgress
     from penstock.engines.threads.hosting.instance_group import InstanceGroup
@@ -70,7 +65,7 @@ if TYPE_CHECKING:
     from penstock.log.membership import GroupMembership
     from penstock.query.placement import PlacementNote
 
-__all__ = ["ThreadQuery", "is_passing"]
+__all__ = ["ThreadJobs", "is_passing"]
 
 _log = own_logger(__name__)
 _START_S = 15.0  # for Spark to start all threads
@@ -79,7 +74,6 @@ _NOTE_S = 0.5  # for Spark to note that all tasks have ended
 _CANCEL_S = 10.0  # for Spark to end tasks that do not answer
 _REPORT_S = 1.0
 _LATEST_S = 0.1
-_IDLE_S = 0.02
 _TASK = re.compile(r"Task (\d+) in stage")
 _PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopicError)
 
@@ -94,14 +88,13 @@ def is_passing(error: PenstockError) -> bool:
     return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
-class ThreadQuery:
-    """The streaming query that hosts the stream threads of an application, from its start to its end.
+class ThreadJobs:
+    """The Spark jobs that host the stream threads of an application, from its start to its end.
 
     Args:
-        session: The application's own session.
+        context: Spark's context.
         log: The application's log, for the driver.
         on_batch: Called on the driver once a second when threads have done something.
-        checkpoint: A folder for Spark's notes about the query, which is emptied at the start.
         session_s: The time after which a silent thread is given up: ``session.timeout.ms``.
         patience: The time for which a partition may stay unread.
         group: The group with which instances share the tasks; None: this one has all.
@@ -114,22 +107,20 @@ class ThreadQuery:
 
     def __init__(
         self,
-        session: SparkSession,
+        context: SparkContext,
         log: TopicLog,
         on_batch: Callable[[BatchProgress], None],
-        checkpoint: Path,
         session_s: float,
         patience: UnreadPatience,
         group: InstanceGroup | None = None,
     ) -> None:
-        self._session = session
+        self._context = context
         self._log = log
         self._on_batch = on_batch
-        self._checkpoint = checkpoint
         self._session_s = session_s
         self._secret = secrets.token_bytes(32)
         self._changed = threading.Condition()
-        self._query: StreamingQuery | None = None
+        self._runner: threading.Thread | None = None
         self._server: ControlServer | None = None
         self._next: ContinuousJob | None = None
         self._epoch: Epoch | None = None
@@ -139,7 +130,7 @@ class ThreadQuery:
         self._holders = StateHolders()
         self._counter = ProgressCounter()
         self._crashes = CrashWatch()
-        self._lost = LostThreads(log, self._crashes, session.sparkContext.getConf().get("spark.master") or "")
+        self._lost = LostThreads(log, self._crashes, context.getConf().get("spark.master") or "")
         self._unread = UnreadWatch(log, patience)
         self._membership: GroupMembership | tuple[()] | None = None
         self._has_gone = False
@@ -150,24 +141,15 @@ class ThreadQuery:
         self.known = KnownPositions()
 
     def start(self, job: ContinuousJob) -> None:
-        """Open the control channel, start the query, and begin the first epoch."""
-        refuse_speculation(self._session)
-        host, bind = control_addresses(self._session)
+        """Open the control channel, and begin the first epoch."""
+        refuse_speculation(self._context)
+        host, bind = control_addresses(self._context)
         self._server = ControlServer(self._secret, self._on_message, host=bind)
         self._control = ControlAddress(host, self._server.port, self._secret, self._session_s)
         self.begin_epoch(job)
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self._session = clone_session(self._session, {})
-        with quiet_pyspark(), active_session(self._session):
-            frame = self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1)
-            self._query = (
-                frame.option("numPartitions", 1)
-                .load()
-                .writeStream.queryName(job.plan.application_id)
-                .option("checkpointLocation", self._checkpoint.as_uri())
-                .foreachBatch(keep_rdd_to_df(self._run_epochs))
-                .start()
-            )
+        name = f"penstock-jobs-{job.plan.application_id}"
+        self._runner = InheritableThread(target=self._run_epochs, name=name, daemon=True)
+        self._runner.start()
 
     def begin_epoch(self, job: ContinuousJob) -> None:
         """Run the threads of a job next; the epoch before has ended."""
@@ -218,7 +200,7 @@ class ThreadQuery:
             self._next = None
             has_failed = epoch.error is not None and not is_cancelled(epoch.error)
             deadline = time.monotonic() + (2.0 if has_failed else _GRACE_S)
-            # A query that somebody stops has lost its job already; its threads still run, and commit.
+            # A job that somebody has cancelled is over already; its threads still run, and commit.
             while (self._is_in_epoch or not has_failed) and epoch.awaited() and time.monotonic() < deadline:
                 self._changed.wait(_LATEST_S)
             if not epoch.has_ended or self._ending:  # else Spark notes the end while the next epoch is prepared
@@ -235,12 +217,12 @@ class ThreadQuery:
             return
         if late := epoch.awaited():
             _log.warning("%s of epoch %d do not end: their tasks are cancelled", ", ".join(late), epoch.job.epoch)
-        self._session.sparkContext.cancelJobsWithTag(_tag(epoch.job))
+        self._context.cancelJobsWithTag(_tag(epoch.job))
         self._changed.wait_for(lambda: not self._is_in_epoch, _CANCEL_S)
 
     def is_running(self) -> bool:
-        """Return whether the query is active."""
-        return self._query is not None and bool(self._query.isActive)
+        """Return whether jobs may run."""
+        return self._runner is not None and self._runner.is_alive()
 
     def has_running_tasks(self) -> bool:
         """Return whether all threads process records."""
@@ -289,7 +271,7 @@ class ThreadQuery:
         Raises:
             PenstockError: The error that has ended the epoch; for some, a new epoch may succeed (`is_passing`).
         """
-        assert self._query is not None, "call start() first"  # noqa: S101
+        assert self._runner is not None, "call start() first"  # noqa: S101
         epoch = self._epoch
         with self._changed:
             self._changed.wait_for(lambda: self._has_gone or (epoch is not None and epoch.error is not None), timeout_s)
@@ -303,10 +285,10 @@ class ThreadQuery:
             self._reported = now
             if self._report(epoch) and epoch.error is None:
                 require_same_topics(self._log, epoch.job)
-        if epoch.error is not None and not self._is_stopped(epoch.error):
-            raise epoch.error
-        if not self._query.isActive:
-            return self._ended_by_others(epoch)
+        if epoch.error is not None:
+            return self._failed(epoch.error)
+        if not self._runner.is_alive():
+            return True
         bounds = epoch.job.bounds
         if bounds is None and epoch.error is None and epoch.is_running:
             self._unread.look(epoch)
@@ -322,7 +304,7 @@ class ThreadQuery:
         """Return how many threads of an epoch Spark has started; 0 if it does not say."""
         try:
             with silence_py4j():
-                context = self._session.sparkContext
+                context = self._context
                 tracker = context.statusTracker()
                 numbers = context._jsc.sc().statusTracker().getJobIdsForTag(_tag(epoch.job))  # noqa: SLF001 - PySpark's lacks it
                 jobs = [tracker.getJobInfo(number) for number in numbers]
@@ -333,46 +315,43 @@ class ThreadQuery:
         return max((each.numActiveTasks for each in stages if each is not None), default=0)
 
     def stop(self) -> None:
-        """End the epoch and the query, with everything committed."""
+        """End the epoch, with everything committed; no further one begins."""
         with silence_py4j():
             try:
                 self._ending = True
                 self.end_epoch()
-                if self._query is not None:
-                    self._query.stop()
+                if self._runner is not None:
+                    self._runner.join(_CANCEL_S)
             except Exception as error:  # noqa: BLE001 - it is over either way
-                _log.debug("the query did not stop cleanly: %s", error)
+                _log.debug("the stream threads did not stop cleanly: %s", error)
         if self._server is not None:
             self._server.close()
         if self.note is not None:
             self.note.remove()
-        remove_query_folder(self._checkpoint)
 
     def committed(self) -> tuple[int, Mapping[TopicPartition, int]] | None:
         """Return the number of commits, and no offsets: threads commit them."""
         return (self._counter.commits, {}) if self._counter.commits else None
 
-    def _run_epochs(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002 - Spark's interface
-        """Run epochs, as long as one follows soon: Spark takes 0.3 s from one micro-batch to the next.
+    def _run_epochs(self) -> None:
+        """Run each epoch to its end, until there is no further one."""
+        while not self._ending:
+            self._run_epoch()
 
-        Spark calls this again and again; a query that somebody stops ends only when this returns.
-        """
-        while self._run_epoch():
-            pass
-
-    def _run_epoch(self) -> bool:
-        """Run the next epoch to its end; return whether there was one, and another may follow."""
+    def _run_epoch(self) -> None:
+        """Run the next epoch to its end, if it comes soon."""
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None or self._ending, _REPORT_S)
             job, self._next = self._next, None
             if job is None or self._ending:
-                time.sleep(_IDLE_S if self._ending else 0.0)
-                return False
+                return
             epoch = self._epoch
             assert epoch is not None  # noqa: S101 - begin_epoch() has set it
             self._is_in_epoch = True
         try:
             error = self._failure_of(epoch)
+        except Exception as failed:  # noqa: BLE001 - as when the JVM is gone
+            error = self._of_spark(epoch, failed)
         finally:
             with self._changed:
                 self._is_in_epoch = False
@@ -381,23 +360,22 @@ class ThreadQuery:
             epoch.fail(error)
             with self._changed:
                 self._changed.notify_all()
-        return error is None or not is_cancelled(error)
 
     def _failure_of(self, epoch: Epoch) -> PenstockError | None:
         """Run the threads; return the error of which the epoch has died."""
-        job, context = epoch.job, self._session.sparkContext
+        job, context = epoch.job, self._context
         tag = _tag(job)
         try:
             with quiet_pyspark():
                 context.addJobTag(tag)
                 context.setJobDescription(f"{job.plan.application_id}, epoch {job.epoch}: {job.threads} stream threads")
-                frame = self._session.range(0, job.threads, 1, job.threads)
-                rows = frame.mapInArrow(hosted_threads(job), "document string").collect()
+                ended = (
+                    context.parallelize(range(job.threads), job.threads).mapPartitions(hosted_threads(job)).collect()
+                )
         except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
             return self._of_spark(epoch, error)
         finally:
             context.removeJobTag(tag)
-        ended = [json.loads(row.document) for row in rows]
         for each in ended:
             if "report" in each:
                 epoch.on_message(Member(each["thread"], job.epoch), {"report": each["report"]})
@@ -448,22 +426,11 @@ class ThreadQuery:
             self._on_batch(progress)
         return progress is not None
 
-    def _is_stopped(self, error: PenstockError) -> bool:
-        """Return whether the epoch has ended because somebody has stopped the query, whose jobs Spark then cancels."""
-        assert self._query is not None  # noqa: S101 - wait() has looked
+    def _failed(self, error: PenstockError) -> bool:
+        """Raise the error that has ended the epoch; return True if somebody has cancelled its job: all is over."""
         if not is_cancelled(error):
-            return False
-        deadline = time.monotonic() + _CANCEL_S
-        while self._query.isActive and time.monotonic() < deadline:
-            time.sleep(_IDLE_S)
-        return not self._query.isActive
-
-    def _ended_by_others(self, epoch: Epoch) -> bool:
-        """Handle the end of a query that somebody else has stopped."""
-        assert self._query is not None  # noqa: S101 - wait() has looked
-        failed = self._query.exception()
-        if failed is not None:
-            raise self._of_spark(epoch, failed)
+            raise error
+        _log.warning("the Spark job of the stream threads was cancelled: the application ends")
         self.stop()
         return True
 

@@ -10,7 +10,7 @@ from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_que
 from penstock.engines.spark.gateway import silence_py4j
 from penstock.engines.spark.session import dataframe_query_settings
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
-from penstock.engines.threads.hosting.engine import ThreadQuery
+from penstock.engines.threads.hosting.engine import ThreadJobs
 from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
 from penstock.engines.threads.hosting.instance_group import (
     InstanceGroup,
@@ -19,7 +19,6 @@ from penstock.engines.threads.hosting.instance_group import (
     why_not_shared,
 )
 from penstock.engines.threads.hosting.member_notes import leave_for_dead
-from penstock.engines.threads.hosting.query_folder import own_query_folder
 from penstock.engines.threads.hosting.restore_watch import RestoreWatch
 from penstock.engines.threads.hosting.start import require_continuous
 from penstock.engines.threads.hosting.unread import UnreadPatience
@@ -71,7 +70,7 @@ class StreamThreads:
         self._reads_nothing = reads_nothing
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
         self._feeds: list[DataFrameQuery] = []  # which write DataFrames into their topics, under the present lease
-        self._query: ThreadQuery | None = None
+        self._jobs: ThreadJobs | None = None
         self._group: InstanceGroup | None = None
         self._topology = Topology()
         self._restores = RestoreWatch()
@@ -140,7 +139,7 @@ class StreamThreads:
 
     def keeps(self, cores: int) -> bool:
         """Return whether there are so many threads."""
-        return self._query is not None and self._query.job.threads >= cores
+        return self._jobs is not None and self._jobs.job.threads >= cores
 
     def topics_of_group(self, plan: PhysicalPlan) -> list[str]:
         """Return source topics and repartition topics, as in Kafka Streams."""
@@ -152,27 +151,24 @@ class StreamThreads:
 
     def start(self, start: Start) -> None:
         """Prepare the first epoch, and start its threads."""
-        start.doing("planning the query")
+        start.doing("planning the tasks")
         config, app = self._config, start.app
         session_s = int(config.get("session.timeout.ms") or _SESSION_MS) / 1000
-        folder = Path(app.places.replicas).with_name("query")
-        if self.shares_tasks:  # with other processes of this machine, too
-            folder = own_query_folder(folder.parent)
         patience = UnreadPatience.of(int(config["max.task.idle.ms"]), int(config["task.timeout.ms"]))
         self._epochs.until_latest = start.until_latest
         self._restores = RestoreWatch(start.restore_listener)
         if self.shares_tasks:
             self._group = self._group_of(app)
-        query = ThreadQuery(start.session, app.log, self._on_batch, folder, session_s, patience, self._group)
-        query.restores, query.known = self._restores, self._epochs.known
+        jobs = ThreadJobs(start.spark.context, app.log, self._on_batch, session_s, patience, self._group)
+        jobs.restores, jobs.known = self._restores, self._epochs.known
         if self._group is None:  # else the group knows the places
-            query.note = PlacementNote(app.places.checkpoint)
+            jobs.note = PlacementNote(app.places.checkpoint)
         if start.until_latest:  # which ends at what is in their topics then
             self._start_feeds(start)
         job = self._next_epoch(start)
-        self._query = query
+        self._jobs = jobs
         start.join()
-        query.start(job)
+        jobs.start(job)
         if not start.until_latest:
             self._start_feeds(start)
         start.doing("starting stream threads")
@@ -225,14 +221,14 @@ class StreamThreads:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the run; return whether it has ended. Raise the error that has ended the epoch."""
-        assert self._query is not None, "call start() first"  # noqa: S101
+        assert self._jobs is not None, "call start() first"  # noqa: S101
         for feed in self._feeds:
             feed.check()
-        return self._query.wait(timeout_s)
+        return self._jobs.wait(timeout_s)
 
     def has_running_tasks(self) -> bool:
         """Return whether all threads process records."""
-        return self._query is not None and self._query.has_running_tasks()
+        return self._jobs is not None and self._jobs.has_running_tasks()
 
     def has_room_for(self, plan: PhysicalPlan) -> int:
         """Return the number of threads that the tasks of a plan can use."""
@@ -241,46 +237,46 @@ class StreamThreads:
 
     def extend(self, start: Start) -> bool:
         """Have the running threads take more tasks; return whether they can."""
-        query = self._query
-        if query is None or not (self.shares_tasks or query.has_running_tasks()):
+        jobs = self._jobs
+        if jobs is None or not (self.shares_tasks or jobs.has_running_tasks()):
             return False
-        job = self._epochs.extension(start.app, start.lease, start.slots, query.job)
+        job = self._epochs.extension(start.app, start.lease, start.slots, jobs.job)
         if job is not None:
             start.join()
-            query.extend(job)
+            jobs.extend(job)
         return job is not None
 
     def wants_plan(self) -> bool:
         """Return whether the group has given this instance tasks that its plan does not know yet."""
-        return self._query is not None and self._query.wants_plan()
+        return self._jobs is not None and self._jobs.wants_plan()
 
     def may_recover(self, error: PenstockError, is_removed: Callable[[], bool]) -> bool:
         """Return whether a new epoch may succeed."""
-        return self._query is not None and not is_removed() and self._query.may_begin_again(error)
+        return self._jobs is not None and not is_removed() and self._jobs.may_begin_again(error)
 
     def suspend(self) -> None:
         """End the epoch: threads commit; those that do not answer are ended by Spark."""
         self._stop_feeds()
-        if self._query is not None:
-            self._query.end_epoch()
+        if self._jobs is not None:
+            self._jobs.end_epoch()
 
     def resume(self, start: Start) -> None:
         """Begin the next epoch."""
-        assert self._query is not None, "call start() first"  # noqa: S101
+        assert self._jobs is not None, "call start() first"  # noqa: S101
         if self.shares_tasks and self._group is None:
             self._group = self._group_of(start.app)
-            self._epochs.go_over(self._query.job.epoch)
-            self._query.go_over(self._group, self._epochs.known)
+            self._epochs.go_over(self._jobs.job.epoch)
+            self._jobs.go_over(self._group, self._epochs.known)
         job = self._next_epoch(start)
         start.join()
-        self._query.begin_epoch(job)
+        self._jobs.begin_epoch(job)
         if not start.until_latest:
             self._start_feeds(start)
 
     def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
         """Tell the threads in whose name they commit."""
-        if self._query is not None:
-            self._query.show_membership(membership)
+        if self._jobs is not None:
+            self._jobs.show_membership(membership)
 
     def commit(self) -> None:
         """Do nothing: threads commit by themselves."""
@@ -289,17 +285,17 @@ class StreamThreads:
         """Do nothing: the group's offsets and the changelogs say where the application stands."""
 
     def stop(self) -> None:
-        """End the epoch and the query, with everything committed."""
+        """End the epoch and the jobs, with everything committed."""
         self._stop_feeds()
-        if self._query is not None:
-            self._query.stop()
+        if self._jobs is not None:
+            self._jobs.stop()
         if self._group is not None:
             self._group.close()
 
     @property
     def parallelism(self) -> int:
         """The number of stream threads that have come."""
-        return 0 if self._query is None else self._query.parallelism
+        return 0 if self._jobs is None else self._jobs.parallelism
 
     def step(self) -> str:
         """Describe the restores that are under way."""
@@ -322,9 +318,9 @@ class StreamThreads:
 
         None stands for a number that is not known yet.
         """
-        if self._query is None:
+        if self._jobs is None:
             return {}
         if self._group is not None:
-            return self._group.replicas(self._query.job.plan, self._topology)
-        standbys = self._query.standbys()
-        return {task: {**standbys.get(task, {}), host: 0} for task, host in sorted(self._query.active_hosts().items())}
+            return self._group.replicas(self._jobs.job.plan, self._topology)
+        standbys = self._jobs.standbys()
+        return {task: {**standbys.get(task, {}), host: 0} for task, host in sorted(self._jobs.active_hosts().items())}

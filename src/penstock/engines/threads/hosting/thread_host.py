@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
@@ -21,8 +20,6 @@ from penstock.engines.threads.hosting.restore_notes import RestoreNotes
 from penstock.errors import FencedError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.engines.threads.hosting.control_client import ControlClient
     from penstock.engines.threads.hosting.hosted_tasks import HostedTasks
     from penstock.engines.threads.hosting.job import ContinuousJob
@@ -48,21 +45,19 @@ class _EndedEarlyError(Exception):
     """The thread is to end before it has its state."""
 
 
-def hosted_threads(job: ContinuousJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for ``mapInArrow`` that runs a thread for each row: its number."""
+def hosted_threads(job: ContinuousJob) -> Callable[[Iterable[int]], Iterator[Mapping[str, Any]]]:
+    """Return the function that runs a thread for each number in a Spark task."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(numbers: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         prepare_worker()
-        import pyarrow as pa
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context is not None else 0
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with Work(application=job.plan.application_id):
-                    document = run_thread(job, number, attempt)
-                yield pa.RecordBatch.from_pydict({"document": [json.dumps(document)]})
+        for number in numbers:
+            with Work(application=job.plan.application_id):
+                ended = run_thread(job, number, attempt)
+            yield ended
 
     return run
 
