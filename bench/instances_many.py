@@ -192,7 +192,7 @@ def measure(shape: str, url: str, folder: Path, partitions: int) -> dict[str, An
             if name == "join":
                 group.await_members()
                 began = time.monotonic()
-                before = {each: before.get(each, each.cpu_s()) for each in group.instances}
+                before = {each: each.cpu_s() for each in group.instances}
             group.await_shared()
             group.feed_all()
             used = [(each.cpu_s() - before[each]) / THREADS for each in group.instances]
