@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from penstock.base.argument_checks import check_given
@@ -18,12 +19,12 @@ __all__ = ["open_log", "warn_of_plain_text"]
 _log = own_logger(__name__)
 
 
-def open_log(url: str, settings: Mapping[str, Any] | None = None) -> TopicLog:
+def open_log(url: str | Path, settings: Mapping[str, Any] | None = None) -> TopicLog:
     """Open a topic log: a Kafka cluster, or an embedded log, whose file is created if there is none.
 
     Args:
         url: Kafka: ``host:9092[,host2:9092]`` or ``kafka://host:9092``. Embedded: ``sqlite:///relative.db``,
-            ``sqlite:////absolute.db``, a plain path, or ``memory://name``: a log that this process shares by its
+            ``sqlite:////absolute.db``, a path, or ``memory://name``: a log that this process shares by its
             name until ``drop_memory_log`` or the process's end. ``memory://`` without a name is private.
             Settings of an embedded log: ``?synchronous=full|normal|off`` (how durable a commit is; the default
             ``full`` survives a power cut), ``compression=lz4|none``.
@@ -34,7 +35,10 @@ def open_log(url: str, settings: Mapping[str, Any] | None = None) -> TopicLog:
         LogError: If the file cannot be opened or is not a log.
         EnvironmentProblemError: If it is Kafka, and the Kafka client is not installed.
     """
-    check_given(url, str, "the log's URL", "a text", "For example sqlite:///logs.db or localhost:9092.", ConfigError)
+    hint = "For example sqlite:///logs.db or localhost:9092."
+    check_given(url, (str, Path), "the log's URL", "a text or a path", hint, ConfigError)
+    if isinstance(url, Path):
+        return open_embedded(str(url))
     hide(secret_texts(settings or {}))
     servers = kafka_servers(url)
     if servers is not None:
