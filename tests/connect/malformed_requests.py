@@ -148,7 +148,7 @@ def of_connectors():
         "JdbcSource": [
             ({}, '"connection.url"'), ({**tables, "connection.url": "x", "mode": "bulk"}, "not a URL of a database"),
             ({**tables, "mode": "x"}, "mode: String must be one of"), (tables, '"mode"'),
-            ({**tables, "mode": "incrementing"}, "incrementing.column.name"),
+            ({**tables, "mode": "timestamp+incrementing"}, "timestamp.column.name"),
             ({**tables, "mode": "timestamp"}, "timestamp.column.name"),
             ({**tables, "mode": "bulk", "query": "select 1"}, "table.whitelist or query"),
             ({**database, "topic.prefix": "p", "mode": "bulk"}, "table.whitelist or query"),
@@ -158,7 +158,7 @@ def of_connectors():
             ({"topics": "t"}, '"connection.url"'), ({**rows, "insert.mode": "x"}, "insert.mode"),
             ({**rows, "insert.mode": "upsert"}, "pk.mode: insert.mode=upsert finds rows by a key"),
             ({**rows, "insert.mode": "update"}, "pk.mode"), ({**rows, "pk.mode": "x"}, "pk.mode"),
-            ({**rows, "pk.mode": "record_value"}, "pk.fields"), ({**rows, "pk.mode": "kafka", "pk.fields": "a"}, "pk.fields"),
+            ({**rows, "pk.mode": "kafka", "pk.fields": "a"}, "pk.fields"), ({**rows, "max.retries": "-1"}, "max.retries"),
             ({**rows, "auto.create": "perhaps"}, "auto.create"), ({**rows, "delete.enabled": "true"}, "delete.enabled"),
         ],
         "ObjectSink": [
