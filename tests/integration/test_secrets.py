@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,18 @@ from pathlib import Path
 import pytest
 
 SECRET = "tr0ub4dor-and-3-staples"
+ENDED_EARLY = """
+import sys, tempfile, time
+from pathlib import Path
+
+from pyspark import SparkContext
+from penstock.engines.spark.session import launch_ahead
+
+launch_ahead({"spark.master": "local[1]", "spark.hadoop.fs.s3a.secret.key": input()}, None, rows_in_jvm=False)
+while not list(Path(tempfile.gettempdir()).glob("penstock-spark-*")) and SparkContext._gateway is None:
+    time.sleep(0.001)
+raise SystemExit("the settings are wrong")
+"""
 
 
 def forms(secret: str) -> dict[str, bytes]:
@@ -47,3 +60,14 @@ def test_no_secret_in_event_log_checkpoint_plans_or_logs(tmp_path, mode):
         if text in path.read_bytes()
     ]
     assert leaks == []
+
+
+def test_no_secret_is_left_by_a_process_that_ends_while_its_jvm_is_started_ahead(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED_EARLY], input=SECRET.encode(), capture_output=True, timeout=180, check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert b"the settings are wrong" in done.stderr
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and SECRET in path.read_text("latin-1")] == []
+    assert list(tmp_path.glob("penstock-spark-*")) == []

@@ -74,6 +74,39 @@ with open_log(url) as log:
     print("end", third.state.name, SparkContext._active_spark_context is None, SparkSession._instantiatedSession is None)
 """
 
+AT_ONCE = """
+import threading
+
+from penstock.engines.spark.session import spark_for
+
+started = []
+together = threading.Barrier(2)
+
+
+def start(name):
+    together.wait()
+    started.append(spark_for({"spark.master": "local[1]"}, name, "/nowhere"))
+
+
+threads = [threading.Thread(target=start, args=(name,)) for name in ("first", "second")]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print("started", len(started), "contexts", len({id(each.context) for each in started}), "new", sum(each.is_new for each in started))
+one, last = started
+one.release()
+print("running", last.is_running())
+ending = threading.Thread(target=last.release)
+ending.start()
+while last._is_used:
+    pass
+following = spark_for({"spark.master": "local[1]"}, "third", "/nowhere")  # while the context of the others stops
+ending.join()
+print("following", following.is_running(), following.context.parallelize([1, 2]).sum())
+following.release()
+"""
+
 
 def test_the_context_is_shared_and_ends_with_the_last_application(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -89,3 +122,11 @@ def test_the_context_is_shared_and_ends_with_the_last_application(tmp_path: Path
         "users 3 True",
         "end NOT_RUNNING True True",
     ]
+
+
+def test_one_that_starts_while_another_starts_or_ends_has_a_context_that_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE], capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["started 2 contexts 1 new 1", "running True", "following True 3"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 
 import pytest
 
@@ -79,6 +80,16 @@ def test_settings() -> None:
         {"application.id": "a", "penstock.console.token": SECRET, "penstock.alerts.webhook": f"https://h/{SECRET}"}
     )
     assert SECRET not in repr(config)
+
+
+def test_spark_hides_the_settings_that_are_hidden_here() -> None:
+    from penstock.base.secrets import is_secret
+    from penstock.engines.spark.session import _REDACTED
+
+    for name in (*SECRETS, "hadoop.fs.azure.account.key.store.dfs.core.windows.net", "hadoop.fs.s3a.secret.key"):
+        assert is_secret(f"spark.{name}")
+        assert re.search(_REDACTED, f"spark.{name}")
+    assert not re.search(_REDACTED, "spark.executorEnv.HOME")
 
 
 class _Plain:

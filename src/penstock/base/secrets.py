@@ -11,13 +11,14 @@ from typing import Any
 from penstock.base.masking import NAMES_OF_SECRETS, without_passwords
 from penstock.errors import ConfigError
 
-__all__ = ["Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
+__all__ = ["NAMES_OF_SECRET_SETTINGS", "Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
 
-_SECRET = re.compile(
+NAMES_OF_SECRET_SETTINGS = (
     rf"{NAMES_OF_SECRETS}|webhook|jaas|user[._-]?info|(?:^|[._-])(?:pwd|pass|sas)$"
-    r"|ssl\.key(?!\.location)|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions",
-    re.IGNORECASE,
+    r"|ssl\.key(?!\.location)|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions"
 )
+"""A pattern of words in the names of secret settings, for Java too."""
+_SECRET = re.compile(NAMES_OF_SECRET_SETTINGS, re.IGNORECASE)
 _OPTION = re.compile(r"""(\w+)\s*=\s*["']([^"']+)["']""")  # of a login module
 _REFERENCE = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.base.log_lines import environment, own_logger, writes_json
-from penstock.base.secrets import is_secret
+from penstock.base.secrets import NAMES_OF_SECRET_SETTINGS, is_secret
 from penstock.engines.spark.gateway import call_in_thread, launch_jvm
 from penstock.engines.spark.java_archive import archive_options
 from penstock.engines.spark.masters import is_one_process, with_retries, with_spare_slots
@@ -76,10 +77,10 @@ _OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of w
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_REDACTED = r"(?i)secret|password|passphrase|token|access[.]?key|jaas|credential|user[.]info|api[.]key|keystore[.]key"
+_REDACTED = f"(?i){NAMES_OF_SECRET_SETTINGS}"
 """The setting ``spark.redaction.regex``: names of settings whose values Spark shows as stars."""
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_launching = threading.RLock()  # held while a JVM is started
+_using = threading.RLock()  # held while a JVM or a context is started, one in use is looked for, or its last use ends
 
 
 class SparkApplication:
@@ -95,7 +96,6 @@ class SparkApplication:
     """
 
     _uses: ClassVar[Counter[str]] = Counter()  # of contexts that were made here, by Spark's id of them
-    _lock = threading.Lock()
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SparkApplication:
         self._users_session = users_session
         self._id = str(context.applicationId)
         self._is_used = False
-        with self._lock:
+        with _using:
             if is_new or self._uses[self._id]:
                 self._uses[self._id] += 1
                 self._is_used = True
@@ -124,7 +124,7 @@ class SparkApplication:
     @cached_property
     def session(self) -> SparkSession:
         """The application's own session, made when it is first asked for."""
-        with quiet_pyspark():
+        with _using, quiet_pyspark():  # of two first ones at once, both would be Spark's default session
             theirs = self._users_session or SparkSession._instantiatedSession  # noqa: SLF001 - getOrCreate() changes it
             if theirs is not None and theirs.sparkContext is self.context:
                 return clone_session(theirs, self._settings)
@@ -149,13 +149,13 @@ class SparkApplication:
 
     def release(self) -> None:
         """Stop the context if it was made here, and no other application uses it."""
-        with self._lock:
+        with _using:  # to the end: an application that starts now would use what is about to stop
             if not self._is_used:
                 return
             self._is_used = False
             self._uses[self._id] -= 1
-            is_last = not self._uses[self._id]
-        if is_last:
+            if self._uses[self._id]:
+                return
             session = SparkSession._instantiatedSession  # noqa: SLF001 - as PySpark: whoever made it, it ends, too
             if session is not None and session.sparkContext is self.context:
                 session.stop()
@@ -191,19 +191,18 @@ def spark_for(
     if overruled := overruled_settings(own_settings, submitted):
         _log.warning("%s", overruled)
     of_session = {**fast, **own_settings}
-    session = session or running_session()
-    if session is not None:
-        return SparkApplication(session.sparkContext, of_session, session)
-    with quiet_pyspark():
+    with _using, quiet_pyspark():  # of two applications that start at once, the second uses the context of the first
+        session = session or running_session()
+        if session is not None:
+            return SparkApplication(session.sparkContext, of_session, session)
         running = _running_context()
         if running is not None:
             return SparkApplication(running, of_session)
-        with _launching:
-            if SparkContext._gateway is None:  # noqa: SLF001 - no public way
-                check_java()
+        if SparkContext._gateway is None:  # noqa: SLF001 - no public way
+            check_java()
         all_settings = _context_settings(fast, {**submitted, **own_settings}, rows_in_jvm=rows_in_jvm)
         context = _new_context(all_settings, application_id, spare)
-    return SparkApplication(context, of_session, is_new=True)
+        return SparkApplication(context, of_session, is_new=True)
 
 
 def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, rows_in_jvm: bool) -> None:
@@ -224,7 +223,7 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
         try:
             users_settings = {**submitted_settings(), **{name: str(value) for name, value in settings.items()}}
             all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm)
-            with _launching, quiet_pyspark(), _workers_of(all_settings):
+            with _using, quiet_pyspark(), _workers_of(all_settings):
                 check_java()
                 with _secrets_off_command_line(all_settings) as arguments:
                     launch_jvm(arguments)
@@ -326,7 +325,7 @@ def _workers_of(settings: Mapping[str, str]) -> AbstractContextManager[None]:
 
 def _new_context(settings: Mapping[str, str], application_id: str, spare: int) -> SparkContext:
     try:
-        with _launching, _secrets_off_command_line(settings) as arguments:
+        with _secrets_off_command_line(settings) as arguments:
 
             def make() -> SparkContext:
                 with _workers_of(settings):
@@ -398,12 +397,15 @@ def _secrets_off_command_line(settings: Mapping[str, str]) -> Iterator[dict[str,
         yield dict(settings)
         return
     with tempfile.NamedTemporaryFile("w", prefix="penstock-spark-", suffix=".conf", encoding="ascii") as file:
+        remove = partial(Path(file.name).unlink, missing_ok=True)
+        atexit.register(remove)  # the process may end while its JVM is started ahead
         file.writelines(f"{_java_property(name)}={_java_property(value)}\n" for name, value in secrets.items())
         file.flush()
         os.environ[_SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults {before}"
         try:
             yield {name: value for name, value in settings.items() if name not in secrets}
         finally:
+            atexit.unregister(remove)
             if before == "pyspark-shell":
                 del os.environ[_SUBMIT_ARGUMENTS]
             else:
