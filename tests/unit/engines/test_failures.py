@@ -30,7 +30,12 @@ def test_other_errors_of_spark_are_no_lost_process() -> None:
     [
         ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group 1", True),
         ("An error occurred while calling o334.collectToPython.\n: java.lang.InterruptedException\n\tat a.B", True),
+        ("org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down", True),
         ("java.lang.OutOfMemoryError: Java heap space", False),
+        (
+            'Job aborted due to stage failure: Traceback:\n  File "/srv/cancelled-orders/app.py", line 7\nOSError: no',
+            False,
+        ),
         ("Lost task 1.3 in stage 3.0 (TID 9): ExecutorLostFailure\nCaused by: java.lang.InterruptedException", False),
     ],
 )

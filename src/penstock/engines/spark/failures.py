@@ -25,7 +25,11 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
 _CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
 _UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
-_CANCELLED = re.compile(r"cancel|\A[^\n]*\n: java\.lang\.InterruptedException")  # of the driver, not of an executor
+# Spark's own words, as the text also quotes traces with the paths of users; interrupted: the driver, not an executor.
+_CANCELLED = re.compile(
+    r"\[SPARK_JOB_CANCELLED\]|\bJob \d+ cancelled\b|\bStage cancelled because SparkContext was shut down"
+    r"|\A[^\n]*\n: java\.lang\.InterruptedException"
+)
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # Spark's words for the loss of one of its processes, or of what that process had made.
 _LOST_PROCESS = re.compile(
