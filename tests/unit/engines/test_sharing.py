@@ -271,6 +271,32 @@ def test_one_that_waits_may_be_stopped(url: str, log: EmbeddedLog, holder: Holde
         )
 
 
+def test_one_that_waits_goes_on_to_wait_while_the_log_is_away(
+    url: str, log: EmbeddedLog, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, looks, waited = log.lease, list[int](), list[int]()
+
+    def looked(application: str) -> Lease | None:
+        looks.append(len(waited))
+        if len(looks) in (2, 3, 5):
+            raise LogUnavailableError("no broker answers")
+        return look(application)
+
+    def wait(held: Lease) -> None:
+        waited.append(held.pid)
+        if len(waited) == 2:
+            holder.kill()
+
+    monkeypatch.setattr(log, "lease", looked)
+    tenure = LeaseTenure(log, config(url))
+    assert wait_for_lease(log, "app", tenure, wait, lambda: False)
+    assert looks[:5] == [0, 1, 1, 1, 2]
+    tenure.give_back()
+    looks[:] = [0]
+    with pytest.raises(LogUnavailableError):
+        wait_for_lease(log, "app", LeaseTenure(log, config(url)), wait, lambda: False)
+
+
 def test_a_holder_that_was_paused_is_fenced_before_tasks_are_shared(url: str, log: EmbeddedLog) -> None:
     paused = log.acquire_lease("app", "one that is paused", ttl_ms=-1)
     SharedTenure(log, config(url)).take()

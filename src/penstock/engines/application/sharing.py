@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.base.log_lines import own_logger
-from penstock.errors import FencedError, PenstockError
+from penstock.errors import FencedError, LogUnavailableError, PenstockError
 from penstock.log.fenced_record import SHARING_KEY, SHARING_WRITER, RecordName, change_record
 from penstock.log.lease_holders import holder_runs, not_shared, runs_already
 from penstock.log.leases import lease_name
@@ -247,10 +247,17 @@ def wait_for_lease(
 
     Raises:
         FencedError: The other instance is of this process, or shares its tasks with others; or `is_stopped`.
+        LogUnavailableError: The log is away at the first look; later ones are repeated.
     """
     holder, has_waited = _Holder(), False
     while True:
-        held = log.lease(application)
+        try:
+            held = log.lease(application)
+        except LogUnavailableError:
+            if not has_waited or is_stopped():
+                raise
+            time.sleep(_POLL_S)  # who waits for days outlasts a broker that is away
+            continue
         if held is None or not holder.runs(held):
             try:
                 lease.take()
