@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -17,13 +18,13 @@ class _Finder(MetaPathFinder):
     """Answers Arrow that there is no pandas; when another module imports it, has Arrow look again."""
 
     def __init__(self) -> None:
-        self.hides = True
+        self.hidden_from: int | None = threading.get_ident()  # a thread; None: it is hidden no more
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find pandas as Python does, with a loader that tells Arrow; Polars only asks whether it can be found."""
         if name != "pandas":
             return None
-        if self.hides:
+        if self.hidden_from == threading.get_ident():  # another thread may import it just now
             raise ModuleNotFoundError(name)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -63,4 +64,4 @@ def keep_pandas_out() -> None:
     try:
         pa.array([None])
     finally:
-        finder.hides = False
+        finder.hidden_from = None

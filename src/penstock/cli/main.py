@@ -149,10 +149,6 @@ def _explained(error: Exception) -> PenstockError | None:
     return failure(error, "the request to the cluster failed") if isinstance(error, KafkaException) else None
 
 
-if __name__ == "__main__":
-    main()
-
-
 # Modules whose distribution has another name.
 _DISTRIBUTIONS = {
     "confluent_kafka": "confluent-kafka",
@@ -207,3 +203,7 @@ def _extras() -> list[tuple[str, str]]:
         return []
     matches = filter(None, map(_EXTRA_OF.match, requirements))
     return [(match["name"], match["extra"]) for match in matches if match["extra"] not in _NOT_FOR_USERS]
+
+
+if __name__ == "__main__":
+    main()

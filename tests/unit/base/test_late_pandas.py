@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.base.late_pandas import _Finder
 
 WITHOUT = """
 import sys
@@ -58,3 +63,11 @@ def test_pandas_that_is_there_is_kept() -> None:
 
 def test_whoever_converts_to_pandas_gets_it() -> None:
     assert lines_of(CONVERTED) == ["[1, 2]"]
+
+
+def test_a_thread_that_imports_pandas_meanwhile_finds_it() -> None:
+    finder = _Finder()
+    with pytest.raises(ModuleNotFoundError):
+        finder.find_spec("pandas", None)
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(finder.find_spec, "pandas", None).result() is not None

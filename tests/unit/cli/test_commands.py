@@ -405,6 +405,17 @@ def test_a_full_disk_and_a_closed_pipe_are_said_once():
     assert done.stderr == ""
 
 
+def test_the_command_run_as_a_module_names_a_missing_package_too():
+    program = (
+        "import runpy, sys; sys.modules['uvicorn'] = None; runpy.run_module('penstock.cli.main', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, "registry", "start", "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "this command needs the package uvicorn, which is not installed" in done.stderr
+    assert 'pip install "penstock[registry]"' in done.stderr
+
+
 @pytest.mark.parametrize(
     ("target", "text", "said"),
     [

@@ -63,6 +63,17 @@ def test_a_thread_goes_on_where_the_last_one_ended(log: EmbeddedLog, tmp_path: P
     assert records_of(log, "counts") == [(b"a", str(time + 1).encode(), time) for time in range(5)]
 
 
+def test_a_thread_without_tasks_does_not_end_as_a_changelog_is_missing(log: EmbeddedLog) -> None:
+    app = a_word_count(log)
+    thread = new_thread(app, log, [])
+    thread.start()
+    thread.rehearse()
+    (changelog,) = app.changelogs.values()
+    log.delete_topic(changelog)
+    thread.rehearse()  # who gets the task finds out
+    thread.close(commit=False)
+
+
 def test_nothing_is_seen_before_the_commit(log: EmbeddedLog) -> None:
     app = a_word_count(log, **{"commit.interval.ms": 60_000})
     append(log, "lines", [("k", "a", 1)])

@@ -32,7 +32,7 @@ from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
 from penstock.engines.threads.replicas.changelog_sources import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica
-from penstock.errors import InvalidStateError, LogError
+from penstock.errors import InvalidStateError, LogError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
@@ -243,7 +243,7 @@ class StreamThread:
             self._log.group_offsets(self._app.application_id)
             if topics:
                 self._log.end_offsets(topics)
-        except LogError as error:  # it may be well by the time at which a task comes
+        except (LogError, UnknownTopicError) as error:  # it may be well by the time at which a task comes
             _log.debug("nothing is rehearsed: %s", error.message)
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
