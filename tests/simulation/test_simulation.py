@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +17,9 @@ from mutants import MUTANTS
 from penstock.testing.simulation.application import Layout
 from penstock.testing.simulation.faults import Fault
 from penstock.testing.simulation.run import run
+from penstock.testing.simulation.scheduler import Process, Scheduler
 from penstock.testing.simulation.simulate import simulate, simulate_seed
+from penstock.testing.simulation.stand_ins import SimulatedTime
 from simulated_topologies import NAMES, inputs_of, plan_of
 
 SEEDS, BLOCKS = 15, 2
@@ -43,6 +48,29 @@ def test_a_seed_has_one_log_and_one_story_in_every_process() -> None:
     environment = {**os.environ, "PYTHONPATH": str(here), "PYTHONHASHSEED": "7"}
     other = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert other.stdout.split() == digests(range(70, 73))
+
+
+def test_other_threads_of_the_process_have_its_own_clock() -> None:
+    scheduler = Scheduler(1)
+    clock: Any = SimulatedTime(scheduler)
+    looks: list[float] = []
+
+    def look() -> None:  # as the heartbeat of a lease does that an earlier test has left behind
+        looks.extend([clock.time(), clock.time_ns() / 1e9, clock.monotonic(), clock.clock_gettime_ns(1) / 1e9])
+        clock.sleep(0.0)
+
+    def body() -> None:
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+
+    before = [time.time(), time.time(), time.monotonic(), time.monotonic()]
+    actor = scheduler.spawn("one", Process("one"), body)
+    assert scheduler.run(lambda: actor.is_done, 1.0)
+    assert actor.error is None
+    assert scheduler.now_s == 0.0
+    assert all(look >= at for look, at in zip(looks, before, strict=True))
+    assert clock.monotonic() < 1001.0  # that of the simulation
 
 
 def test_the_story_names_the_fault_and_the_commits() -> None:

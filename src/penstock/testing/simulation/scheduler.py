@@ -115,6 +115,11 @@ class Scheduler:
         self._processes: dict[Process, None] = {}
         self._baton = threading.Semaphore(0)
         self._after_deaths: list[Callable[[], object]] = []
+        self._threads = {threading.get_ident()}  # of the simulation itself, and of all actors
+
+    def runs_this_thread(self) -> bool:
+        """Return whether the present thread is a part of the simulation, and none of the process around it."""
+        return threading.get_ident() in self._threads
 
     def spawn(self, name: str, process: Process, body: Callable[[], None], after_s: float = 0.0) -> Actor:
         """Start an actor; it runs when the scheduler chooses it."""
@@ -226,6 +231,7 @@ class Scheduler:
         self.current = None
 
     def _live(self, actor: Actor) -> None:
+        self._threads.add(threading.get_ident())
         actor.baton.acquire()
         try:
             if not actor.process.is_dead:
@@ -236,6 +242,7 @@ class Scheduler:
             actor.error = error
         finally:
             actor.is_done = True
+            self._threads.discard(threading.get_ident())  # another thread may have it next
             self._baton.release()  # the last thing that this thread does
 
     def _require_life(self, actor: Actor) -> None:

@@ -47,7 +47,7 @@ _THREADED = (
 
 
 class SimulatedTime:
-    """The module ``time``, by the clock of a scheduler and of the machine that asks.
+    """The module ``time``, by the clock of a scheduler and of the machine that asks; other threads see the real one.
 
     Args:
         scheduler: The scheduler.
@@ -59,11 +59,13 @@ class SimulatedTime:
         self._scheduler = scheduler
 
     def monotonic(self) -> float:
-        return 1000.0 + self._scheduler.look_s()
+        return 1000.0 + self._scheduler.look_s() if self._scheduler.runs_this_thread() else time.monotonic()
 
     perf_counter = monotonic
 
     def time_ns(self) -> int:
+        if not self._scheduler.runs_this_thread():
+            return time.time_ns()
         machine = self._machine()
         offset_ms = 0 if machine is None else machine.clock_offset_ms
         return (EPOCH_MS + offset_ms) * 1_000_000 + int(self._scheduler.look_s() * 1e9)
@@ -71,13 +73,18 @@ class SimulatedTime:
     def time(self) -> float:
         return self.time_ns() / 1e9
 
-    def clock_gettime_ns(self, _clock: int) -> int:
+    def clock_gettime_ns(self, clock: int) -> int:
+        if not self._scheduler.runs_this_thread():
+            return time.clock_gettime_ns(clock)
         machine = self._machine()
         booted_s = 0.0 if machine is None else machine.booted_s
         return int((self._scheduler.look_s() - booted_s) * 1e9)
 
     def sleep(self, seconds: float) -> None:
-        self._scheduler.wait(seconds)
+        if self._scheduler.runs_this_thread():
+            self._scheduler.wait(seconds)
+        else:
+            time.sleep(seconds)
 
     def _machine(self) -> Machine | None:
         actor = self._scheduler.current
