@@ -320,6 +320,8 @@ class ThreadJobs:
             try:
                 self._ending = True
                 self.end_epoch()
+                with self._changed:
+                    self._changed.notify_all()
                 if self._runner is not None:
                     self._runner.join(_CANCEL_S)
             except Exception as error:  # noqa: BLE001 - it is over either way
