@@ -79,3 +79,19 @@ def test_what_validation_answers_hides_them_too():
     assert "s3cr3t" not in str(shown)
     values = {entry["definition"]["name"]: entry["value"]["value"] for entry in shown["configs"]}
     assert (values["topic"], values["url"]) == ("t", "https://ann:***@api.example/?sig=***")
+
+
+def test_values_of_settings_that_nobody_defines_are_shown_or_hidden_too():
+    body = validate_connector({**CONFIG, "name": "a", "topics": "t"}, known_plugins(()), WorkerSettings())
+    others = [
+        {"definition": None, "value": {"name": name, "value": value, "errors": []}}
+        for name, value in (("consumer.override.group.id", "own"), ("consumer.override.ssl.key.password", "s3cr3t"))
+    ]
+    shown = hiding().validation({**body, "configs": [*others, *body["configs"]]})
+    assert [entry["value"]["value"] for entry in shown["configs"][:2]] == ["own", HIDDEN]
+
+
+def test_headers_that_are_none_are_looked_at_once():
+    long = "a" * 1_000_000
+    stored = {"connector.class": "HttpSource", "headers": f"{long}, X-Api-Key: s3cr3t, {long}"}
+    assert hiding().shown(stored)["headers"] == f"{long}, X-Api-Key:{HIDDEN}, {long}"

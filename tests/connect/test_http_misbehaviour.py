@@ -98,6 +98,18 @@ def test_what_may_pass_is_asked_again_and_loses_nothing(answer, monkeypatch):
         assert len(server.asked) >= 2
 
 
+@pytest.mark.parametrize("answer", [raw("503 Service Unavailable"), cut_off, raw("200 OK", b"[1,2", length=False)])
+def test_the_line_about_a_retry_names_no_secret_of_the_address(answer, monkeypatch, caplog):
+    monkeypatch.setattr("penstock.connect.connectors.http_source._BACKOFF", Backoff(0.01, 0.1))
+    with serving(RawServer(answer, GOOD)) as server:
+        url = server.url.replace("//", "//ann:s3cr3t@")
+        driver = source(server, url=f"{url}?page=7&token=s3cr3t", interval_ms=60_000)
+        assert poll_until(driver, 2) == [1, 2]
+    assert "/items?page=7" in caplog.text
+    assert "is asked again" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

@@ -98,3 +98,27 @@ def test_a_row_that_the_table_refuses_is_an_error_of_the_record(postgres, name):
         driver.put()
     for sink in driver.sinks:
         sink.task.stop()
+
+
+@pytest.mark.parametrize(
+    ("query", "rows", "optional"),
+    [
+        ("SELECT a.id, b.v FROM {0} a JOIN {0} b ON b.id = a.id + 1", [(1, "y")], [False, False]),
+        ("SELECT a.id, b.v FROM {0} a LEFT JOIN {0} b ON b.id = a.id + 1", [(1, "y"), (2, None)], [True, True]),
+        ("SELECT b.id, a.v FROM {0} b right join {0} a ON b.id = a.id + 1", [(2, "x"), (None, "y")], [True, True]),
+        ("SELECT a.id, b.v FROM {0} a NATURAL FULL OUTER JOIN {0} b", [(1, "x"), (2, "y")], [True, True]),
+        ("SELECT id, v FROM {0} GROUP BY ROLLUP (id, v) HAVING id = 1", [(1, None), (1, "x")], [True, True]),
+    ],
+)
+def test_a_column_that_a_query_fills_with_null_is_optional(postgres, name, query, rows, optional):
+    postgres.execute(
+        f"CREATE TABLE {name} (id int NOT NULL, v text NOT NULL)", f"INSERT INTO {name} VALUES (1, 'x'), (2, 'y')"
+    )
+    config = {"connection.url": postgres.url, "topic.prefix": "q", "query": query.format(name), "mode": "bulk"}
+    config["value.converter"] = "JsonConverter"
+    driver = ConnectTestDriver(SqlSourceConnector, config)
+    records = driver.poll()
+    driver.stop()
+    found = [tuple(record.value.to_dict().values()) for record in records]
+    assert sorted(found, key=repr) == sorted(rows, key=repr)
+    assert [field.schema.optional for field in records[0].value_schema.fields] == optional

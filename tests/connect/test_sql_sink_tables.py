@@ -3,15 +3,22 @@
 import itertools
 from contextlib import contextmanager
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.dialects.mysql.base import MySQLDialect
 from sqlalchemy.exc import DBAPIError
 
-from penstock.connect.connectors.sql_sink import SqlSinkConnector
+from penstock.connect.connectors.sql_columns import ColumnRules
+from penstock.connect.connectors.sql_reading import DatabaseReader
+from penstock.connect.connectors.sql_sink import SqlSinkConnector, SqlSinkTask
 from penstock.connect.connectors.sql_source import SqlSourceConnector
+from penstock.connect.connectors.sql_writing import ValueRules, column_default
 from penstock.connect.data import (
+    BYTES,
     DATE,
+    FLOAT64,
     INT32,
     INT64,
     OPTIONAL_INT64,
@@ -497,3 +504,61 @@ def test_a_table_of_offsets_that_another_task_makes_at_the_same_time_is_taken(ur
     driver.stop()
     assert not left
     assert execute(url, "SELECT a FROM t") == [(1,), (2,)]
+
+
+def test_tables_are_made_and_altered_before_the_first_row_of_a_batch(url):
+    statements = []
+
+    def note(connection, cursor, statement, *more):
+        if statement.split()[0] in ("CREATE", "ALTER", "INSERT"):
+            statements.append(statement.split()[0])
+
+    driver = sink(url, auto_create="true", auto_evolve="true", exactly_once="false", batch_size="1")
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        put(driver, {"a": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 2, "c": 1})
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    driver.stop()
+    assert statements == ["CREATE", "ALTER", "ALTER", "INSERT", "INSERT", "INSERT"]
+    assert execute(url, "SELECT a, b, c FROM t ORDER BY a") == [(1, None, None), (2, 1, None), (3, 2, 1)]
+
+
+def test_a_default_of_a_field_that_holds_timestamps_is_a_timestamp(url):
+    row = struct([("k", INT64), ("at", with_default(INT64, 1704067200123456)), ("b", with_default(STRING, "none"))])
+    more = {"auto_create": "true", "timestamp_fields_list": "at,b", **JSON}
+    driver = sink(url, **more)
+    put(driver, Struct(row, {"k": 1, "at": 1704067200123456, "b": "1704067200123456"}))
+    driver.stop()
+    execute(url, "INSERT INTO t (k) VALUES (2)")
+    text = "1704067200123" if "sqlite" in url else "2024-01-01 00:00:00.123456"
+    found = execute(url, "SELECT CAST(at AS TEXT), CAST(b AS TEXT) FROM t ORDER BY k")
+    assert found == [(text, text), (text, None)]
+
+
+def test_numbers_that_are_none_are_defaults_where_a_database_has_them():
+    schema = with_default(FLOAT64, float("nan"))
+    assert column_default("postgresql", "x", schema, ValueRules()) == "'nan'"
+    assert column_default("sqlite", "x", schema, ValueRules()) is None
+
+
+def test_mysql_has_no_defaults_of_texts():
+    made = {}
+    for is_mariadb in (False, True):
+        engine = SimpleNamespace(dialect=MySQLDialect(is_mariadb=is_mariadb))
+        task = SqlSinkTask()
+        task._engine, task._rules = engine, ValueRules()
+        task._reader = DatabaseReader(engine, ColumnRules())
+        made[is_mariadb] = [task._column("x", (with_default(schema, value), value)) for schema, value in (
+            (STRING, "a"), (BYTES, b"a"), (INT64, 1),
+        )]  # fmt: skip
+    assert made[False] == ["`x` TEXT NULL", "`x` LONGBLOB NULL", "`x` BIGINT DEFAULT 1"]
+    assert made[True] == ["`x` TEXT DEFAULT 'a'", "`x` LONGBLOB DEFAULT x'61'", "`x` BIGINT DEFAULT 1"]
+
+
+def test_decimals_of_a_scale_below_zero_are_whole_numbers(postgres_url):
+    execute(postgres_url, "CREATE TABLE t (n BIGINT)")
+    driver = sink(postgres_url, **JSON)
+    put(driver, Struct(struct([("n", decimal_schema(-3))]), {"n": Decimal("7E+3")}))
+    driver.stop()
+    assert execute(postgres_url, "SELECT n FROM t") == [(7000,)]

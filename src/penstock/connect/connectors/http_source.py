@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
+from penstock.base.masking import without_passwords
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
@@ -130,7 +131,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
             except _AgainError as again:
                 failures += 1
                 pause_s = again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
-                _log.warning("%s, and is asked again in %.1f s", again, pause_s)
+                _log.warning("%s, and is asked again in %.1f s", without_passwords(str(again)), pause_s)
                 yield pause_s
                 continue
             failures = 0

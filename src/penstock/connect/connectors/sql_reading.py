@@ -37,6 +37,8 @@ __all__ = ["DatabaseReader", "FetchedRows", "PostgresReader", "Relation", "Sqlit
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([^".`\[]+)')
 SQLITE_QUERY = "penstock_query"
+# Words of queries in whose rows a column may be null that never is in its table. `left` is a function, too.
+_MAKES_NULLS = re.compile(r"\b(?:left|right|full|rollup|cube|grouping)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +325,7 @@ class PostgresReader(DatabaseReader):
         ]
         origins = [(raw.ftable(at), raw.ftablecol(at)) for at in range(len(names))] if raw is not None else []
         result.close()
-        required = self._required(connection, origins)
+        required = set() if _MAKES_NULLS.search(relation.query) else self._required(connection, origins)
         return [
             postgres_column(name, types.find(kind, modifier), self.rules, nullable=at not in required)
             for at, (name, (kind, modifier)) in enumerate(zip(names, type_numbers, strict=True))

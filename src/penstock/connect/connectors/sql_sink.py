@@ -174,11 +174,14 @@ class SqlSinkTask(SinkTask):
     # From records to rows
 
     def _write_all(self, connection: Connection, records: Sequence[SinkRecord]) -> None:
-        """Write in order: neighbours that the same statement writes, up to the batch size, go together."""
+        """Write in order: neighbours that the same statement writes, up to the batch size, go together.
+
+        Tables are made and altered before the first row is written: MariaDB commits with that what was written before.
+        """
         most = self._parsed["batch.size"] or 1
+        writes = [self._write(connection, record) for record in records]
         waiting: list[_Write] = []
-        for record in records:
-            write = self._write(connection, record)
+        for write in writes:
             if write is None:
                 continue
             if waiting and (len(waiting) >= most or waiting[-1].form != write.form):
@@ -373,11 +376,17 @@ class SqlSinkTask(SinkTask):
         kind = column_type(self._engine.dialect.name, name, cell, self._rules)
         if is_key and kind in ("TEXT", "BLOB", "LONGBLOB") and self._engine.dialect.name in ("mysql", "mariadb"):
             kind = "VARCHAR(256)" if kind == "TEXT" else "VARBINARY(256)"
-        default = column_default(self._engine.dialect.name, cell[0], self._rules)
-        if default is not None:
+        default = column_default(self._engine.dialect.name, name, cell[0], self._rules)
+        if default is not None and (kind not in ("TEXT", "LONGBLOB") or self._has_defaults_of_texts):
             return f"{self._reader.quoted(name)} {kind} DEFAULT {default}{' NOT NULL' if is_key else ''}"
         is_never_null = is_key or (_is_required(cell) and cell[0] is not None)
         return f"{self._reader.quoted(name)} {kind} {'NOT NULL' if is_never_null else 'NULL'}"
+
+    @property
+    def _has_defaults_of_texts(self) -> bool:
+        """Whether columns of texts and bytes may have defaults: in MySQL, other than in MariaDB, they cannot."""
+        dialect = self._engine.dialect
+        return dialect.name != "mysql" or bool(dialect.is_mariadb)
 
     def _quoted(self, table: TableName) -> str:
         return ".".join(self._reader.quoted(each) for each in (table.schema, table.name) if each is not None)

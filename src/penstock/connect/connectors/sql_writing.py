@@ -7,6 +7,7 @@ take.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -215,17 +216,23 @@ def _other_type(dialect: str, kind: Type) -> str:
     return {Type.BYTES: "BLOB"}.get(kind, _POSTGRES_TYPES.get(kind, "TEXT"))
 
 
-def column_default(dialect: str, schema: Schema | None, rules: ValueRules) -> str | None:
+def column_default(dialect: str, name: str, schema: Schema | None, rules: ValueRules) -> str | None:
     """Return the default of a field as a statement has it; None: it has none that a column can have."""
     value = None if schema is None else schema.default
-    if value is None or isinstance(value, Struct | dict | list):
+    if schema is None or value is None or isinstance(value, Struct | dict | list):
         return None
+    if name in rules.timestamp_fields and schema.type in (Type.INT64, Type.STRING):
+        if not re.fullmatch(r"-?[0-9]+", str(value)):
+            return None
+        value = _micros(value, name, rules)
     if isinstance(value, bool):
         return str(value).upper() if dialect == "postgresql" else str(int(value))
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'" if dialect == "postgresql" else f"x'{value.hex()}'"
-    if isinstance(value, Moment):
-        return str(value.ms) if dialect == "sqlite" else f"'{_moment_text(schema, value, rules)}'"
+    if isinstance(value, Moment | _Micros):
+        return str(_clock(value) // 1000) if dialect == "sqlite" else f"'{_moment_text(schema, value, rules)}'"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"'{value}'" if dialect == "postgresql" else None
     if isinstance(value, str):
         text = value.replace("'", "''")
         return "'{}'".format(text.replace("\\", "\\\\") if dialect in _MARIADB else text)
@@ -242,7 +249,7 @@ def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRule
     if value is None:
         return None
     if (field_name or column) in rules.timestamp_fields and isinstance(value, int | str):
-        schema, value = None, _Micros(_digits(value, column) // (1000 if rules.nanoseconds else 1))
+        schema, value = None, _micros(value, column, rules)
     elif schema is not None and schema.name == VARIABLE_SCALE and isinstance(value, Struct):
         value = decimal_from_bytes(decimal_schema(int(value["scale"])), value["value"])
         schema = None
@@ -262,9 +269,9 @@ class _Micros(int):
     """Microseconds since 1970, of which Connect has no type."""
 
 
-def _digits(value: int | str, column: str) -> int:
+def _micros(value: int | str, column: str, rules: ValueRules) -> _Micros:
     try:
-        return int(value)
+        return _Micros(int(value) // (1000 if rules.nanoseconds else 1))
     except ValueError as error:
         raise DataError(
             f"the field {column} is one of timestamp.fields.list and no number",
@@ -342,7 +349,7 @@ def _rounded(value: float | Decimal) -> str:
     number = Decimal(value)
     if not number.is_finite():
         raise ValueError("it is not a whole number")
-    return str(number.to_integral_value(ROUND_HALF_UP if isinstance(value, Decimal) else ROUND_HALF_EVEN))
+    return format(number.to_integral_value(ROUND_HALF_UP if isinstance(value, Decimal) else ROUND_HALF_EVEN), "f")
 
 
 def _decimal_text(value: Decimal) -> str:

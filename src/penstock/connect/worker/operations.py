@@ -23,7 +23,7 @@ from penstock.errors import FencedError, PenstockError
 __all__ = ["HIDDEN", "Hiding", "Operations"]
 
 HIDDEN = "****"
-_HEADER = re.compile(r"([^,:]+):([^,]*)")  # of a setting such as headers=X-Trace: 1, X-Api-Key: abc
+_HEADER = re.compile(r"([^,:]++)(?::([^,]*+))?")  # of a setting such as headers=X-Trace: 1, X-Api-Key: abc
 
 
 class Hiding:
@@ -64,10 +64,10 @@ class Hiding:
         """Return what validation answers, with the values of its settings as `shown` has them."""
         if self._enabled:
             for entry in body["configs"]:
-                value, name = entry["value"], entry["definition"]["name"]
+                value = entry["value"]  # of a setting that nobody defines, too
                 if isinstance(value["value"], str):
-                    hides = _is_plain(value["value"]) and is_secret(name)
-                    value["value"] = HIDDEN if hides else _open(name, value["value"])
+                    hides = _is_plain(value["value"]) and is_secret(value["name"])
+                    value["value"] = HIDDEN if hides else _open(value["name"], value["value"])
         return body
 
     def _passwords(self, config: tuple[tuple[str, str], ...]) -> frozenset[str]:
@@ -85,8 +85,12 @@ def _open(name: str, value: str | None) -> str | None:
     if not value:
         return value
     if name.lower().endswith("headers"):
-        return _HEADER.sub(lambda header: f"{header[1]}:{HIDDEN}" if is_secret(header[1]) else header[0], value)
+        return _HEADER.sub(_shown_header, value)
     return without_passwords(value)
+
+
+def _shown_header(header: re.Match[str]) -> str:
+    return header[0] if header[2] is None or not is_secret(header[1]) else f"{header[1]}:{HIDDEN}"
 
 
 def _is_plain(value: str | None) -> bool:
