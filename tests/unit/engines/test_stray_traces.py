@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 
 import pytest
 
@@ -59,3 +60,14 @@ def test_a_heading_goes_with_its_trace_and_bytes_that_are_no_text_pass() -> None
     heading = b"PySpark daemon failed to flush the output to the worker process:\n"
     assert _through(heading + IDLE + b"\xff\xfe\n") == b"\xff\xfe\n"
     assert _through(b"WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: low\n") == b"WARNING: low\n"
+
+
+def test_lines_of_two_processes_that_lose_their_connections_at_once_mix() -> None:
+    code = b"    outfile.flush()\n"
+    trace = IDLE.replace(b"BrokenPipe", code + b"BrokenPipe").splitlines(keepends=True)
+    for places in combinations(range(2 * len(trace)), len(trace)):
+        one, other = iter(trace), iter(trace)
+        mixed = b"".join(next(one if at in places else other) for at in range(2 * len(trace)))
+        assert _through(b"a word\n" + mixed + b"another word\n" + USERS) == b"a word\nanother word\n" + USERS, mixed
+        assert _through(mixed + USERS) == USERS
+        assert _through(mixed + b"    a word behind both\n") == b"    a word behind both\n"

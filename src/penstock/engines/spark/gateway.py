@@ -120,9 +120,11 @@ def without_stray_traces(lines: Iterable[bytes]) -> Iterator[bytes]:
     trace: list[bytes] = []  # the lines that may be part of a stray trace
     ended = False  # by the line that names the error; another trace may be chained to it
     for line in lines:
-        if trace and _belongs(line, ended=ended) and len(trace) < _MOST_LINES:
+        is_of_another = bool(trace) and ended and _is_of_another(trace, line)
+        if trace and (is_of_another or _belongs(line, ended=ended)) and len(trace) < _MOST_LINES:
             trace.append(line)
-            ended = not ended and _is_last(line) if line.strip() else ended
+            if line.strip():
+                ended = (is_of_another or not ended) and _is_last(line)
             if line.startswith((_BEGIN, *_CHAINED)):
                 ended = False
             continue
@@ -142,13 +144,25 @@ def _belongs(line: bytes, *, ended: bool) -> bool:
     return not ended or not line.strip() or line.startswith(_CHAINED)
 
 
+def _is_of_another(trace: list[bytes], line: bytes) -> bool:
+    """Return whether a line continues the other of two stray traces, whose lines mix: two processes write at once."""
+    begun = sum(each.startswith(_BEGIN) for each in trace)
+    is_open = begun > len(_errors(trace)) and _is_stray(trace)
+    return is_open and (line.startswith(b" ") or _CLOSED.match(line) is not None)
+
+
 def _is_last(line: bytes) -> bool:
     return not line.startswith((b" ", _BEGIN, *_CHAINED))
 
 
+def _errors(trace: list[bytes]) -> list[bytes]:
+    """Return the lines that name errors."""
+    return [line for line in trace if line.strip() and _is_last(line) and not line.startswith(_HEADINGS)]
+
+
 def _is_stray(trace: list[bytes]) -> bool:
     files = [match[1].decode("utf-8", "replace") for line in trace if (match := _FRAME.match(line))]
-    named = [line for line in trace if line.strip() and _is_last(line) and not line.startswith(_HEADINGS)]
+    named = _errors(trace)
     return bool(named) and _CLOSED.match(named[-1]) is not None and all(_is_pythons(file) for file in files)
 
 
