@@ -161,11 +161,10 @@ class KafkaStreams:
     def _start_ahead(self) -> None:
         """Start Spark's JVM while the engine is imported: each takes a second."""
         from penstock.base.late_pandas import keep_pandas_out
-        from penstock.engines.spark.session import launch_ahead
+        from penstock.engines.spark.session import launch_ahead, users_spark_settings
 
         keep_pandas_out()
-        settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
-        launch_ahead(settings, self._session, rows_in_jvm=bool(self.topology.dataframes))
+        launch_ahead(users_spark_settings(self.config), self._session, rows_in_jvm=bool(self.topology.dataframes))
 
     def _handle(self) -> ApplicationHandle:
         return ApplicationHandle(

@@ -76,7 +76,7 @@ class _Watched:
         self.number_name = ""
         self.moment_names: Sequence[str] = ()
         self.round: _Round | None = None
-        self.due, self.failures, self.is_checked = 0.0, 0, False
+        self.due, self.failures = 0.0, 0
 
 
 class SqlSourceTask(SourceTask):

@@ -356,7 +356,6 @@ def _warmed(data: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         import polars as pl
-        import pyarrow as pa
 
         from penstock.engines.batches.worker.exactly_once import log_of
 
@@ -364,7 +363,6 @@ def _warmed(data: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         job.topology  # noqa: B018 - unpickled with its functions and what they import
         log_of(job).end_offsets(list(job.plan.external_topics))
         pl.LazyFrame({"a": [""]}).select(pl.col("a").str.len_bytes()).collect()
-        pa.array([""])  # with the first list Arrow imports pandas
         yield from batches
 
     return load

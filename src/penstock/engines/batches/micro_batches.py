@@ -14,7 +14,7 @@ from penstock.engines.batches.launch import prepare_job
 from penstock.engines.batches.takeovers import note_changelog_ends
 from penstock.engines.dataframes.into_topic import dataframe_queries
 from penstock.engines.spark import faults
-from penstock.engines.spark.session import dataframe_query_settings
+from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.groups.gone_back import MARK
 from penstock.topology.configured.serdes import with_serdes
@@ -101,7 +101,7 @@ class MicroBatches:
     @property
     def spark_settings(self) -> Mapping[str, Any]:
         """The user's settings of Spark."""
-        return {f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()}
+        return users_spark_settings(self._config)
 
     def cores_to_leave(self, cores: int, topology: Topology) -> int:  # noqa: ARG002 - the engines' interface
         """Return none: all are free between batches."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -34,6 +34,9 @@ from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_with_this_python
 from penstock.errors import EnvironmentProblemError
 
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+
 __all__ = [
     "SparkApplication",
     "check_java",
@@ -42,6 +45,7 @@ __all__ = [
     "running_session",
     "spare_slots",
     "spark_for",
+    "users_spark_settings",
 ]
 
 _log = own_logger(__name__)
@@ -245,6 +249,11 @@ def _running_context() -> SparkContext | None:
 def spare_slots(context: SparkContext) -> int:
     """Return the number of tasks that Spark runs at once beyond those that stream threads count with."""
     return int(context.getConf().get(_SPARE) or 0)
+
+
+def users_spark_settings(config: StreamsConfig) -> dict[str, Any]:
+    """Return the settings of Spark in an application's config, with their ``spark.`` prefix."""
+    return {f"spark.{name}": value for name, value in config.with_prefix("spark.").items()}
 
 
 def dataframe_query_settings(settings: Mapping[str, Any], checkpoint: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries
 from penstock.engines.spark.gateway import silence_py4j
-from penstock.engines.spark.session import dataframe_query_settings
+from penstock.engines.spark.session import dataframe_query_settings, users_spark_settings
 from penstock.engines.threads.hosting.checks import require_core_for_dataframes
 from penstock.engines.threads.hosting.engine import ThreadJobs
 from penstock.engines.threads.hosting.epoch_plans import SPARE_SLOTS, THREAD_SETTINGS, EpochPlans
@@ -125,10 +125,7 @@ class StreamThreads:
     @property
     def spark_settings(self) -> Mapping[str, Any]:
         """The user's settings of Spark, over those that threads need."""
-        return {
-            **THREAD_SETTINGS,
-            **{f"spark.{name}": value for name, value in self._config.with_prefix("spark.").items()},
-        }
+        return {**THREAD_SETTINGS, **users_spark_settings(self._config)}
 
     def cores_to_leave(self, cores: int, topology: Topology) -> int:
         """Return one: threads never give theirs back, and other queries need one; those of DataFrames in any case."""
