@@ -4,12 +4,12 @@ import contextlib
 import hashlib
 import json
 import re
-import tarfile
 from itertools import zip_longest
 from pathlib import Path
 
 import psycopg
 
+from connect_cases import case_texts
 from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.delivery import Pipeline
 from penstock.connect.delivery.running import PLAIN_CONVERTERS
@@ -46,13 +46,7 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 def load_debezium_cases(place=ARCHIVE):
     """All cases of a folder or an archive, by name."""
-    place = Path(place)
-    if place.is_dir():
-        texts = [path.read_bytes() for path in sorted(place.rglob("*.json"))]
-    else:
-        with tarfile.open(place) as archive:
-            texts = [archive.extractfile(member).read() for member in archive if member.name.endswith(".json")]
-    cases = [parse(text) for text in texts]
+    cases = [parse(text) for text in case_texts(place)]
     return sorted((case for case in cases if isinstance(case, dict) and "steps" in case), key=lambda case: case["name"])
 
 

@@ -6,17 +6,16 @@ A case has the settings of a connector and steps. The step ``sql`` runs statemen
 """
 
 import contextlib
-import io
 import json
 import re
 import sqlite3
-import tarfile
 import tempfile
 from itertools import zip_longest
 from pathlib import Path
 
 import psycopg
 
+from connect_cases import case_texts, write_archive
 from mariadb_server import MariadbServer
 from penstock.connect.connectors.installed_plugins import known_plugins
 from penstock.connect.converters import JsonConverter
@@ -44,23 +43,18 @@ NAME = "shop"  # of the database, which offsets name
 
 def load_jdbc_cases(place=ARCHIVE):
     """All cases of a folder or an archive, by name."""
-    place = Path(place)
-    if place.is_dir():
-        texts = [path.read_bytes() for path in sorted(place.rglob("*.json"))]
-    else:
-        with tarfile.open(place) as archive:
-            texts = [archive.extractfile(member).read() for member in archive if member.name.endswith(".json")]
-    return sorted((json.loads(text) for text in texts), key=lambda case: case["name"])
+    return sorted((json.loads(text) for text in case_texts(place)), key=lambda case: case["name"])
 
 
 def save_jdbc_cases(cases, place=ARCHIVE):
     """Write cases to an archive, the same bytes for the same cases."""
-    with tarfile.open(place, "w:xz", preset=9) as archive:
-        for case in sorted(cases, key=lambda each: each["name"]):
-            content = (json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-            member = tarfile.TarInfo(f"{case['name']}.json")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+    write_archive(
+        place,
+        (
+            (f"{case['name']}.json", (json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+            for case in sorted(cases, key=lambda each: each["name"])
+        ),
+    )
 
 
 # Databases: a new one for each case

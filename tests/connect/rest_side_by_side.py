@@ -9,19 +9,18 @@ broker below this project's worker too.
 
 import argparse
 import contextlib
-import io
 import json
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from connect_cases import write_archive
 from connect_compare import substitute
 from connect_rest import HEADERS, Scenario, send, send_together
 from penstock.base.jars import java_command
@@ -313,12 +312,7 @@ def compare(side, family, seeds, keep):
 
 def pack(folder, file):
     """Make an archive of scenarios with Java's answers."""
-    with tarfile.open(file, "w:xz", preset=9) as archive:
-        for path in sorted(folder.glob("*.json")):
-            data = path.read_bytes()
-            member = tarfile.TarInfo(f"rest/{path.name}")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+    write_archive(file, ((f"rest/{path.name}", path.read_bytes()) for path in sorted(folder.glob("*.json"))))
 
 
 def main():

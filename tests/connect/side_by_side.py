@@ -7,17 +7,16 @@ prints how many agree, and of those that do not one example of each kind. ``--re
 """
 
 import argparse
-import io
 import json
 import re
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from connect_cases import write_archive
 from connect_compare import differences, plain, same_value
 from connect_pure import run_case
 from connect_random import FAMILIES, random_case
@@ -88,12 +87,9 @@ def compare(judge, family, seeds, shown):
 def record(judge, names, file):
     """Write cases with their outcomes."""
     cases = judge.judged([random_case(*split(name)) for name in names])
-    with tarfile.open(file, "w:xz") as archive:
-        for case in cases:
-            data = (json.dumps(case) + "\n").encode()
-            member = tarfile.TarInfo(f"{case['kind']}s/{case['name']}.json")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+    write_archive(
+        file, ((f"{case['kind']}s/{case['name']}.json", (json.dumps(case) + "\n").encode()) for case in cases)
+    )
 
 
 def split(name):
