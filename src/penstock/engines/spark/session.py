@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,6 +84,9 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _REDACTED = f"(?i){NAMES_OF_SECRET_SETTINGS}"
 """The setting ``spark.redaction.regex``: names of settings whose values Spark shows as stars."""
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_secret_files: set[str] = set()  # that are there now
+_secret_files_lock = threading.Lock()
+_is_ending = threading.Event()
 _using = threading.RLock()  # held while a JVM or a context is started, one in use is looked for, or its last use ends
 
 
@@ -405,20 +408,47 @@ def _secrets_off_command_line(settings: Mapping[str, str]) -> Iterator[dict[str,
     if not secrets or SparkContext._gateway is not None or "--properties-file" in before:  # noqa: SLF001 - no public way
         yield dict(settings)
         return
-    with tempfile.NamedTemporaryFile("w", prefix="penstock-spark-", suffix=".conf", encoding="ascii") as file:
-        remove = partial(Path(file.name).unlink, missing_ok=True)
-        atexit.register(remove)  # the process may end while its JVM is started ahead
-        file.writelines(f"{_java_property(name)}={_java_property(value)}\n" for name, value in secrets.items())
-        file.flush()
-        os.environ[_SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults {before}"
+    text = "".join(f"{_java_property(name)}={_java_property(value)}\n" for name, value in secrets.items())
+    with _secret_file(text) as path:
+        os.environ[_SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(path)} --load-spark-defaults {before}"
         try:
             yield {name: value for name, value in settings.items() if name not in secrets}
         finally:
-            atexit.unregister(remove)
             if before == "pyspark-shell":
                 del os.environ[_SUBMIT_ARGUMENTS]
             else:
                 os.environ[_SUBMIT_ARGUMENTS] = before
+
+
+@contextmanager
+def _secret_file(text: str) -> Iterator[str]:
+    """Yield the path of a file with a text that only this user can read; nothing is left of it, also at an early end.
+
+    The process may end at any moment while its JVM is started ahead: from then on no further file is written.
+    """
+    with _secret_files_lock:
+        if _is_ending.is_set():
+            raise EnvironmentProblemError("Spark is not started: the process ends")
+        descriptor, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".conf")
+        _secret_files.add(path)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+    try:
+        yield path
+    finally:
+        with _secret_files_lock:
+            _secret_files.discard(path)
+            Path(path).unlink(missing_ok=True)
+
+
+def _remove_secret_files() -> None:
+    with _secret_files_lock:
+        _is_ending.set()
+        for path in _secret_files:
+            Path(path).unlink(missing_ok=True)
+
+
+atexit.register(_remove_secret_files)
 
 
 def _java_property(text: str) -> str:
