@@ -56,11 +56,12 @@ def test_a_worker_that_dies_in_an_interval(words: Words, app: Process, site: str
 @pytest.mark.parametrize("site", STARTING)
 def test_a_worker_that_dies_as_it_starts(words: Words, app: Process, site: str) -> None:
     """One worker dies in an interval, and its successor, whose replicas have gone, in the start."""
-    words.fault.arm("processed")
+    words.fault.arm("processed", "stop")
     words.send(10)
-    eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
-    shutil.rmtree(words.root / "state", ignore_errors=True)
+    worker = eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
+    shutil.rmtree(words.root / "state")  # while it stands still: a successor may open its replicas at once
     words.fault.arm(site)
+    os.kill(worker, signal.SIGKILL)
     words.send(20)
     eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
     words.send(20)
