@@ -136,7 +136,7 @@ FLUENT = "penstock.api"  # streams make tables and tables streams
 RUNS_CODE = frozenset({"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})
 UNPICKLES: dict[str, str] = {
     "penstock.engines.spark.job": "the job, which Spark carries from the driver to workers in the code that it runs",
-    "penstock.engines.spark.topology_bytes": "only writes: the topology inside of that job",
+    "penstock.engines.spark.topology_bytes": "writes the topology inside of that job; loads only what it wrote",
 }
 # Who may read ``processing.mode``: all else goes by `penstock.engines.engine.Engine`.
 ASKS_FOR_THE_MODE = ("penstock.config", "penstock.engines", "penstock.topology.plan.explain")

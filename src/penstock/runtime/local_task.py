@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.context import Surroundings
@@ -29,7 +30,22 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["LocalTask", "LoggedState"]
+__all__ = ["LocalTask", "LoggedState", "TaskRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRows:
+    """What a task keeps, for another one to go on from there.
+
+    Attributes:
+        stores: The rows of each store.
+        numbers: The task's small numbers, such as its stream time.
+        offsets: Topic -> the offset of the next record, of the topics that the task itself writes and reads.
+    """
+
+    stores: Mapping[str, Sequence[tuple[bytes, bytes]]]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 class LocalTask:
@@ -47,6 +63,7 @@ class LocalTask:
         by_column: Whether even single records are processed as batches, not depth first.
         skips_global_damage: Whether records of global stores that do not decode are left out whatever the settings say.
         logs_changes: Whether the records of changelog topics are written, too.
+        restored: What an earlier task has kept; stores that are not named are empty.
 
     Attributes:
         topology: The topology, with what the settings add to it.
@@ -64,7 +81,9 @@ class LocalTask:
         by_column: bool = False,
         skips_global_damage: bool = False,
         logs_changes: bool = False,
+        restored: TaskRows | None = None,
     ) -> None:
+        restored = restored or TaskRows({})
         self.topology = topology = with_settings(topology, config)
         self.wall_clock_ms = wall_clock_ms
         self._config = config
@@ -76,6 +95,7 @@ class LocalTask:
         global_nodes = topology.global_nodes
         globally = {name: topology.stores[name] for name in topology.global_stores}
         self._copies = copies = MemoryTaskState(globally.values())
+        _fill({name: copies.map(name) for name in globally}, restored)
         of_globals = config
         if global_nodes and skips_global_damage:
             of_globals = config.with_settings({"deserialization.exception.handler": "continue"})
@@ -83,9 +103,13 @@ class LocalTask:
         local = {name: spec for name, spec in topology.stores.items() if name not in globally}
         self._logs_changes = logs_changes
         self._is_transactional = bool(config["enable.transactional.statestores"])
-        self._state: MemoryTaskState | LoggedState = MemoryTaskState(local.values())
+        self._state: MemoryTaskState | LoggedState
         if logs_changes or self._is_transactional:
-            self._state = LoggedState(config["application.id"], local)
+            self._state = LoggedState(config["application.id"], local, restored)
+        else:
+            self._state = MemoryTaskState(local.values())
+            _fill({name: self._state.map(name) for name in local}, restored)
+            self._state.meta.update(restored.numbers)
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
         if self._global_task is not None and self._global_task.headers is not None:
             stores.headers = self._global_task.headers
@@ -95,7 +119,7 @@ class LocalTask:
         self._sources = _Readers([node for node in topology.sources if not node.global_store])
         self._global_sources = _Readers([node for node in topology.sources if node.global_store])
         self._queues = _PartitionQueues()
-        self._next_offsets: dict[str, int] = {}
+        self._next_offsets: dict[str, int] = dict(restored.offsets)
         self._refusal: Callable[[RawRecord], PenstockError | None] | None = None
         self._taken: list[RawRecord] = []
 
@@ -172,6 +196,13 @@ class LocalTask:
             return self.store(name)
         assert isinstance(self._state, LoggedState), "transactional stores know what is committed"  # noqa: S101
         return self._state.committed(name)
+
+    def rows(self) -> TaskRows:
+        """Return what the task keeps."""
+        names = [name for name in self.topology.stores if name not in self.topology.global_stores]
+        stores = {name: list(self._state.map(name).scan()) for name in names}
+        stores |= {name: list(self._copies.map(name).scan()) for name in self.topology.global_stores}
+        return TaskRows(stores, dict(self._state.meta), dict(self._next_offsets))
 
     @property
     def dropped_records(self) -> int:
@@ -309,6 +340,14 @@ class _PartitionQueues:
         return record
 
 
+def _fill(maps: Mapping[str, MemoryMap], restored: TaskRows) -> None:
+    for name, rows in maps.items():
+        kept = restored.stores.get(name, ())
+        if kept:
+            rows.put_many([key for key, _ in kept], [value for _, value in kept])
+            rows.is_touched = False
+
+
 def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
     """Return the records as batches of one topic and partition each, in the same order."""
     runs: list[list[RawRecord]] = []
@@ -326,13 +365,16 @@ class LoggedState:
     Args:
         application_id: The application.
         stores: The task's stores.
+        restored: What they hold at first.
     """
 
-    def __init__(self, application_id: str, stores: Mapping[str, StoreSpec]) -> None:
+    def __init__(self, application_id: str, stores: Mapping[str, StoreSpec], restored: TaskRows | None = None) -> None:
+        restored = restored or TaskRows({})
         self._stores = stores
         self._maps = {name: MemoryMap() for name in stores}
+        _fill(self._maps, restored)
         self._topics = {name: changelog_topic(application_id, name) for name, spec in stores.items() if spec.logging}
-        self._meta: dict[str, int] = {}
+        self._meta: dict[str, int] = dict(restored.numbers)
         self.state = TaskOverlay(0, self._maps, self._meta)
         self.current = note_writes(self.state)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import pickle
 import sys
 import sysconfig
 import threading
@@ -15,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+from cloudpickle import cloudpickle as pickling
 
 from penstock.errors import TopologyError
 from penstock.topology.operations.functions import Function
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.topology.topology import Topology
 
-__all__ = ["pickle_app"]
+__all__ = ["AppCopies", "pickle_app"]
 
 _registering = threading.Lock()  # cloudpickle has one list of modules for the whole process
 
@@ -40,6 +42,41 @@ def pickle_app(topology: Topology, config: StreamsConfig) -> bytes:
         except Exception as error:
             raise _explained(topology, config, error) from error
     return data
+
+
+class AppCopies:
+    """Copies of a topology and its settings, each as a process of its own would load them.
+
+    Functions, classes and global variables of the user's modules are others in each copy, with the values that they had
+    when this was made. So what one copy remembers outside of its stores is unknown to the next.
+
+    Args:
+        topology: The topology.
+        config: Its settings.
+
+    Raises:
+        TopologyError: Something cannot be pickled.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig) -> None:
+        with _classes_anew():
+            self._pickled = pickle_app(topology, config)
+
+    def copy(self) -> tuple[Topology, StreamsConfig]:
+        """Return another copy."""
+        loaded: tuple[Any, Any] = pickle.loads(self._pickled)  # noqa: S301 - bytes of this process
+        return loaded
+
+
+@contextmanager
+def _classes_anew() -> Iterator[None]:
+    """Have classes pickled so that each load makes them anew: else one process has only one of each."""
+    before = pickling._get_or_create_tracker_id  # noqa: SLF001 - there is no other way to say so
+    pickling._get_or_create_tracker_id = lambda _: None  # noqa: SLF001
+    try:
+        yield
+    finally:
+        pickling._get_or_create_tracker_id = before  # noqa: SLF001
 
 
 @contextmanager

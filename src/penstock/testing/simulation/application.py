@@ -78,6 +78,7 @@ class Application:
         network: The way to them.
         machines: The machines for its threads.
         app: The planned application.
+        app_of_process: Returns the application as a new process loads it.
         layout: Its shape.
         is_done: Returns whether all input is processed and committed.
         settled_s: For how long that must be so before the end.
@@ -90,6 +91,7 @@ class Application:
     network: Network
     machines: Sequence[Machine]
     app: ThreadApp
+    app_of_process: Callable[[], ThreadApp]
     layout: Layout
     is_done: Callable[[], bool]
     settled_s: float
@@ -199,7 +201,7 @@ class Application:
         process = Process(f"{thread_name(number)}.{job.epoch}.{attempt}@{machine.name}", machine)
         started = _Started(number, attempt, process)
         of_machine = replace(job, replica_root=str(machine.replicas))
-        app = replace(self.app, replica_root=str(machine.replicas), epoch=job.epoch)
+        app = replace(self.app_of_process(), replica_root=str(machine.replicas), epoch=job.epoch)
         of_machine.__dict__["app"] = app
 
         def body() -> None:

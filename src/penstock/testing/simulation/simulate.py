@@ -99,6 +99,7 @@ def simulate(
     seeds: Iterable[int],
     *,
     most_failures: int = 1,
+    most_tries: int = _MOST_TRIES,
     on_run: Callable[[int, Outcome], None] = lambda _seed, _outcome: None,
 ) -> Report:
     """Run an application once for each seed, and make those runs small that fail.
@@ -108,6 +109,7 @@ def simulate(
         inputs: The records of its source topics, with different timestamps; or a function of the seed.
         seeds: The seeds.
         most_failures: How many failures end it.
+        most_tries: With how many runs a failure is made small.
         on_run: Called with each seed and its outcome.
     """
     report = Report()
@@ -121,15 +123,16 @@ def simulate(
             report.kinds[kind] = report.kinds.get(kind, 0) + count
         on_run(seed, outcome)
         if outcome.violations:
-            report.failures.append(_smallest(plan, Failure(seed, layout_of(seed), tuple(draw(seed)), records, outcome)))
+            failure = Failure(seed, layout_of(seed), tuple(draw(seed)), records, outcome)
+            report.failures.append(_smallest(plan, failure, most_tries))
             if len(report.failures) >= most_failures:
                 break
     return report
 
 
-def _smallest(plan: Plan, failure: Failure) -> Failure:
+def _smallest(plan: Plan, failure: Failure, most_tries: int) -> Failure:
     """Leave out faults and records as long as the run still fails."""
-    tries = _Tries(plan)
+    tries = _Tries(plan, most_tries)
     for fault in failure.faults:
         rest = tuple(each for each in failure.faults if each is not fault)
         failure = tries.of(failure, faults=rest) or failure
@@ -150,11 +153,12 @@ def _smallest(plan: Plan, failure: Failure) -> Failure:
 @dataclass
 class _Tries:
     plan: Plan
+    most: int
     count: int = 0
 
     def of(self, failure: Failure, **changes: Any) -> Failure | None:
         """Run with fewer faults or records; return it if it still fails."""
-        if self.count >= _MOST_TRIES:
+        if self.count >= self.most:
             return None
         self.count += 1
         smaller = replace(failure, **changes)
