@@ -108,13 +108,17 @@ class SinkColumns:
 
     def records(self) -> Iterator[SinkRecord]:
         """Make the records, one after another."""
-        topic, partition = self.topic, self.partition
-        for offset, timestamp, key, value in zip(self.offsets, self.timestamps, self.keys, self.values, strict=True):
-            yield SinkRecord(
-                topic=topic, partition=partition, offset=offset, timestamp=timestamp, timestamp_type="CreateTime",
-                key=key, key_schema=self.key_schema, value=value, value_schema=self.value_schema, headers=NO_HEADERS,
-                original_topic=topic, original_partition=partition, original_offset=offset,
-            )  # fmt: skip
+        return map(self.record_at, range(len(self.offsets)))
+
+    def record_at(self, row: int) -> SinkRecord:
+        """Make one record."""
+        offset = self.offsets[row]
+        return SinkRecord(
+            topic=self.topic, partition=self.partition, offset=offset, timestamp=self.timestamps[row],
+            timestamp_type="CreateTime", key=self.keys[row], key_schema=self.key_schema, value=self.values[row],
+            value_schema=self.value_schema, headers=NO_HEADERS,
+            original_topic=self.topic, original_partition=self.partition, original_offset=offset,
+        )  # fmt: skip
 
 
 class SinkBatch(Sequence[SinkRecord]):
@@ -141,6 +145,10 @@ class SinkBatch(Sequence[SinkRecord]):
         """Yield the values in order, in stretches of one schema."""
         for part in self._parts:
             yield (part.values if isinstance(part, SinkColumns) else (part.value,)), part.value_schema
+
+    def parts(self) -> Sequence[SinkColumns | SinkRecord]:
+        """Return what the batch is made of: columns of partitions, and records that a transformation asked for."""
+        return self._parts
 
     def without(self, places: Sequence[tuple[str | None, int | None]]) -> SinkBatch:
         """Return the batch without what was read from these topics and partitions."""

@@ -17,7 +17,7 @@ from penstock.connect.connectors.http import json_bytes
 from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
 
-__all__ = ["FORMATS", "arrow_type", "encode", "json_line", "suffix_of", "to_arrow"]
+__all__ = ["FORMATS", "arrow_type", "encode", "json_line", "suffix_of", "table_of", "to_arrow"]
 
 FORMATS = ("parquet", "json", "csv")
 PLAIN = {
@@ -136,13 +136,7 @@ def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
         >>> to_arrow([SinkRecord(topic="t", value=Struct(schema, {"a": 1}), value_schema=schema)]).schema.field(0).type
         DataType(int32)
     """
-    try:
-        table = _table(records)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise DataError(
-            f"the records do not make a table: {error}",
-            hint="Use a converter with schemas, or format=json, which takes any values.",
-        ) from error
+    table = table_of([record.value for record in records], records[0].value_schema)
     if not table.num_columns:
         raise DataError(
             "the records have no fields, and a table without columns has no rows",
@@ -151,17 +145,30 @@ def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
     return table
 
 
-def _table(records: Sequence[SinkRecord]) -> pa.Table:
-    schema = records[0].value_schema
+def table_of(values: Sequence[Any], schema: Schema | None) -> pa.Table:
+    """Return values of one schema as a table: a column for each field, or one column ``value``.
+
+    Raises:
+        DataError: The values have neither a schema nor one type.
+    """
+    try:
+        return _table(values, schema)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise DataError(
+            f"the records do not make a table: {error}",
+            hint="Use a converter with schemas, or format=json, which takes any values.",
+        ) from error
+
+
+def _table(values: Sequence[Any], schema: Schema | None) -> pa.Table:
     if schema is not None:
         if schema.type is Type.STRUCT:
             kinds = pa.schema([_arrow_field(part.name, part.schema) for part in schema.fields])
-            rows = [_row(record.value) for record in records]
+            rows = [_row(value) for value in values]
         else:
             kinds = pa.schema([_arrow_field("value", schema)])
-            rows = [{"value": _arrow_value(record.value, schema)} for record in records]
+            rows = [{"value": _arrow_value(value, schema)} for value in values]
         return pa.Table.from_pylist(rows, schema=kinds)
-    values = [record.value for record in records]
     if all(isinstance(value, dict) for value in values):
         names = list(dict.fromkeys(str(name) for value in values for name in value))
         columns = {name: pa.array([_arrow_value(value.get(name)) for value in values]) for name in names}

@@ -1,0 +1,96 @@
+"""What a lakehouse sink asks of a table format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.log.base import TopicPartition
+
+__all__ = ["ConflictError", "LakeFormat", "LakeTable", "Upsert"]
+
+
+class ConflictError(Exception):
+    """Another writer has committed first, or may have: look at the table again."""
+
+
+class Upsert(Protocol):
+    """Rows by key.
+
+    Attributes:
+        rows: The new rows, one of a key.
+        deleted: The columns of the keys whose rows go.
+        key: The names of the columns of the key.
+    """
+
+    @property
+    def rows(self) -> pa.Table: ...
+    @property
+    def deleted(self) -> pa.Table: ...
+    @property
+    def key(self) -> Sequence[str]: ...
+
+
+class LakeTable(Protocol):
+    """A table as it was when it was looked up last, and commits on top of that.
+
+    Attributes:
+        schema: Its columns.
+    """
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def refresh(self) -> bool:
+        """Look whether the table has changed, for formats whose commits fail for any change; returns whether it has."""
+        ...
+
+    def next_offset(self, tp: TopicPartition) -> int | None:
+        """Return the offset behind the last record of a partition that is in the table; None: none is."""
+        ...
+
+    def append(self, rows: pa.Table, offsets: Mapping[TopicPartition, int]) -> None:
+        """Append rows, with the offsets behind them, in one commit. Columns that the table does not have are added.
+
+        Raises:
+            ConflictError: Nothing is known to be written: another commit came first.
+        """
+        ...
+
+    def upsert(self, rows: Upsert, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace and delete rows by key, as `append` does.
+
+        Raises:
+            ConflictError: As there.
+        """
+        ...
+
+    def maintain(self) -> None:
+        """Compact small files, and remove what the settings say.
+
+        Raises:
+            ConflictError: Another commit came first; it can be done later.
+        """
+        ...
+
+
+class LakeFormat(Protocol):
+    """A format of tables."""
+
+    def column_type(self, incoming: pa.DataType) -> pa.DataType | None:
+        """Return the type of a column that holds values of an Arrow type without fields; None: there is none."""
+        ...
+
+    def widened(self, current: pa.DataType, incoming: pa.DataType) -> pa.DataType:
+        """Return the type of a column that gets values of another one; by default the current type."""
+        ...
+
+    def load(self, name: str) -> LakeTable | None:
+        """Look a table up; None: there is none."""
+        ...
+
+    def create(self, name: str, schema: pa.Schema) -> None:
+        """Make a table, unless there is one by now."""
+        ...
