@@ -5,6 +5,7 @@ What no reader can know is left out: lines that are written and deleted, or cut 
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import itertools
 import os
@@ -29,23 +30,31 @@ CRASHES = (Step.POLLED, Step.CONVERTED, Step.WRITTEN, Step.COMMITTED)
 
 
 class Written:
-    """One file of the log as it was written, under whatever name it is now."""
+    """One file of a log as it was written, under whatever name it is now."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: str, *, is_utf16: bool) -> None:
+        self.log, self.is_utf16 = log, is_utf16
         self.data = b""
         self.turn: int | None = 0  # 0: under the log's own name; None: deleted
         self.is_packed = self.is_copy = False
         self.looked_at: int | None = None  # its size at the last look
         self.may_be_lost = False
 
+    @property
+    def text(self) -> bytes:
+        """What was written, in UTF-8."""
+        return self.data.decode("utf-16").encode() if self.is_utf16 else self.data
+
     def lines(self) -> list[str]:
-        found = [end for end in ENDS.finditer(self.data) if end[0] != b"\r" or end.end() < len(self.data)]
+        data = self.text
+        found = [end for end in ENDS.finditer(data) if end[0] != b"\r" or end.end() < len(data)]
         starts = [0, *(end.end() for end in found)]
-        return [shown(self.data[start : end.start()]) for start, end in zip(starts, found, strict=False)]
+        return [shown(data[start : end.start()]) for start, end in zip(starts, found, strict=False)]
 
     def rest(self) -> str:
-        found = [end.end() for end in ENDS.finditer(self.data) if end[0] != b"\r" or end.end() < len(self.data)]
-        return shown(self.data[found[-1] if found else 0 :].removesuffix(b"\r"))
+        data = self.text
+        found = [end.end() for end in ENDS.finditer(data) if end[0] != b"\r" or end.end() < len(data)]
+        return shown(data[found[-1] if found else 0 :].removesuffix(b"\r"))
 
     @property
     def ends_here(self) -> bool:
@@ -57,37 +66,43 @@ def shown(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+LOGS = st.integers(0, 2)
+
+
 class Rotation(RuleBasedStateMachine):
-    """A log, what is done to it, and the source that follows it.
+    """Logs, what is done to them, and the source that follows them.
 
     Attributes:
-        pattern: What the source follows; empty: the path of the log.
+        pattern: What the source follows; empty: the path of the only log.
         chunk: The bytes of a read.
+        logs: The names of the logs.
     """
 
     pattern = ""
     chunk = 1 << 20
+    logs = ("app.log",)
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(is_utf16=st.sampled_from([False, False, False, True]))
+    def start(self, is_utf16: bool) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rotation-"))
-        self.path = self.folder / "app.log"
+        self.is_utf16 = is_utf16
         self.numbers = itertools.count(1000)
         self.clock = 1_700_000_000
         self.files: list[Written] = []
-        self.current: Written | None = None
-        file = self.folder / self.pattern if self.pattern else self.path
+        self.currents: dict[str, Written | None] = dict.fromkeys(self.logs)
+        file = self.folder / (self.pattern or self.logs[0])
         self.driver = ConnectTestDriver(
             FileStreamSourceConnector, {"file": str(file), "topic": "lines", "batch.size": "2"}
         )
         self.driver.log.create_topic("lines", 1)
-        self.create()
+        self.create(0)
 
     def teardown(self) -> None:
         if hasattr(self, "driver"):
             try:
-                if self.current is None:
-                    self.create()
+                for name in self.logs:
+                    if self.currents[name] is None:
+                        self.add_log(name)
                 self.drain()
             finally:
                 self.driver.stop()
@@ -97,13 +112,16 @@ class Rotation(RuleBasedStateMachine):
 
     def name(self, file: Written) -> Path:
         end = f".{file.turn}" if file.turn else ""
-        return self.folder / f"app.log{end}{'.gz' if file.is_packed else ''}"
+        return self.folder / f"{file.log}{end}{'.gz' if file.is_packed else ''}"
 
     def touch(self, path: Path) -> None:
         self.clock += 1
         os.utime(path, (self.clock, self.clock))
 
     def write(self, file: Written, data: bytes) -> None:
+        if file.is_utf16:
+            mark = b"" if file.data else codecs.BOM_UTF16_LE
+            data = mark + data.decode("utf-8", "replace").encode("utf-16-le")
         with self.name(file).open("ab") as out:
             out.write(data)
         file.data += data
@@ -113,8 +131,14 @@ class Rotation(RuleBasedStateMachine):
         number = b"%d" % next(self.numbers)
         return filler + number + filler + number + end
 
-    def shift(self) -> None:
-        for file in sorted((each for each in self.files if each.turn), key=lambda each: -(each.turn or 0)):
+    def of_log(self, log: int) -> str:
+        return self.logs[log % len(self.logs)]
+
+    def all_of(self, name: str) -> list[Written]:
+        return [each for each in self.files if each.log == name]
+
+    def shift(self, name: str) -> None:
+        for file in sorted((each for each in self.all_of(name) if each.turn), key=lambda each: -(each.turn or 0)):
             before = self.name(file)
             file.turn = (file.turn or 0) + 1
             before.rename(self.name(file))
@@ -127,63 +151,77 @@ class Rotation(RuleBasedStateMachine):
         if not self.pattern and not self.delivered() and file.looked_at is None:
             self.lose(file)
 
-    def of_turn(self, turn: int) -> Written | None:
-        return next((each for each in self.files if each.turn == turn), None)
+    def add_log(self, name: str) -> Written:
+        file = self.currents[name] = Written(name, is_utf16=self.is_utf16)
+        self.files.append(file)
+        (self.folder / name).touch()
+        self.touch(self.folder / name)
+        return file
 
-    @precondition(lambda self: self.current is None)
-    @rule()
-    def create(self) -> None:
-        self.current = Written()
-        self.files.append(self.current)
-        self.path.touch()
-        self.touch(self.path)
+    @precondition(lambda self: None in self.currents.values())
+    @rule(log=LOGS)
+    def create(self, log: int) -> None:
+        if self.currents[self.of_log(log)] is None:
+            self.add_log(self.of_log(log))
 
-    @precondition(lambda self: self.current is not None)
     @rule(
+        log=LOGS,
         fillers=st.lists(st.sampled_from(FILLERS), min_size=1, max_size=5),
         end=st.sampled_from([b"\n", b"\n", b"\r\n", b"\n\n", b"\r"]),
         part=st.sampled_from([None, None, b"", "ü😀".encode(), "😀".encode()[:2]]),
     )
-    def append(self, fillers: list[bytes], end: bytes, part: bytes | None) -> None:
+    def append(self, log: int, fillers: list[bytes], end: bytes, part: bytes | None) -> None:
+        current = self.currents[self.of_log(log)]
+        if current is None:
+            return
         lines = [self.line(filler, end) for filler in fillers]
         if part is not None:
             lines.append(self.line(b"", part))
-        self.write(self.current, b"".join(lines))
+        self.write(current, b"".join(lines))
 
     @precondition(lambda self: any(each.turn == 1 and not (each.is_packed or each.is_copy) for each in self.files))
     @rule(end=st.sampled_from([b"\n", b""]))
     def append_late(self, end: bytes) -> None:
-        self.write(self.of_turn(1), self.line(b"late", end))
+        file = next(each for each in self.files if each.turn == 1 and not (each.is_packed or each.is_copy))
+        self.write(file, self.line(b"late", end))
 
-    @precondition(lambda self: self.current is not None and len(self.files) < 30)
-    @rule(data=st.booleans(), at_once=st.booleans())
-    def rename(self, data: bool, at_once: bool) -> None:
-        self.leave(self.current)
-        self.shift()
-        self.path.rename(self.folder / "app.log.1")
-        self.current.turn, self.current = 1, None
+    @precondition(lambda self: len(self.files) < 30)
+    @rule(log=LOGS, data=st.booleans(), at_once=st.booleans())
+    def rename(self, log: int, data: bool, at_once: bool) -> None:
+        name = self.of_log(log)
+        current = self.currents[name]
+        if current is None:
+            return
+        self.leave(current)
+        self.shift(name)
+        (self.folder / name).rename(self.folder / f"{name}.1")
+        current.turn, self.currents[name] = 1, None
         if at_once:
-            self.create()
+            added = self.add_log(name)
             if data:
-                self.write(self.current, self.line(b"", b"\n"))
+                self.write(added, self.line(b"", b"\n"))
 
-    @precondition(lambda self: self.current is not None and self.current.data and len(self.files) < 30)
-    @rule(look=st.booleans(), data=st.booleans())
-    def copy_and_truncate(self, look: bool, data: bool) -> None:
-        copied = self.current
+    @precondition(lambda self: len(self.files) < 30)
+    @rule(log=LOGS, look=st.booleans(), data=st.booleans())
+    def copy_and_truncate(self, log: int, look: bool, data: bool) -> None:
+        name = self.of_log(log)
+        copied = self.currents[name]
+        if copied is None or not copied.data:
+            return
         self.leave(copied)
         if copied.looked_at == 0 and not self.pattern:
             self.lose(copied)  # it was empty, and nothing shows that it was not when it was cut
-        self.shift()
-        shutil.copy2(self.path, self.folder / "app.log.1")
+        self.shift(name)
+        shutil.copy2(self.folder / name, self.folder / f"{name}.1")
         if look:
             self.look(3)
-        os.truncate(self.path, 0)
-        copied.turn, copied.is_copy, self.current = 1, True, Written()
-        self.files.append(self.current)
-        self.touch(self.path)
+        os.truncate(self.folder / name, 0)
+        copied.turn, copied.is_copy = 1, True
+        self.currents[name] = after = Written(name, is_utf16=self.is_utf16)
+        self.files.append(after)
+        self.touch(self.folder / name)
         if data:
-            self.write(self.current, self.line(b"x" * 200, b"\n"))
+            self.write(after, self.line(b"x" * 200, b"\n"))
 
     @precondition(lambda self: any(each.turn and not each.is_packed for each in self.files))
     @rule()
@@ -204,23 +242,30 @@ class Rotation(RuleBasedStateMachine):
         file.turn = None
         self.lose(file)
 
-    @precondition(lambda self: self.current is not None)
-    @rule(at_once=st.booleans())
-    def delete(self, at_once: bool) -> None:
-        self.lose(self.current)
-        self.path.unlink()
-        self.current.turn, self.current = None, None
+    @rule(log=LOGS, at_once=st.booleans())
+    def delete(self, log: int, at_once: bool) -> None:
+        name = self.of_log(log)
+        current = self.currents[name]
+        if current is None:
+            return
+        self.lose(current)
+        (self.folder / name).unlink()
+        current.turn, self.currents[name] = None, None
         if at_once:
-            self.create()
+            self.add_log(name)
 
-    @precondition(lambda self: self.current is not None and self.current.data)
-    @rule()
-    def cut(self) -> None:
-        self.lose(self.current)
-        os.truncate(self.path, 0)
-        self.current.turn, self.current = None, Written()
-        self.files.append(self.current)
-        self.touch(self.path)
+    @rule(log=LOGS)
+    def cut(self, log: int) -> None:
+        name = self.of_log(log)
+        current = self.currents[name]
+        if current is None or not current.data:
+            return
+        self.lose(current)
+        os.truncate(self.folder / name, 0)
+        current.turn = None
+        self.currents[name] = after = Written(name, is_utf16=self.is_utf16)
+        self.files.append(after)
+        self.touch(self.folder / name)
 
     # The source
 
@@ -228,13 +273,14 @@ class Rotation(RuleBasedStateMachine):
     def look(self, polls: int) -> None:
         for _ in range(polls):
             self.driver.poll()
-        if self.current is not None:
-            self.current.looked_at = len(self.current.data)
+        for current in self.currents.values():
+            if current is not None:
+                current.looked_at = len(current.data)
 
     def started(self) -> None:
         if not self.pattern and not self.delivered():
             for file in self.files:
-                if file is not self.current:
+                if file not in self.currents.values():
                     self.lose(file)
                 file.looked_at = None
 
@@ -256,8 +302,9 @@ class Rotation(RuleBasedStateMachine):
         for _ in range(4):
             while self.driver.poll():
                 pass
-        if self.current is not None:
-            self.current.looked_at = len(self.current.data)
+        for current in self.currents.values():
+            if current is not None:
+                current.looked_at = len(current.data)
         self.check()
 
     def delivered(self) -> list[str]:
@@ -278,15 +325,28 @@ class Rotation(RuleBasedStateMachine):
             texts = [text for text in file.lines() if text]
             own = [text for text in delivered if places.get(text, (-1,))[0] == number]
             assert own == [text for text in texts if text in set(own)], "lines are out of order"
-            waits = self.current is None and not self.pattern  # the next file may be on its way
+            waits = self.currents[file.log] is None and not self.pattern  # the next file may be on its way
             assert waits or file.may_be_lost or own == texts, "lines are lost"
 
 
-@pytest.mark.parametrize(("pattern", "chunk"), [("", 5), ("", 1 << 20), (".", 5), ("app.log*", 1 << 20)])
-def test_each_line_comes_once_whatever_happens_to_the_files(monkeypatch, pattern, chunk):
+LOGS_OF_A_FOLDER = ("app.log", "web.log", "app.err.log")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chunk", "logs"),
+    [
+        ("", 5, ("app.log",)),
+        ("", 1 << 20, ("app.log",)),
+        (".", 5, ("app.log",)),
+        ("app.log*", 1 << 20, ("app.log",)),
+        (".", 1 << 20, LOGS_OF_A_FOLDER),
+        ("*.log*", 5, LOGS_OF_A_FOLDER),
+    ],
+)
+def test_each_line_comes_once_whatever_happens_to_the_files(monkeypatch, pattern, chunk, logs):
     monkeypatch.setattr(line_reader, "_CHUNK_BYTES", chunk)
     monkeypatch.setattr(line_reader, "_EDGE_BYTES", 64)
-    machine = type("RotationOf", (Rotation,), {"pattern": pattern})
+    machine = type("RotationOf", (Rotation,), {"pattern": pattern, "logs": logs})
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples(75), stateful_step_count=25, deadline=None, derandomize=True)
     )
