@@ -67,7 +67,7 @@ class RawServer(ThreadingHTTPServer):
 
     def __init__(self, *answers):
         super().__init__(("127.0.0.1", 0), _Raw)
-        self.answers, self.asked = list(answers), []
+        self.answers, self.asked, self.bodies = list(answers), [], []
 
     @property
     def url(self):
@@ -75,6 +75,12 @@ class RawServer(ThreadingHTTPServer):
 
 
 class _Raw(_Quiet):
+    def do_POST(self):
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.do_GET()
+
+    do_PUT = do_POST  # noqa: N815 - the server's name for it
+
     def do_GET(self):
         server = self.server
         server.asked.append(self.path)
@@ -100,6 +106,8 @@ class BulkServer(ThreadingHTTPServer):
         self.documents, self.versions = {}, {}
         self.busy, self.busy_items, self.requests = 0, 0, []
         self.is_other, self.most_bytes, self.delay_s = False, 1 << 30, 0
+        self.retry_after = None
+        self.results = []  # of the next documents, in place of its own
 
     @property
     def url(self):
@@ -108,6 +116,9 @@ class BulkServer(ThreadingHTTPServer):
     def apply(self, action, meta, document):
         """One action, and its result."""
         place = (meta["_index"], meta["_id"])
+        result = self.results.pop(0) if self.results else None
+        if result is not None:
+            return result
         if self.busy_items:
             self.busy_items -= 1
             return {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue"}}
@@ -137,7 +148,8 @@ class _Bulk(_Quiet):
             return
         if server.busy:
             server.busy -= 1
-            self.answer(503, {"error": "busy"})
+            headers = [("Retry-After", server.retry_after)] if server.retry_after else []
+            self.answer(503, {"error": "busy"}, headers)
             return
         if server.is_other:
             self.answer(200, {"welcome": "to another server"})

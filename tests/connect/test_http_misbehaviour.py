@@ -10,7 +10,7 @@ import pytest
 
 from http_servers import JsonServer, RawServer, serving
 from penstock.base.backoff import Backoff
-from penstock.connect.connectors.http_source import _retry_after
+from penstock.connect.connectors.http import retry_after_s
 from penstock.errors import ConnectError
 from test_http_source import poll, poll_until, source
 
@@ -153,12 +153,12 @@ def test_redirections_are_followed_in_all_forms(status, where):
      ("Fri, 31 Dec 2100 23:59:59 GMT", 300, 300)],
 )  # fmt: skip
 def test_retry_after_is_obeyed_within_bounds(text, least, most):
-    assert least <= _retry_after(text) <= most
+    assert least <= retry_after_s(text) <= most
 
 
 @pytest.mark.parametrize("text", ["soon", "", "nan", "inf", "2100-01-01", "Fri, 99 Dec 2100 23:59:59 GMT"])
 def test_a_retry_after_that_says_nothing_is_not_obeyed(text):
-    assert _retry_after(text) is None
+    assert retry_after_s(text) is None
 
 
 def test_pages_that_are_the_same_by_chance_are_all_read():
@@ -222,6 +222,30 @@ def test_a_record_without_a_position_comes_once_and_ends_nothing():
         rows.append({"id": 4, "at": 6})
         rows[1] = {"id": 2, "at": 7}  # it has one now
         assert [each["id"] for each in poll(driver)] == [1, 2, 3, 2, 4]
+
+
+def test_records_without_a_position_that_are_listed_no_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr("penstock.connect.connectors.http_positions.MOST_EQUAL", 5)
+    rounds = iter(
+        [[*({"id": first + n, "at": None} for n in range(4)), {"id": -1, "at": 1}] for first in range(0, 80, 2)]
+    )
+    last = []
+
+    def answer(*_):
+        last[:] = next(rounds, last)
+        return 200, last
+
+    with serving(JsonServer(answer)) as server:
+        driver = source(server, since_path="at", interval_ms=1)
+        got = poll_until(driver, 83)
+        assert [each["id"] for each in got] == [0, 1, 2, 3, -1, *range(4, 82)]
+        ((_, offset),) = driver.offsets()
+        assert len(offset["unplaced"]) <= 6
+        driver.restart()
+        assert len(poll(driver, 3)) == 83
+        last.extend({"id": 100 + n} for n in range(2))
+        with pytest.raises(ConnectError, match="more than 5 records of one round have no position"):
+            poll_until(driver, 90)
 
 
 def test_a_field_that_no_record_has_is_a_wrong_setting():

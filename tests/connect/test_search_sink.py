@@ -145,3 +145,141 @@ def test_a_key_that_is_no_id_and_a_document_that_is_too_large_are_the_records_ow
     driver.put()
     assert sorted(key for _, key in cluster.documents) == ["k0", "k1", "k2", "k4", "k5", "k6", "k7"]
     assert [key for key, _ in reported] == ["k3"]
+
+
+class Reporter:
+    def __init__(self):
+        self.reported = []
+
+    def report(self, record, error):
+        self.reported.append((record.key, error.message))
+
+
+def failure(status, kind, reason, cause=None):
+    """The result of a document as OpenSearch writes it."""
+    error = {"type": kind, "reason": reason, "index": "hits", "shard": "0", "index_uuid": "aAsFqTI0Tc2W0LCWgPNrOA"}
+    if cause is not None:
+        error["caused_by"] = {"type": cause[0], "reason": cause[1]}
+    return {"status": status, "error": error}
+
+
+BUSY = failure(
+    429,
+    "rejected_execution_exception",
+    "rejected execution of coordinating operation [coordinating_and_primary_bytes=0, replica_bytes=0, all_bytes=0]",
+)
+BLOCKED = failure(
+    403, "cluster_block_exception", "index [hits] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)];"
+)
+
+
+def test_what_is_refused_is_reported_once_though_its_batch_comes_again_with_what_the_cluster_is_busy_for(cluster):
+    driver = sink(cluster, batch_size=2)
+    for number, value in enumerate((1, "x", 3, 4)):
+        driver.produce("Hits", {"number": value}, key=f"k{number}")
+    reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    cluster.results = [None, None, BUSY, None]
+    assert driver.put() == []
+    assert reporter.reported == []
+    assert len(driver.put()) == 4
+    assert [key for key, _ in reporter.reported] == ["k1"]
+    assert sorted(key for _, key in cluster.documents) == ["k0", "k2", "k3"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        BUSY,
+        BLOCKED,
+        failure(503, "unavailable_shards_exception", "[hits][0] primary shard is not active Timeout: [1m]"),
+        failure(500, "es_rejected_execution_exception", "rejected execution"),
+    ],
+)
+def test_documents_that_the_cluster_cannot_take_now_come_again_and_are_no_dead_letters(cluster, result):
+    driver = sink(cluster, errors_tolerance="all")
+    driver.produce("Hits", {"n": 1}, key="a")
+    driver.produce("Hits", {"n": 2}, key="b")
+    reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    cluster.results = [None, result]
+    assert driver.put() == []
+    assert len(driver.put()) == 2
+    assert reporter.reported == []
+    assert cluster.documents == {("hits", "a"): {"n": 1}, ("hits", "b"): {"n": 2}}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        failure(404, "index_not_found_exception", "no such index [hits] and [action.auto_create_index] is [false]"),
+        failure(403, "security_exception", "no permissions for [indices:data/write/bulk] and User [name=ann]"),
+        failure(400, "index_closed_exception", "closed"),
+    ],
+)
+def test_what_is_wrong_with_the_index_fails_the_task_and_makes_no_dead_letters(cluster, result):
+    driver = sink(cluster, errors_tolerance="all")
+    driver.produce("Hits", {"n": 1}, key="a")
+    reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    cluster.results = [result]
+    with pytest.raises(ConnectError) as caught:
+        driver.put()
+    assert "refuses documents of the index hits" in f"{caught.value} {caught.value.__cause__}"
+    assert reporter.reported == []
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (
+            failure(
+                400,
+                "mapper_parsing_exception",
+                "failed to parse field [n] of type [long] in document with id 'b'. Preview of field's value: 'x'",
+                ("illegal_argument_exception", 'For input string: "x"'),
+            ),
+            'For input string: "x"',
+        ),
+        (failure(400, "strict_dynamic_mapping_exception", "mapping set to strict"), "mapping set to strict"),
+        (
+            failure(400, "illegal_argument_exception", "Limit of total fields [1000] has been exceeded"),
+            "Limit of total",
+        ),
+        (failure(404, "document_missing_exception", "[b]: document missing"), "[b]: document missing"),
+    ],
+)
+def test_the_error_of_one_document_is_that_documents(cluster, result, reason):
+    driver = sink(cluster)
+    for key in "abc":
+        driver.produce("Hits", {"n": key}, key=key)
+    reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    cluster.results = [None, result]
+    assert len(driver.put()) == 3
+    ((key, message),) = reporter.reported
+    assert key == "b"
+    assert f"Hits-0, offset 1 is refused: {reason}" in message
+    assert sorted(key for _, key in cluster.documents) == ["a", "c"]
+
+
+def test_a_document_of_an_older_version_is_no_error(cluster):
+    driver = sink(cluster)
+    driver.produce("Hits", {"n": 1}, key="a")
+    cluster.results = [
+        failure(
+            409,
+            "version_conflict_engine_exception",
+            "[a]: version conflict, current version [7] is higher or equal to the one provided [0]",
+        )
+    ]
+    assert len(driver.put()) == 1
+
+
+def test_the_only_node_is_not_asked_before_the_time_that_it_names(cluster):
+    driver = sink(cluster)
+    driver.produce("Hits", {"n": 1}, key="a")
+    cluster.busy, cluster.retry_after = 1, "100"
+    for _ in range(3):
+        assert driver.put() == []
+        assert driver.sinks[0].context.take_timeout_ms(1000) == 10_000
+    assert len(cluster.requests) == 1
+    driver.restart()
+    assert len(driver.put()) == 1
+    driver.stop()

@@ -49,6 +49,7 @@ class FollowedFiles:
         names = self._listed()
         self._names = frozenset(names)
         self._rename()
+        self._replace()
         new = [name for name in names if name not in self._files]
         if new:
             self._add(new)
@@ -150,10 +151,22 @@ class FollowedFiles:
         renamed = {name: self._files.pop(old) for name, old in moved.items()}
         for name, file in renamed.items():
             if name in self._files:
-                self._gone.append((name, self._files.pop(name)))
+                self._displace(name)
             file.path = Path(name)
             self._files[name] = file
             self._moved.add(name)
+
+    def _replace(self) -> None:
+        """Take the names of deleted files for the new files that have them now."""
+        for name in [] if self.is_one else [each for each in self._names if each in self._files]:
+            file = self._files[name]
+            if file.is_gone and file_identity(name) not in (None, file.identity):
+                self._displace(name)
+
+    def _displace(self, name: str) -> None:
+        file = self._files.pop(name)
+        file.is_last = True
+        self._gone.append((name, file))
 
     def _add(self, names: list[str]) -> None:
         stored = list(self._stored())
@@ -199,18 +212,21 @@ class FollowedFiles:
 
     def _is_copy(self, path: Path) -> bool:
         """Return whether a file is a copy, as it is made before the log is cut, of what is or was read elsewhere."""
-        name, base = str(path), str(path.with_name(base_name(path.name)))
-        source = self._files.get(base)
+        name, log = str(path), base_name(path.name)
+        base = str(path.with_name(log))
         if base == name or is_packed(path):
             return False
         size = _size(path)
         if base in self._names and _is_begin(path, Path(base)):
             self._copies[name] = size
             return True
-        if source is not None and not source.is_intact and source.is_source_of(path):
+        open_files = [*self._files.items(), *self._gone]
+        sources = [file for each, file in open_files if each != name and base_name(Path(each).name) == log]
+        if any(not file.is_intact and file.is_source_of(path) for file in sources):
             return True  # it is adopted as soon as the source is seen to be cut
-        if size and self._copies.pop(name, 0) == size:  # it was read to its end, and beyond, where it was copied from
-            self._follow(name, _end_of(path))
+        was_copy = self._copies.pop(name, 0) == size
+        if size and was_copy and any(file.size_before_cut >= size for file in sources):
+            self._follow(name, _end_of(path))  # it was read to its end, and beyond, where it was copied from
             return True
         return False
 

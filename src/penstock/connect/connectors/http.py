@@ -1,76 +1,112 @@
-"""The webhook sink: records as JSON to a URL."""
+"""What connectors that speak HTTP share: values as JSON, answers that may pass, and waits that a server asks for."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
+import ssl
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
-from penstock.connect.data import DataError, Moment, RetriableError, Schema, SinkRecord, Struct
-from penstock.connect.functions.decorators import sink
-from penstock.connect.functions.function_settings import Settings
-from penstock.errors import ConnectError
+from penstock.connect.api import SinkTaskContext
+from penstock.connect.data import DataError, Moment, RetriableError, Schema, Struct
 from penstock.serde.data.logical import DATE_NAME, TIME_NAME
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AGAIN", "json_bytes", "may_pass", "plain", "webhook"]
+__all__ = [
+    "AGAIN",
+    "LONGEST_WAIT_S",
+    "AskedWait",
+    "is_same_server",
+    "json_bytes",
+    "may_pass",
+    "plain",
+    "retry_after_s",
+    "untrusted",
+]
 
 AGAIN = (408, 425, 429)
-
-
-@sink(
-    "WebhookSink",
-    url=Setting(name="url", kind=Kind.STRING, rule=WebUrl(), importance=Importance.HIGH, doc="Where records go."),
-    method=Setting(name="method", kind=Kind.STRING, default="POST", rule=OneOf(("POST", "PUT")), doc="POST or PUT."),
-    headers=Setting(name="headers", kind=Kind.LIST, default="", rule=NamedValues(), doc="Headers, as name:value."),
-    authorization=Setting(
-        name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
-    ),
-    batch_size=Setting(
-        name="batch.size",
-        kind=Kind.INT,
-        default=100,
-        rule=Range(1),
-        doc="The largest number of records in a request; 1: no list.",
-    ),
-    timeout_ms=Setting(
-        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The longest time of a request, in ms."
-    ),
-)
-def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
-    """Send the values of records as JSON; a request that may succeed later is sent again, so some may arrive twice."""
-    import httpx
-
-    fields = (part.partition(":") for part in settings.headers if ":" in part)
-    headers = {"Content-Type": "application/json"} | {name.strip(): value.strip() for name, _, value in fields}
-    if settings.authorization:
-        headers["Authorization"] = settings.authorization.secret
-    for first in range(0, len(batch), settings.batch_size):
-        values = [record.value for record in batch[first : first + settings.batch_size]]
-        body = json_bytes(values[0] if settings.batch_size == 1 else values)
-        try:
-            answer = httpx.request(
-                settings.method, settings.url, content=body, headers=headers, timeout=settings.timeout_ms / 1000
-            )
-        except httpx.TransportError as error:
-            raise RetriableError(f"{settings.url} cannot be reached: {error}") from error
-        if may_pass(answer):
-            raise RetriableError(f"{settings.url} answers {answer.status_code}")
-        if not answer.is_success:
-            raise ConnectError(
-                f"{settings.url} answers {answer.status_code}: {answer.text[:200]}",
-                hint="Correct the settings or the records: the same request would fail again.",
-            )
+LONGEST_WAIT_S = 300.0
+_LONGEST_SLEEP_S = 10.0  # a task that waits longer is asked in between whether it goes on
 
 
 def may_pass(answer: httpx.Response) -> bool:
     """Return whether the same request may succeed later."""
     return answer.status_code in AGAIN or answer.is_server_error
+
+
+def retry_after_s(text: str | None) -> float | None:
+    """Return the seconds for which an answer asks to wait by its header ``Retry-After``, at most five minutes.
+
+    >>> retry_after_s("7"), retry_after_s("Thu, 01 Jan 1970 00:00:00 GMT"), retry_after_s("soon"), retry_after_s(None)
+    (7.0, 0.1, None, None)
+    """
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        pass
+    else:
+        return min(max(seconds, 0.1), LONGEST_WAIT_S) if math.isfinite(seconds) else None
+    try:
+        when = parsedate_to_datetime(text)
+        left = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return min(max(left, 0.1), LONGEST_WAIT_S)
+
+
+class AskedWait:
+    """The time until which a server wants no requests.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = 0.0
+
+    def note(self, answer: httpx.Response) -> None:
+        """Take the header ``Retry-After`` of an answer, if it has one."""
+        after_s = retry_after_s(answer.headers.get("Retry-After"))
+        if after_s is not None:
+            self._until = self._clock() + after_s
+
+    def keep(self, context: SinkTaskContext, reason: str) -> None:
+        """Go on only if the time is over.
+
+        Raises:
+            RetriableError: It is not; the worker waits.
+        """
+        left_s = self._until - self._clock()
+        if left_s > 0:
+            context.timeout(math.ceil(min(left_s, _LONGEST_SLEEP_S) * 1000))
+            raise RetriableError(f"{reason} {left_s:.0f} s more")
+
+
+def is_same_server(one: httpx.URL, two: httpx.URL) -> bool:
+    """Return whether two addresses are of one server; the same host by https instead of http is."""
+    is_secured = (one.scheme, two.scheme, two.port) == ("http", "https", None)
+    return one.host == two.host and (is_secured or (one.scheme, one.port) == (two.scheme, two.port))
+
+
+def untrusted(error: BaseException) -> str | None:
+    """Return why a server's certificate is not trusted; None: the error is another one."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return each.verify_message or str(each)
+        each = each.__cause__ or each.__context__
+    return None
 
 
 def json_bytes(value: Any) -> bytes:

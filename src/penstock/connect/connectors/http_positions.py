@@ -99,7 +99,8 @@ class NewRecords:
     """The detection of records that have not come yet, by a position that grows from round to round.
 
     Records of a round come in any order and over several pages. What is older than the newest record of the rounds
-    before has come, and so have the records that were seen at exactly that position.
+    before has come, and so have the records that were seen at exactly that position. Records without a position are
+    remembered as long as one of two rounds in turn has them: those that an address lists no more cost nothing.
 
     Args:
         stored: What `stored` returned before.
@@ -111,7 +112,9 @@ class NewRecords:
         seen = stored.get("seen")
         self._since = None if since is None else _edge(since, marks if seen is None else seen)
         self._newest = None if newest is None else _edge(newest, marks)
-        self._unplaced = dict.fromkeys(str(mark) for mark in stored.get("unplaced") or ())
+        self._unplaced_before = dict.fromkeys(str(mark) for mark in stored.get("unplaced") or ())  # of two rounds
+        self._unplaced_last: dict[str, None] = dict(self._unplaced_before)
+        self._unplaced: dict[str, None] = {}  # of this round
         self._round: set[str] = set()
 
     @property
@@ -131,12 +134,13 @@ class NewRecords:
             offset |= {"since": self._since.value, "seen": list(self._since.marks)}
         if self._newest is not None:
             offset |= {"newest": self._newest.value, "ids": list(self._newest.marks)}
-        if self._unplaced:
-            offset["unplaced"] = list(self._unplaced)
+        unplaced = self._unplaced_before | self._unplaced
+        if unplaced:
+            offset["unplaced"] = list(unplaced)
         return offset
 
     def take(self, record: Any, value: Any) -> bool:
-        """Return whether a record is new; it is noted as one that has come. One without a position comes once.
+        """Return whether a record is new; it is noted as one that has come.
 
         Raises:
             ConnectError: Its position cannot be compared with those that came before.
@@ -174,15 +178,17 @@ class NewRecords:
             return False
         if len(self._unplaced) >= MOST_EQUAL:
             raise ConnectError(
-                f"more than {MOST_EQUAL:,} records have no position",
+                f"more than {MOST_EQUAL:,} records of one round have no position",
                 hint="Name a field by since.path that records have.",
             )
         self._unplaced[mark] = None
-        return True
+        return mark not in self._unplaced_before
 
     def end_round(self) -> None:
         """End a round, as all pages are read: what comes next must be newer."""
         self._round.clear()
+        self._unplaced_before = self._unplaced_last | self._unplaced
+        self._unplaced_last, self._unplaced = self._unplaced, {}
         newest = self._newest
         if newest is None or (self._since is not None and newest.order == self._since.order):
             if newest is not None and self._since is not None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
-from penstock.connect.connectors.http import may_pass
+from penstock.connect.connectors.http import LONGEST_WAIT_S, is_same_server, may_pass, retry_after_s, untrusted
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.function_settings import Settings
@@ -32,7 +29,7 @@ MOST_REDIRECTS = 20
 NO_SECRETS = frozenset({"accept", "accept-language", "user-agent"})  # headers that any host may see
 MOST_BYTES = 64 << 20
 MOST_SAME = 4  # pages in a row that are the same: the address has no more
-_BACKOFF = Backoff(1.0, 300.0, jitter=0.5)
+_BACKOFF = Backoff(1.0, LONGEST_WAIT_S, jitter=0.5)
 
 
 def field_at(value: Any, path: str) -> Any:
@@ -93,7 +90,7 @@ def field_at(value: Any, path: str) -> Any:
         default="",
         doc="The field of records that grows, such as updated_at: a time, a number or a text, compared as such. "
         "The next round of requests sends the largest one; records that are not newer are skipped. Records in "
-        "which it is null come once.",
+        "which it is null come once, as long as they are listed.",
     ),
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."
@@ -287,6 +284,12 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     except httpx.UnsupportedProtocol as error:
         raise ConnectError(f"{shown} redirects to what is no HTTP: {error}", hint="Correct url.") from error
     except httpx.TransportError as error:
+        problem = untrusted(error)
+        if problem is not None:
+            raise ConnectError(
+                f"the certificate of {without_passwords(shown)} is not trusted: {problem}",
+                hint="The environment's variable SSL_CERT_FILE names a file with the authorities of servers.",
+            ) from error
         raise _AgainError(f"{shown} does not answer: {str(error) or type(error).__name__}") from error
     except httpx.RequestError as error:  # it is compressed in another way than it says, or redirects without end
         raise ConnectError(f"the answer of {shown} cannot be read: {error}", hint="Correct url.") from error
@@ -324,7 +327,7 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
             f"{shown} names a next page on another host: {following}",
             hint="Records and secrets are not sent there: ask that host itself.",
         )
-    if following and _has_secrets(settings) and not _is_same_server(httpx.URL(shown), httpx.URL(following)):
+    if following and _has_secrets(settings) and not is_same_server(httpx.URL(shown), httpx.URL(following)):
         raise ConnectError(
             f"{shown} names a next page on another server: {following}",
             hint="Secrets are not sent to another port, or without https. Set url to that server if you trust it.",
@@ -346,7 +349,7 @@ def _answer(
         answer = client.send(request, stream=True)
         try:
             if answer.status_code != NOT_MODIFIED and may_pass(answer):
-                after_s = _retry_after(answer.headers.get("Retry-After"))
+                after_s = retry_after_s(answer.headers.get("Retry-After"))
                 raise _AgainError(f"{settings.url} answers {answer.status_code}", after_s)
             data = b"" if answer.status_code == NOT_MODIFIED else _body(answer, deadline)
         finally:
@@ -354,7 +357,7 @@ def _answer(
         if answer.next_request is None:
             return answer, data
         following = answer.next_request
-        if not _is_same_server(url, following.url) and _has_secrets(settings):
+        if not is_same_server(url, following.url) and _has_secrets(settings):
             raise ConnectError(
                 f"{settings.url} redirects to another server: {following.url.host}:{following.url.port or ''}",
                 hint="Secrets are not sent there. Set url to that address if you trust it.",
@@ -366,12 +369,6 @@ def _answer(
 def _has_secrets(settings: Settings) -> bool:
     names = {_header(part)[0].lower() for part in settings.headers}
     return bool(settings.authorization) or not names <= NO_SECRETS
-
-
-def _is_same_server(one: httpx.URL, two: httpx.URL) -> bool:
-    """Return whether two addresses are of one server; the same host by https instead of http is."""
-    is_secured = (one.scheme, two.scheme, two.port) == ("http", "https", None)
-    return one.host == two.host and (is_secured or (one.scheme, one.port) == (two.scheme, two.port))
 
 
 def _text(answer: httpx.Response, data: bytes) -> str | bytes:
@@ -418,22 +415,6 @@ def _body(answer: httpx.Response, deadline: float) -> bytes:
 def _header(part: str) -> tuple[str, str]:
     name, _, value = part.partition(":")
     return name.strip(), value.strip()
-
-
-def _retry_after(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        pass
-    else:
-        return min(max(seconds, 0.1), _BACKOFF.longest_s) if math.isfinite(seconds) else None
-    try:
-        left = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
-        return None
-    return min(max(left, 0.1), _BACKOFF.longest_s)
 
 
 def _key(record: Any, path: str) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 from penstock.connect.api import Connector
 from penstock.connect.config import Model
 from penstock.connect.connectors.datagen import DatagenSource
-from penstock.connect.connectors.http import webhook
-from penstock.connect.connectors.http_models import HTTP_SINK_MODEL, HTTP_SOURCE_MODEL
+from penstock.connect.connectors.http_models import HTTP_SOURCE_MODEL
 from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.lakehouse import DeltaSinkConnector
 from penstock.connect.connectors.objects import ObjectSinkConnector
@@ -17,6 +16,7 @@ from penstock.connect.connectors.search_sink import SearchSinkConnector
 from penstock.connect.connectors.spark import SparkSinkConnector, SparkSourceConnector
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
+from penstock.connect.connectors.webhook_sink import WebhookSinkConnector
 from penstock.connect.functions.loading import connector_of
 
 __all__ = ["LIBRARY"]
@@ -40,5 +40,5 @@ LIBRARY: tuple[type[Connector], ...] = (
     SqlSinkConnector,
     SqlSourceConnector,
     _of_function(http_poll, HTTP_SOURCE_MODEL),
-    _of_function(webhook, HTTP_SINK_MODEL),
+    WebhookSinkConnector,
 )

@@ -189,6 +189,7 @@ class LineReader:
         self._cut, self._next = _NO_CUT_LINES, 0
         self._begun: list[bytes] = []  # the line whose end has not come yet
         self._begun_size = 0
+        self._is_at_end = True  # as it was when it was read last
         self.is_rewritten = False
         facts = os.fstat(file.fileno()) if path is not None else None
         self.identity = None if facts is None else (facts.st_dev, facts.st_ino)
@@ -230,6 +231,15 @@ class LineReader:
         return FilePlace(0, FileNote(*self.identity, self._on_disk.fingerprint(), self._on_disk.size, self.modified_ns))
 
     @property
+    def read_size(self) -> int:
+        """The number of bytes that were read, also if they were not returned."""
+        return self._on_disk.size
+
+    def is_of(self, path: Path) -> bool:
+        """Return whether a path names the very file."""
+        return file_identity(path) == self.identity
+
+    @property
     def is_intact(self) -> bool:
         """Whether the file still begins as it did, and has what was read last where it was."""
         number, read = self._file.fileno(), self._on_disk
@@ -255,7 +265,7 @@ class LineReader:
             self._begun.append(self._utf16.decode(b"", final=True).encode())
             self._utf16.reset()
         data = self._waiting()
-        if not data:
+        if not data or (self.is_rewritten and not self._is_at_end):  # the rest of this line was never seen
             return NO_LINES
         self._pass_over(self._cut.size)
         self._begun, self._begun_size = [], 0
@@ -379,6 +389,7 @@ class LineReader:
             self._utf16 = codecs.getincrementaldecoder(self._marks[data[:2]])("replace")
             content = data[2:]
         self._on_disk = self._on_disk.followed_by(data, len(data))
+        self._is_at_end = self.path is None or os.fstat(self._file.fileno()).st_size <= self._on_disk.size
         self._accept(content if self._utf16 is None else self._utf16.decode(content).encode())
         return True
 

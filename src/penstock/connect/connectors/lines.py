@@ -19,7 +19,7 @@ from penstock.connect.connectors.line_reader import (
     is_packed,
     is_whole,
 )
-from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files, rotated_since
+from penstock.connect.connectors.rotation import base_name, later_rotated, named_files, rotated_files, rotated_since
 from penstock.errors import ConnectError
 
 __all__ = ["FollowedFile", "Neighbours"]
@@ -87,6 +87,8 @@ class FollowedFile:
         self._reader: LineReader | None = None
         self._finished: FilePlace | None = None  # the place of the file that was left last
         self._noted: set[Path] = set()
+        self._cut_size = 0
+        self.is_last = False  # another file has its name, which is followed for itself
 
     @property
     def place(self) -> FilePlace:
@@ -121,6 +123,13 @@ class FollowedFile:
         """Whether the open file still has what was read of it."""
         return self._reader is not None and self._reader.is_intact
 
+    @property
+    def size_before_cut(self) -> int:
+        """The number of bytes that were read of the file before it was cut last."""
+        if self._reader is None or self._reader.is_intact:
+            return self._cut_size
+        return max(self._cut_size, self._reader.read_size)
+
     def open(self) -> None:
         """Open the file, so that it is known whatever name it gets."""
         if self._reader is None:
@@ -138,7 +147,7 @@ class FollowedFile:
             ConnectError: The file cannot be read.
         """
         while True:
-            if self._reader is None and not self._open():
+            if self._reader is None and (self.is_last or not self._open()):
                 return self._read_late(most)
             reader = self._reader
             assert reader is not None  # noqa: S101 - it is open
@@ -262,7 +271,8 @@ class FollowedFile:
         for place in places:
             beside = list(named_files(path, others))
             same = [each for each in beside if place.note is not None and place.note.is_of(each)]
-            reader = self._matching([*same, *rotated_files(path, others)], place)
+            is_empty = place.note is None or not place.note.size  # of such a file only its inode is known
+            reader = self._matching(same if is_empty else [*same, *rotated_files(path, others)], place)
             if reader is not None:
                 self._late.append(reader)
 
@@ -320,7 +330,7 @@ class FollowedFile:
 
     def _is_replaced(self, reader: LineReader) -> bool:
         """Return whether the path names another file by now."""
-        if self.path is None:
+        if self.path is None or self.is_last:
             return False
         now = file_identity(self.path)
         return now is not None and now != reader.identity  # None: between the two steps of a rotation
@@ -346,9 +356,11 @@ class FollowedFile:
             self._leave(reader)
             return lines
         has_content = read.note is not None and read.note.size
-        copy = self._matching(rotated_files(path, ()) if has_content else (), read)
+        beside = rotated_files(path.with_name(base_name(path.name)), ()) if has_content else ()
+        copy = self._matching((each for each in beside if not reader.is_of(each)), read)
         if copy is None or copy.path is None:
             self._on_note(f"{path} was truncated: it is read from its start")
+            self._cut_size = reader.read_size
             lines = self._counted(reader.rest(), reader)
             self._reader, self._place = None, _START
             reader.close()

@@ -23,7 +23,7 @@ from penstock.connect.config import (
     Setting,
     WebUrl,
 )
-from penstock.connect.connectors.http import AGAIN, json_bytes, may_pass, plain
+from penstock.connect.connectors.http import AGAIN, AskedWait, json_bytes, may_pass, plain, untrusted
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SettingError, SinkRecord, Struct
 from penstock.errors import ConnectError
@@ -83,6 +83,12 @@ SEARCH_MODEL = Model(
 
 
 CONFLICT, NOT_FOUND, TOO_LARGE = 409, 404, 413
+_OF_CLUSTER = (
+    "index_not_found_exception",
+    "security_exception",
+    "index_closed_exception",
+    "invalid_index_name_exception",
+)
 MOST_ID_BYTES = 512
 MOST_INDEX_BYTES = 255
 _NOT_IN_INDEX = re.compile(r"""[\\/*?"<>|\s,#:\x00-\x1f]""")
@@ -209,11 +215,21 @@ class SearchSinkTask(SinkTask):
         self._client = httpx.Client(headers=headers, auth=auth, timeout=parsed["connection.timeout.ms"] / 1000)
         self._urls = itertools.cycle([url.rstrip("/") for url in parsed["connection.url"]])
         self._url = next(self._urls)
+        self._wait = AskedWait()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
+        if not records:
+            return
+        self._wait.keep(self.context, f"{self._url} wants no requests for")
+        self._refused: list[tuple[SinkRecord, DataError]] = []
         actions = [action for record in records if (action := self._action(record)) is not None]
         for batch in self._batches(actions):
             self._send(batch)
+        for (
+            record,
+            error,
+        ) in self._refused:  # now, as all of them would come again with those that the cluster is busy for
+            self._report(record, error)
 
     def stop(self) -> None:
         if self._client is not None:
@@ -307,18 +323,23 @@ class SearchSinkTask(SinkTask):
         busy = 0
         for action, item in zip(batch, items, strict=True):
             result: Mapping[str, Any] = next(iter(item.values()))
-            status = int(result.get("status", 500))
-            if status in AGAIN or status >= 500:
+            status, kind = int(result.get("status", 500)), _kind_of(result)
+            if status in AGAIN or status >= 500 or kind == "cluster_block_exception":
                 busy += 1
+            elif kind in _OF_CLUSTER:
+                raise ConnectError(
+                    f"{self._url} refuses documents of the index {result.get('_index')}: {_reason(result)} ({status})",
+                    hint="Create the index, or correct index and the user's rights to it.",
+                )
             elif not self._is_done(action, status):
-                self._refused(action.record, result)
+                self._note_refused(action.record, result)
         if busy:
             raise RetriableError(f"{self._url} is too busy for {busy} of {len(batch)} documents")
 
     def _send_less(self, batch: Sequence[_Action]) -> None:
         """Send a batch that is too large for the cluster by halves; one record that is too large is refused."""
         if len(batch) == 1:
-            self._refused(batch[0].record, {"status": TOO_LARGE, "error": "it is larger than the cluster's limit"})
+            self._note_refused(batch[0].record, {"status": TOO_LARGE, "error": "it is larger than the cluster's limit"})
             return
         middle = len(batch) // 2
         self._send(batch[:middle])
@@ -332,14 +353,16 @@ class SearchSinkTask(SinkTask):
             return action.versioned  # the same record or a newer one was there first
         return status == NOT_FOUND and action.record.value is None
 
-    def _refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
-        problem = result.get("error") or {}
-        cause = problem.get("caused_by") or {} if isinstance(problem, dict) else {}
-        reason = cause.get("reason") or problem.get("reason") if isinstance(problem, dict) else problem
+    def _note_refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
         error = DataError(
-            f"the document of {_place(record)} is refused: {reason} ({result.get('status')})",
+            f"the document of {_place(record)} is refused: {_reason(result)} ({result.get('status')})",
             hint="Correct the record or the mapping of the index, or send such records to a dead letter queue.",
         )
+        if self.context.errant_record_reporter is None:
+            raise error
+        self._refused.append((record, error))
+
+    def _report(self, record: SinkRecord, error: DataError) -> None:
         reporter = self.context.errant_record_reporter
         if reporter is None:
             raise error
@@ -351,10 +374,16 @@ class SearchSinkTask(SinkTask):
         try:
             answer = self._client.post(f"{self._url}/_bulk", content=body)
         except httpx.TransportError as error:
+            distrust = untrusted(error)
+            if distrust is not None:
+                raise ConnectError(f"the certificate of {self._url} is not trusted: {distrust}", hint=_TLS) from error
             away, self._url = self._url, next(self._urls)
             raise RetriableError(f"{away} cannot be reached: {error}") from error
         if may_pass(answer):
             away, self._url = self._url, next(self._urls)
+            if away == self._url:  # there is no other node to ask meanwhile
+                self._wait.note(answer)
+                self._wait.keep(self.context, f"{away} answers {answer.status_code} and asks to wait for")
             raise RetriableError(f"{away} answers {answer.status_code}")
         if answer.status_code == TOO_LARGE:
             return {"too large": True}
@@ -388,6 +417,19 @@ class SearchSinkConnector(AlikeTasksSink):
 
 def _line(value: Any) -> bytes:
     return json_bytes(value) + b"\n"
+
+
+def _kind_of(result: Mapping[str, Any]) -> str:
+    problem = result.get("error")
+    return str(problem.get("type", "")) if isinstance(problem, dict) else ""
+
+
+def _reason(result: Mapping[str, Any]) -> Any:
+    problem = result.get("error") or {}
+    if not isinstance(problem, dict):
+        return problem
+    cause = problem.get("caused_by") or {}
+    return cause.get("reason") or problem.get("reason")
 
 
 def _place(record: SinkRecord) -> str:

@@ -15,6 +15,7 @@ from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
 from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_reading import TableName
 from penstock.connect.connectors.sql_settings import SINK, zone_of
+from penstock.connect.connectors.sql_urls import address_problems
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.connectors.sql_writing import (
     Cell,
@@ -584,6 +585,7 @@ class SqlSinkConnector(AlikeTasksSink):
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        yield from address_problems(parsed)
         writing, key, fields = parsed["insert.mode"], parsed["pk.mode"], parsed["pk.fields"]
         if writing != "insert" and key == "none":
             yield "pk.mode", f"insert.mode={writing} finds rows by a key"

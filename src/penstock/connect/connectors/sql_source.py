@@ -18,6 +18,7 @@ from penstock.connect.connectors.sql_model import SQL_SOURCE_MODEL
 from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows, Relation, TableName
 from penstock.connect.connectors.sql_settings import SOURCE, zone_of
+from penstock.connect.connectors.sql_urls import address_problems
 from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
 from penstock.errors import ConnectError
@@ -540,6 +541,7 @@ class SqlSourceConnector(SourceConnector):
             self._engine.dispose()
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        yield from address_problems(parsed)
         mode, query = parsed["mode"], _query_of(parsed)
         lists = [name for name in ("table.whitelist", "table.blacklist", "table.include.list") if parsed[name]]
         if parsed["query"] and parsed["query.masked"]:

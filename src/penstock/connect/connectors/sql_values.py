@@ -1,86 +1,22 @@
-"""Databases of the SQL source and sink: their URLs, engines, files, and errors."""
+"""Databases of the SQL source and sink: their engines, files, and errors."""
 
 from __future__ import annotations
 
-import importlib.util
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.data import DataError, RetriableError, SettingError
+from penstock.connect.connectors.sql_urls import DatabaseAddress
+from penstock.connect.data import DataError, RetriableError
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Engine
+    from sqlalchemy import Engine
 
-__all__ = ["DatabaseFile", "database_error", "database_url", "open_engine"]
+__all__ = ["DatabaseFile", "database_error", "open_engine"]
 
 MARIADB_WRONG_VALUE = 1292
-_JDBC_NAMES = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout", "sslrootcert": "sslrootcert"}
-_MARIADB_TUNING = (
-    "allowPublicKeyRetrieval", "autoReconnect", "cachePrepStmts", "characterEncoding", "defaultFetchSize",
-    "rewriteBatchedStatements", "tcpKeepAlive", "useCursorFetch", "useServerPrepStmts", "useUnicode",
-)  # fmt: skip
-_JDBC_TUNING = ("prepareThreshold", "reWriteBatchedInserts", "stringtype", "tcpKeepAlive", "defaultRowFetchSize")
-
-
-def database_url(parsed: Mapping[str, Any]) -> URL:
-    """Return the URL of the database, with user and password.
-
-    Raises:
-        SettingError: It is none.
-    """
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    setting = str(parsed["connection.url"])
-    text = setting.removeprefix("jdbc:")
-    if text.startswith("sqlite:") and not text.startswith("sqlite:///"):
-        text = f"sqlite:///{text.removeprefix('sqlite:')}"
-    try:
-        url = make_url(text)
-    except ArgumentError as error:
-        hint = "For example postgresql+psycopg://host/db, or sqlite:///file.db."
-        raise SettingError("connection.url is not a URL of a database", hint=hint) from error
-    if url.drivername == "postgresql":
-        url = _postgres_url(url, is_jdbc=setting.startswith("jdbc:"))
-    elif url.drivername in ("mariadb", "mysql"):
-        url = _mariadb_url(url, is_jdbc=setting.startswith("jdbc:"))
-    if parsed["connection.user"]:
-        url = url.set(username=parsed["connection.user"])
-    return url.set(password=parsed["connection.password"].secret) if parsed["connection.password"] else url
-
-
-def _postgres_url(url: URL, *, is_jdbc: bool) -> URL:
-    """With the driver that is installed, and the parameters of Java's driver under the names of this one."""
-    if importlib.util.find_spec("psycopg") is not None:
-        url = url.set(drivername="postgresql+psycopg")
-    if not is_jdbc:
-        return url
-    query = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
-    for name in _JDBC_TUNING:
-        query.pop(name, None)
-    schema = query.pop("currentSchema", None)
-    if schema:
-        query["options"] = f"-csearch_path={schema}"
-    if query.pop("ssl", "false") == "true":
-        query.setdefault("sslmode", "verify-full")
-    return url.set(query={_JDBC_NAMES.get(name, name): value for name, value in query.items()})
-
-
-def _mariadb_url(url: URL, *, is_jdbc: bool) -> URL:
-    """With the driver that is installed, without the parameters that tune Java's driver."""
-    if importlib.util.find_spec("pymysql") is not None:
-        url = url.set(drivername=f"{url.drivername}+pymysql")
-    if not is_jdbc:
-        return url
-    query = {name: value for name, value in url.query.items() if name not in _MARIADB_TUNING}
-    user, password = (query.pop(name, None) for name in ("user", "password"))
-    url = url.set(query=query)
-    if user:
-        url = url.set(username=str(user))
-    return url.set(password=str(password)) if password else url
 
 
 def open_engine(parsed: Mapping[str, Any]) -> Engine:
@@ -90,20 +26,29 @@ def open_engine(parsed: Mapping[str, Any]) -> Engine:
         ConnectError: SQLAlchemy or the database's driver is not installed.
     """
     try:
-        from sqlalchemy import create_engine
+        from sqlalchemy import create_engine, event
         from sqlalchemy.exc import NoSuchModuleError
         from sqlalchemy.pool import NullPool
     except ImportError as error:
         raise ConnectError("SQLAlchemy is not installed", hint='Run: pip install "penstock[connect]"') from error
-    url = database_url(parsed)
+    address = DatabaseAddress.of(parsed)
+    url = address.url
     more = {"poolclass": NullPool} if _file_of(url) else {}  # a file that was replaced is another database
     try:
-        return create_engine(url, pool_pre_ping=True, hide_parameters=True, **more)
+        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, **more)
     except (NoSuchModuleError, ImportError) as error:
         raise ConnectError(
             f"there is no driver for {url.drivername}: {error}",
             hint="Install one, for example pip install psycopg, or pip install pymysql.",
         ) from error
+    if address.pragmas:
+
+        @event.listens_for(engine, "connect")
+        def begin(connection: Any, _record: Any) -> None:
+            for statement in address.pragmas:
+                connection.execute(statement)
+
+    return engine
 
 
 class DatabaseFile:
