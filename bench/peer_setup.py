@@ -64,8 +64,8 @@ class Peer:
         return [str(installed), str(PEERS / f"{self.name}_peer.py")]
 
     def _java(self) -> Path:
-        source = PEERS / "KafkaStreamsPeer.java"
-        stamp = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+        sources = sorted(PEERS.glob("*.java"))
+        stamp = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
         classes = cache_directory() / "peers" / f"kafka-streams-{KAFKA_VERSION}-{stamp}"
         if classes.is_dir():
             return classes
@@ -75,7 +75,7 @@ class Peer:
             raise NotInstalledError("there is no javac: a JDK is needed, not a JRE alone")
         jars = fetch_jars(f"kafka-streams-{KAFKA_VERSION}", JAVA_JARS)
         scratch = classes.with_suffix(f".{os.getpid()}")
-        _run([found, "-nowarn", "-cp", f"{jars}/*", "-d", str(scratch), str(source)])
+        _run([found, "-nowarn", "-cp", f"{jars}/*", "-d", str(scratch), *map(str, sources)])
         scratch.rename(classes)
         return classes
 

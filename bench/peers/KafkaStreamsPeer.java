@@ -25,7 +25,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
-/** Kafka Streams. settings.py says what the environment holds; THREADS, CACHE_BYTES, COMMIT_MS, LINGER_MS, GROUP_PROTOCOL too. */
+/** Kafka Streams. settings.py says what the environment holds; UNTIL_QUIET, THREADS, CACHE_BYTES, COMMIT_MS, LINGER_MS, GROUP_PROTOCOL too. */
 public final class KafkaStreamsPeer {
     private static final Pattern LINE = Pattern.compile(
         "^(\\S+) \\S+ \\S+ \\[[^\\]]+\\] \"\\S+ (\\S+) [^\"]*\" (\\d{3}) (?:\\d+|-) \"[^\"]*\" \"([^\"]*)\"$");
@@ -39,6 +39,7 @@ public final class KafkaStreamsPeer {
         (topic, bytes) -> bytes == null ? null : Long.valueOf(new String(bytes)));
     private static final int LOOK_MS = 20;
     private static final int TELL_MS = 100;
+    private static final int QUIET_MS = 4000;
 
     private record Hit(String ip, String path, int status, String agent) {
         static Hit of(String line) {
@@ -80,6 +81,9 @@ public final class KafkaStreamsPeer {
     }
 
     private static Topology topology(String workload) {
+        if (workload.startsWith("q")) {
+            return Nexmark.topology(workload);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         String out = setting("TOPIC_OUT", "");
         switch (workload) {
@@ -178,7 +182,10 @@ public final class KafkaStreamsPeer {
         }));
         streams.start();
         long expected = Long.parseLong(setting("EXPECT_PROCESSED", "0"));
+        boolean untilQuiet = setting("UNTIL_QUIET", "0").equals("1"); // when nothing more comes after those expected
         long told = 0;
+        long last = 0;
+        long changed = 0;
         boolean begun = false;
         while (stopped.getCount() > 0) {
             long total = processed(streams);
@@ -191,9 +198,14 @@ public final class KafkaStreamsPeer {
                 told = now;
                 mark("AT", total);
             }
-            if (expected > 0 && total >= expected) {
+            if (total != last) {
+                last = total;
+                changed = now;
+            }
+            if (expected > 0 && total >= expected && (!untilQuiet || now - changed > QUIET_MS)) {
                 mark("AT", total);
-                mark("PROCESSED");
+                System.out.println("@@PROCESSED " + changed);
+                System.out.flush();
                 break;
             }
             Thread.sleep(LOOK_MS);

@@ -16,13 +16,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from penstock import KafkaStreams
 from penstock.engines.spark.progress import BatchProgress
-from workloads import TOPICS, WORKLOADS
+from penstock.topology.topology import Topology
+
+
+def topology() -> Topology:
+    if WORKLOAD.startswith("q"):
+        from nexmark import queries
+
+        names = {name: ENV[f"TOPIC_{name.upper()}"] for name in (*queries.TOPICS[WORKLOAD], "out")}
+        return queries.topology(WORKLOAD, names, int(ENV["LONGEST_AUCTION_MS"]))
+    from workloads import TOPICS, WORKLOADS
+
+    return WORKLOADS[WORKLOAD](**{name: ENV[f"TOPIC_{name.upper()}"] for name in (*TOPICS[WORKLOAD], "out")})
 
 
 def main() -> None:
-    names = {name: ENV[f"TOPIC_{name.upper()}"] for name in (*TOPICS[WORKLOAD], "out")}
     app = KafkaStreams(
-        WORKLOADS[WORKLOAD](**names),
+        topology(),
         {
             "application.id": ENV["APP_ID"],
             "bootstrap.servers": ENV["BOOTSTRAP"],

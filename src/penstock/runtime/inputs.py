@@ -56,7 +56,7 @@ class TaskInput:
             self.timestamps = pieces[0].timestamps if pieces else np.empty(0, np.int64)
         else:
             stamps = np.concatenate([p.timestamps for p in pieces])
-            self._order = None if ordered else self._merged()
+            self._order = self._placed() if ordered else self._merged()
             self.timestamps = stamps if self._order is None else stamps[self._order]
         self._records: dict[int, RecordContext] = {}
 
@@ -64,6 +64,15 @@ class TaskInput:
     def _starts(self) -> NDArray[np.int64]:
         """Where each piece begins among all, and their end."""
         return np.cumsum([0, *map(len, self._pieces)])
+
+    def _placed(self) -> NDArray[np.int64] | None:
+        """Return the order that the batches know, if they do; else they follow one another."""
+        places: list[NDArray[np.int64]] = []
+        for piece in self._pieces:
+            if piece.batch.places is None:
+                return None
+            places.append(piece.batch.places if piece.rows is None else piece.batch.places[piece.rows])
+        return np.argsort(np.concatenate(places))
 
     def _merged(self) -> NDArray[np.int64]:
         ranks = {at: rank for rank, at in enumerate(sorted({(p.batch.topic, p.batch.partition) for p in self._pieces}))}

@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock.runtime.context import Surroundings
 from penstock.runtime.exception_handlers import TopicRecord
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
@@ -349,14 +351,13 @@ def _fill(maps: Mapping[str, MemoryMap], restored: TaskRows) -> None:
 
 
 def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
-    """Return the records as batches of one topic and partition each, in the same order."""
-    runs: list[list[RawRecord]] = []
-    for record in records:
-        if runs and (runs[-1][0].topic, runs[-1][0].partition) == (record.topic, record.partition):
-            runs[-1].append(record)
-        else:
-            runs.append([record])
-    return [TopicBatch.of_rows(run) for run in runs]
+    """Return the records as one batch for each topic and partition, which know the places of their records."""
+    places: dict[tuple[str, int], list[int]] = {}
+    for place, record in enumerate(records):
+        places.setdefault((record.topic, record.partition), []).append(place)
+    if len(places) == 1:
+        return [TopicBatch.of_rows(records)]
+    return [TopicBatch.of_rows([records[place] for place in each], np.array(each)) for each in places.values()]
 
 
 class LoggedState:

@@ -54,23 +54,26 @@ class TopicBatch:
 
     Attributes:
         rows: The records one by one, if the batch was made of a few; None: they are columns alone.
+        places: The places of the records among those of all batches that are processed together; None: by time, or one
+            batch after the other.
     """
 
-    __slots__ = ("_records", "partition", "rows", "topic")
+    __slots__ = ("_records", "partition", "places", "rows", "topic")
 
     def __init__(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
         self.topic = topic
         self.partition = partition
         self.rows: Sequence[RawRecord] | None = None
+        self.places: NDArray[np.int64] | None = None
         self._records = records
 
     @classmethod
-    def of_rows(cls, rows: Sequence[RawRecord]) -> TopicBatch:
+    def of_rows(cls, rows: Sequence[RawRecord], places: NDArray[np.int64] | None = None) -> TopicBatch:
         """Return a batch of these records; few become columns only if those are asked for."""
-        if len(rows) > _FEW:
-            return cls(rows[0].topic, rows[0].partition, _columns_of(rows))
-        batch = cls(rows[0].topic, rows[0].partition, None)
-        batch.rows = rows
+        few = len(rows) <= _FEW
+        batch = cls(rows[0].topic, rows[0].partition, None if few else _columns_of(rows))
+        batch.rows = rows if few else None
+        batch.places = places
         return batch
 
     def __len__(self) -> int:

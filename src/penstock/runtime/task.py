@@ -199,7 +199,8 @@ class StreamTask:
         Args:
             batch: The input, one entry a partition.
             wall_clock_ms: The present time.
-            ordered: The entries are in processing order already, as the test driver's are: do not merge by time.
+            ordered: The order is that of the entries, or of the places of their records, as in the test driver: do not
+                merge by time.
             depth_first: Process record by record, each through all operators before the next, as Kafka Streams does.
                 That changes nothing but the order in which the user's functions are called. Topologies that have a
                 ``sliced_reason`` always run so, and so does a single record that the processing handler may leave out:

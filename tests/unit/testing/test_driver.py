@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock import StreamsBuilder
+from penstock import Consumed, Produced, StreamsBuilder
 from penstock.api.processing.processor import Processor, Record
 from penstock.errors import InvalidStateError, StateError, TopologyError
 from penstock.serde.text import StringSerde
@@ -202,3 +202,23 @@ def test_headers_that_a_processor_gives_are_as_a_log_keeps_them(batch_size):
     kept = (("text", "é".encode()), ("list", b"1"), ("array", b"2"), ("none", None))
     assert [record.headers for record in records] == [kept, kept]
     assert {type(value) for record in records for _, value in record.headers} == {bytes, type(None)}
+
+
+def test_a_batch_of_two_topics_in_turns_is_decoded_by_topic():
+    """Each topic is one column of the batch, however its records take turns with those of others."""
+    calls = []
+
+    class Counted(StringSerde):
+        def decode(self, data):
+            calls.append(len(data))
+            return super().decode(data)
+
+    builder = StreamsBuilder()
+    options = Consumed(key_serde="string", value_serde=Counted())
+    both = builder.stream("a", options).merge(builder.stream("b", options))
+    both.to("out", Produced(key_serde="string", value_serde="string"))
+    with TopologyTestDriver(builder.build(), batch_size=300) as driver:
+        for number in range(300):
+            driver.input_topic("ab"[number % 3 == 0], "string", "string").pipe(str(number), "k")
+        assert driver.output_topic("out", "string", "string").read_values_to_list() == [str(n) for n in range(300)]
+    assert sorted(calls) == [100, 200]

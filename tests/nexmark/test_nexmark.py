@@ -1,0 +1,81 @@
+"""Nexmark's queries through the test driver, each compared with an answer that Polars computes from the events."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from penstock import TopologyTestDriver
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from nexmark import answers, queries
+from nexmark.events import Events, records
+
+MIDNIGHT = Events(20_000, rate=100)  # 200 seconds, two days
+MORNING = Events(20_000, rate=100, base_ms=1_790_812_700_000 + 8 * 3_600_000)  # from 7:58 on
+BATCHES = 1_900  # several, of which none ends with a block of events
+TOPICS = {name: name for name in ("person", "auction", "bid", "side", "out")}
+
+
+@cache
+def frames_of(events: Events) -> dict[str, pl.DataFrame]:
+    frames = events.frames()
+    auctions = frames["auction"]["id"].max() + 100
+    return frames | {"side": frames["side"].filter(pl.col("key") <= auctions)}  # the others match nothing
+
+
+@cache
+def records_of(events: Events, topic: str) -> pl.DataFrame:
+    frame = frames_of(events)[topic]
+    return records(topic, frame).with_columns(topic=pl.lit(topic), number=frame["number"])
+
+
+def written(query: str, events: Events) -> pl.DataFrame:
+    """What the query makes of the events in their order."""
+    topology = queries.topology(query, TOPICS, events.longest_auction_ms)
+    in_order = pl.concat(records_of(events, topic) for topic in queries.TOPICS[query]).sort("number")
+    rows: list[tuple[str | None, str | None]] = []
+    with TopologyTestDriver(topology, batch_size=BATCHES) as driver:
+        for key, value, timestamp, topic, _ in in_order.iter_rows():
+            driver.pipe_raw(topic, key.encode(), value.encode(), timestamp)
+        driver.flush()
+        while (record := driver.read_raw("out")) is not None:
+            rows.append(tuple(None if part is None else part.decode() for part in (record.key, record.value)))  # type: ignore[arg-type]
+    return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
+
+
+@pytest.mark.parametrize("query", queries.QUERIES)
+def test_the_answer_of_each_query_is_that_of_polars(query):
+    rows, difference = answers.compared(query, answers.ANSWERS[query](frames_of(MIDNIGHT)), written(query, MIDNIGHT))
+    assert not difference
+    assert rows >= 2
+
+
+def test_the_times_of_the_day_are_those_of_polars():
+    expected = answers.q14(frames_of(MORNING))
+    assert set(expected["time"]) == {"other", "day"}
+    assert set(answers.q14(frames_of(MIDNIGHT))["time"]) == {"night"}
+    assert answers.compared("q14", expected, written("q14", MORNING))[1] == ""
+
+
+def test_events_are_those_of_their_seed_in_the_proportions_of_the_benchmark():
+    frames = frames_of(MIDNIGHT)
+    assert [frames[topic].height for topic in ("person", "auction", "bid")] == [400, 1_200, 18_400]
+    assert frames["bid"].equals(Events(20_000, rate=100).frames()["bid"])
+    assert not frames["bid"].equals(Events(20_000, seed=2, rate=100).frames()["bid"])
+    lasts = frames["auction"]["expires"] - frames["auction"]["dateTime"]
+    assert lasts.min() >= 1
+    assert lasts.max() <= MIDNIGHT.longest_auction_ms
+
+
+def test_a_wrong_answer_is_noticed():
+    right = written("q2", MIDNIGHT)
+    expected = answers.q2(frames_of(MIDNIGHT))
+    assert answers.compared("q2", expected, right[1:])[1] == f"{right.height - 1} rows, {right.height} expected"
+    changed = right.with_columns(pl.col("value").str.replace('"price":', '"price":1'))
+    assert answers.compared("q2", expected, changed)[1].startswith("row ")
