@@ -45,6 +45,13 @@ DELTA_SINK = ConfigDef(
         ),
         *SINK_SETTINGS,
         Setting(
+            name="compact.commits",
+            kind=Kind.INT,
+            default=100,
+            rule=Range(0),
+            doc="After so many commits the first task makes large files of small ones; 0: never.",
+        ),
+        Setting(
             name="vacuum.retention.hours",
             kind=Kind.INT,
             default=-1,
@@ -109,13 +116,10 @@ class DeltaFormat(LakeFormat):
                 hint="Correct partition.by, or make the table.",
             )
         with _errors(name):
-            try:
-                DeltaTable.create(
-                    name, schema, mode="ignore", partition_by=self._partition_by or None,
-                    configuration=self._properties or None, storage_options=self.storage,
-                )  # fmt: skip
-            except ConflictError:
-                return  # another task has made it
+            DeltaTable.create(
+                name, schema, mode="ignore", partition_by=self._partition_by or None,
+                configuration=self._properties or None, storage_options=self.storage,
+            )  # fmt: skip
 
 
 class _DeltaTable(LakeTable):
@@ -225,6 +229,7 @@ class DeltaSinkTask(LakeSinkTask):
     java_class: ClassVar[str] = "DeltaSinkTask"
     config: ClassVar[ConfigDef] = DELTA_SINK
     table_setting: ClassVar[str] = "table.uri"
+    maintenance_setting: ClassVar[str] = "compact.commits"
 
     def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
         try:

@@ -76,13 +76,6 @@ SINK_SETTINGS: tuple[Setting, ...] = (
         doc="The time after which a task commits what it has: how old a record is, at most, when its row can be read. "
         "Each commit makes at least one file.",
     ),
-    Setting(
-        name="compact.commits",
-        kind=Kind.INT,
-        default=100,
-        rule=Range(0),
-        doc="After so many commits the first task makes large files of small ones; 0: never.",
-    ),
 )
 
 

@@ -62,6 +62,7 @@ class LakeSinkTask(SinkTask):
 
     config: ClassVar[ConfigDef]
     table_setting: ClassVar[str]
+    maintenance_setting: ClassVar[str]
 
     def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
         """Open the format of the tables.
@@ -91,7 +92,7 @@ class LakeSinkTask(SinkTask):
             return
         stored: dict[TopicPartition, int] = {}
         for tp in places:
-            table = self._table(self._name(tp.topic))
+            table = self._table(self.table_name(tp.topic))
             offset = None if table is None else table.next_offset(tp)
             if offset is not None:
                 stored[tp] = offset
@@ -127,7 +128,7 @@ class LakeSinkTask(SinkTask):
         new = stretch.behind(self._taken.get(stretch.tp, 0))
         if not new:
             return
-        name = self._name(new.topic)
+        name = self.table_name(new.topic)
         pending = self._pending.get(name)
         if pending is None:
             table = self._table(name)
@@ -213,16 +214,15 @@ class LakeSinkTask(SinkTask):
         for _ in range(_MOST_CONFLICTS):
             if not pending.parts or pending.schema is None:
                 return
-            if pending.table is None:
-                self._format.create(name, pending.schema)
-            else:
-                try:
-                    self._commit(pending.table, pending)
-                except ConflictError as error:
-                    _log.debug("%s has changed: %s", name, error)
+            try:
+                if pending.table is None:
+                    self._format.create(name, pending.schema)
                 else:
+                    self._commit(pending.table, pending)
                     self._commits[name] = self._commits.get(name, 0) + 1
                     return
+            except ConflictError as error:
+                _log.debug("%s has changed: %s", name, error)
             self._tables.pop(name, None)
             pending.table = self._table(name)
             self._fit_again(pending)
@@ -260,7 +260,7 @@ class LakeSinkTask(SinkTask):
         table.upsert(_Upsert(pa.concat_tables(rows), pa.concat_tables(deleted), names), offsets)
 
     def _maintain(self, name: str) -> None:
-        every, table = self._parsed["compact.commits"], self._tables.get(name)
+        every, table = self._parsed[self.maintenance_setting], self._tables.get(name)
         if not self._maintains or not every or table is None or self._commits.get(name, 0) < every:
             return
         self._commits[name] = 0
@@ -270,7 +270,8 @@ class LakeSinkTask(SinkTask):
             _log.info("%s is compacted later: %s", name, error)
             self._tables.pop(name, None)
 
-    def _name(self, topic: str) -> str:
+    def table_name(self, topic: str) -> str:
+        """Return the table of a topic."""
         return str(self._parsed[self.table_setting]).replace("${topic}", topic)
 
     def _table(self, name: str) -> LakeTable | None:

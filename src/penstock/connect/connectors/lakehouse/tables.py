@@ -92,5 +92,9 @@ class LakeFormat(Protocol):
         ...
 
     def create(self, name: str, schema: pa.Schema) -> None:
-        """Make a table, unless there is one by now."""
+        """Make a table.
+
+        Raises:
+            ConflictError: There is one by now.
+        """
         ...

@@ -1,0 +1,361 @@
+"""Apache Iceberg: offsets are properties of the table's snapshots."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.connect.api import SinkTask
+from penstock.connect.config import Check, ConfigDef, Importance, Kind, NamedValues, Password, Range, Setting
+from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions, named_values
+from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
+from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable, Upsert
+from penstock.connect.data import RetriableError, SettingError
+from penstock.errors import ConnectError
+from penstock.log.base import TopicPartition
+
+__all__ = ["ICEBERG_SINK", "IcebergFormat", "IcebergSinkConnector", "IcebergSinkTask", "open_catalog"]
+
+NO_RETRIES = ("commit.retry.num-retries", "0")
+TRANSFORM = re.compile(
+    r"""\s*(?: (year|month|day|hour) \(\s*([^(),]+?)\s*\)
+             | (bucket|truncate) \(\s*([^(),]+?)\s*,\s*(\d+)\s*\)
+             | ([^(),]+?) )\s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+def partition_fields(text: str) -> list[tuple[str, str]]:
+    """Return the columns and transforms of a partition spec.
+
+    >>> partition_fields("day(at), bucket(user, 16), country")
+    [('at', 'day'), ('user', 'bucket[16]'), ('country', 'identity')]
+    """
+    fields, at = [], 0
+    while at < len(text.rstrip()):
+        match = TRANSFORM.match(text, at)
+        if match is None:
+            raise ValueError(text)
+        of_time, time_column, sized, column, size, plain = match.groups()
+        fields.append(
+            (time_column, of_time) if of_time else (column, f"{sized}[{size}]") if sized else (plain, "identity")
+        )
+        at = match.end()
+    return fields
+
+
+def _check_partitions(name: str, value: object) -> None:
+    try:
+        partition_fields(str(value))
+    except ValueError as error:
+        reason = "columns, or year, month, day, hour(column), bucket(column, n), truncate(column, n)"
+        raise SettingError.invalid(name, value, reason) from error
+
+
+CATALOG_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="catalog.options",
+        kind=Kind.LIST,
+        default="",
+        rule=NamedValues(),
+        importance=Importance.HIGH,
+        doc="Properties of PyIceberg's catalog as name:value, such as type:rest, uri:https://catalog.example.com, or "
+        "type:sql, uri:postgresql+psycopg://host/db, warehouse:s3://bucket/tables. Credentials of the store are those "
+        "of the environment.",
+    ),
+    Setting(name="catalog.name", kind=Kind.STRING, default="default", doc="The name of the catalog."),
+    Setting(
+        name="catalog.credential",
+        kind=Kind.PASSWORD,
+        default=Password(""),
+        doc="For a REST catalog: the credential of the client, as id:secret.",
+    ),
+    Setting(name="catalog.token", kind=Kind.PASSWORD, default=Password(""), doc="For a REST catalog: a bearer token."),
+)
+
+ICEBERG_SINK = ConfigDef(
+    [
+        Setting(
+            name="table",
+            kind=Kind.STRING,
+            importance=Importance.HIGH,
+            doc="The table with its namespace, such as lake.${topic}: the record's topic, with _ for dots.",
+        ),
+        *CATALOG_SETTINGS,
+        Setting(
+            name="partition.by",
+            kind=Kind.STRING,
+            default="",
+            rule=Check(_check_partitions, "list of columns and transforms"),
+            doc="How a table that is made is partitioned: columns, year, month, day or hour(column), "
+            "bucket(column, n), truncate(column, n).",
+        ),
+        *SINK_SETTINGS,
+        Setting(
+            name="expire.commits",
+            kind=Kind.INT,
+            default=100,
+            rule=Range(0),
+            doc="After so many commits the first task expires old snapshots; 0: never.",
+        ),
+        Setting(
+            name="snapshot.retention.hours",
+            kind=Kind.INT,
+            default=-1,
+            rule=Range(-1),
+            doc="The age of snapshots that are expired: they cannot be read any more; -1: none are.",
+        ),
+    ]
+)
+
+
+def open_catalog(parsed: Mapping[str, Any]) -> Any:
+    """Open the catalog of `CATALOG_SETTINGS`.
+
+    Raises:
+        ConnectError: PyIceberg is missing, or the settings are wrong.
+        RetriableError: The catalog is away.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise ConnectError("PyIceberg is not installed", hint='Run: pip install "penstock[iceberg]"') from error
+    options = named_values(parsed["catalog.options"])
+    secrets = {name: parsed[f"catalog.{name}"].secret for name in ("credential", "token")}
+    options |= {name: value for name, value in secrets.items() if value}
+    with _errors(f"catalog {parsed['catalog.name']}"):
+        return load_catalog(parsed["catalog.name"], **options)
+
+
+class IcebergFormat(LakeFormat):
+    """Tables of a catalog.
+
+    Args:
+        catalog: The catalog.
+        connector: The name of the connector that the offsets belong to.
+        log: The log that they belong to.
+        properties: The properties of tables that are made.
+        partition_by: Their partitions, as columns and transforms.
+        retention_hours: The age of snapshots that a maintenance expires; negative: none.
+    """
+
+    def __init__(
+        self,
+        catalog: Any,
+        connector: str,
+        log: str,
+        properties: Mapping[str, str],
+        partition_by: Sequence[tuple[str, str]],
+        retention_hours: int,
+    ) -> None:
+        self.catalog, self.property, self.log = catalog, f"penstock.offsets.{connector}", log
+        self.retention_hours = retention_hours
+        self._properties, self._partition_by = dict(properties), partition_by
+
+    def column_type(self, incoming: pa.DataType) -> pa.DataType | None:
+        types = pa.types
+        if types.is_int8(incoming) or types.is_int16(incoming):
+            return pa.int32()
+        if types.is_time(incoming):
+            return pa.time64("us")
+        if types.is_timestamp(incoming):
+            return pa.timestamp("us", incoming.tz and "UTC")
+        if types.is_unsigned_integer(incoming) or types.is_duration(incoming) or types.is_float16(incoming):
+            return None
+        return incoming
+
+    def widened(self, current: pa.DataType, incoming: pa.DataType) -> pa.DataType:
+        wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
+        return incoming if wider.get(current) == incoming else current
+
+    def load(self, name: str) -> LakeTable | None:
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with _errors(name):
+            try:
+                return _IcebergTable(self, name, self.catalog.load_table(name))
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+
+    def create(self, name: str, schema: pa.Schema) -> None:
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.transforms import parse_transform
+
+        missing = [column for column, _ in self._partition_by if column not in schema.names]
+        if missing:
+            raise ConnectError(
+                f"partition.by names {missing[0]}, and the first records have no such field",
+                hint="Correct partition.by, or make the table.",
+            )
+        with _errors(name):
+            self.catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+            try:
+                with self.catalog.create_table_transaction(name, schema, properties=self._properties) as transaction:
+                    if self._partition_by:
+                        with transaction.update_spec() as spec:
+                            for column, transform in self._partition_by:
+                                shown = column if transform == "identity" else f"{column}_{transform.split('[')[0]}"
+                                spec.add_field(column, parse_transform(transform), shown)
+            except TableAlreadyExistsError as error:
+                raise ConflictError(str(error)) from error
+
+
+class _IcebergTable(LakeTable):
+    def __init__(self, form: IcebergFormat, name: str, table: Any) -> None:
+        self._form, self._name, self._table = form, name, table
+
+    @property
+    def schema(self) -> pa.Schema:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        return schema_to_pyarrow(self._table.schema(), include_field_ids=False)
+
+    def refresh(self) -> bool:
+        before = self._table.metadata_location
+        with _errors(self._name):
+            self._table.refresh()
+        return bool(self._table.metadata_location != before)
+
+    def next_offset(self, tp: TopicPartition) -> int | None:
+        return self._stored().get(f"{tp.topic}-{tp.partition}")
+
+    def _stored(self) -> dict[str, int]:
+        """Return the offsets of the newest snapshot that this connector has made, from the current one back."""
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            text = None if summary is None else summary.additional_properties.get(self._form.property)
+            if text is not None:
+                stored = json.loads(text)
+                return dict(stored["offsets"]) if stored["log"] == self._form.log else {}
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return {}
+
+    def append(self, rows: pa.Table, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._transaction(rows.schema) as transaction:
+            transaction.append(rows, snapshot_properties=self._properties(offsets))
+
+    def upsert(self, rows: Upsert, offsets: Mapping[TopicPartition, int]) -> None:
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        properties = self._properties(offsets)
+        keys = pa.concat_tables([rows.rows.select(rows.key), rows.deleted.select(rows.key)])
+        with self._transaction(rows.rows.schema) as transaction:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Delete operation did not match")  # the keys are new
+                transaction.delete(create_match_filter(keys, list(rows.key)), snapshot_properties=properties)
+            if rows.rows.num_rows:
+                transaction.append(rows.rows, snapshot_properties=properties)
+
+    def maintain(self) -> None:
+        if self._form.retention_hours < 0:
+            return
+        before = datetime.now(UTC) - timedelta(hours=self._form.retention_hours)
+        with _errors(self._name):
+            self._table.maintenance.expire_snapshots().older_than(before).commit()
+
+    @contextmanager
+    def _transaction(self, schema: pa.Schema) -> Iterator[Any]:
+        """Commit on top of the snapshot that was looked at, or fail.
+
+        The library would put rows on top of any newer snapshot, also of one that has them already.
+        """
+        name, none = NO_RETRIES
+        self._table.properties[name] = none  # of this copy alone: nothing of it is written
+        with _errors(self._name):
+            transaction = self._table.transaction()
+            if schema != self.schema:
+                with transaction.update_schema() as update:
+                    update.union_by_name(schema)
+            yield transaction
+            transaction.commit_transaction()
+
+    def _properties(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
+        merged = self._stored() | {f"{tp.topic}-{tp.partition}": offset for tp, offset in offsets.items()}
+        return {self._form.property: json.dumps({"log": self._form.log, "offsets": merged})}
+
+
+@contextmanager
+def _errors(name: str) -> Iterator[None]:
+    """Raise Connect's errors for those of the library."""
+    from pyiceberg import exceptions
+
+    final = (
+        exceptions.UnauthorizedError,
+        exceptions.ForbiddenError,
+        exceptions.BadRequestError,
+        exceptions.NotInstalledError,
+        exceptions.NoSuchPropertyException,
+        exceptions.ValidationError,
+    )
+    missing = (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.TableAlreadyExistsError)
+    try:
+        yield
+    except (exceptions.CommitFailedException, exceptions.CommitStateUnknownException) as error:
+        raise ConflictError(str(error)) from error
+    except (*missing, ConnectError, ConflictError):
+        raise
+    except final as error:
+        raise ConnectError(
+            f"{name} cannot be used: {_first_line(error)}", hint="Check catalog.* and rights."
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise ConnectError(
+            f"{name} cannot be written: {_first_line(error)}", hint="Correct the settings, or the table."
+        ) from error
+    except Exception as error:
+        raise RetriableError(f"{name} cannot be reached: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+class IcebergSinkTask(LakeSinkTask):
+    """A task of the sink to Iceberg tables."""
+
+    java_class: ClassVar[str] = "IcebergSinkTask"
+    config: ClassVar[ConfigDef] = ICEBERG_SINK
+    table_setting: ClassVar[str] = "table"
+    maintenance_setting: ClassVar[str] = "expire.commits"
+
+    def open_format(self, parsed: Mapping[str, Any], settings: Mapping[str, str]) -> LakeFormat:
+        return IcebergFormat(
+            open_catalog(parsed),
+            settings.get("name", ""),
+            self.context.log_identity,
+            named_values(parsed["table.properties"]),
+            partition_fields(parsed["partition.by"]),
+            parsed["snapshot.retention.hours"],
+        )
+
+    def table_name(self, topic: str) -> str:
+        return super().table_name(topic.replace(".", "_"))
+
+
+class IcebergSinkConnector(LakeSinkConnector):
+    """Records as rows of Apache Iceberg tables, appended or upserted by key, each record once.
+
+    The snapshot that a commit makes has the offsets behind its rows as a property. A task that starts looks for the
+    newest one and goes on from there, wherever it or its worker was killed; a task that was cut off cannot commit what
+    its successor has. Upserts rewrite the files that hold the keys (copy on write). Small files are compacted by an
+    engine, such as Spark's ``rewrite_data_files``.
+    """
+
+    java_class: ClassVar[str] = "IcebergSink"
+    task_class: ClassVar[type[SinkTask]] = IcebergSinkTask
+    config: ClassVar[ConfigDef] = ICEBERG_SINK
+    experimental: ClassVar[bool] = True
+
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        yield from contradictions(parsed)
+        if "." not in parsed["table"]:
+            yield "table", "names a namespace and a table, such as lake.hits"
