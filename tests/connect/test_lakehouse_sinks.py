@@ -98,14 +98,10 @@ def test_each_record_is_a_row_once_wherever_the_task_crashes(tmp_path_factory, k
         driver.produce("hits", *({"n": n} for n in range(count, count + number)))
         count += number
         driver.put(crash=crash)
-    driver.produce("hits", *({"n": n} for n in range(count, count + size)))
-    count += size
+    driver.produce("hits", {"n": count})
     driver.put_all()
-    driver.restart()
-    driver.put_all()
-    found = numbers(table)
-    assert found == list(range(len(found)))
-    assert len(found) > count - size
+    driver.restart()  # a task that ends commits what it has kept
+    assert numbers(table) == list(range(count + 1))
 
 
 def test_a_task_goes_on_where_the_table_ends_although_nothing_was_committed_to_the_group(lake):

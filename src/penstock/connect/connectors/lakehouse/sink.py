@@ -115,7 +115,12 @@ class LakeSinkTask(SinkTask):
         return {tp: min(offset, first.get(tp, offset)) for tp, offset in offsets.items()}
 
     def close(self, places: Collection[TopicPartition]) -> None:
-        """Forget what is not committed: it comes again where the partitions go."""
+        """Commit what is kept. What cannot be written now comes again where the partitions go."""
+        if self._broken is None:
+            try:
+                self._flush()
+            except RetriableError as error:
+                _log.info("kept rows are left to the next task: %s", error)
         for pending in self._pending.values():
             pending.parts = [part for part in pending.parts if part[0].tp not in places]
         for tp in places:
