@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -222,6 +223,39 @@ def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, 
     scene.until_shared_by(2)
     scene.feed(500)
     scene.check()
+
+
+def test_tasks_with_much_state_move_to_another_place_once_it_is_there(embedded: Scene) -> None:
+    scene = embedded
+    scene.settings |= {"acceptable.recovery.lag": 5, "max.warmup.replicas": 1}
+    scene.feed(1000)
+    scene.start()
+    scene.until_shared_by(1)
+    scene.check()
+    with sqlite3.connect(scene.root / "log.db") as log:
+        log.execute("CREATE TABLE story (id INTEGER PRIMARY KEY, member TEXT, document TEXT)")
+        for event in ("INSERT", "UPDATE"):
+            log.execute(
+                f"CREATE TRIGGER after_{event} AFTER {event} ON streams_members "
+                "BEGIN INSERT INTO story (member, document) VALUES (NEW.member, NEW.document); END"
+            )
+    scene.state = str(scene.root / "another")
+    first = {each.member for each in scene.members()}
+    scene.start()
+    scene.until_shared_by(2)
+    scene.feed(1000)
+    scene.check()
+    with sqlite3.connect(scene.root / "log.db") as log:
+        rows = log.execute("SELECT member, document FROM story ORDER BY id").fetchall()
+    warm: set[tuple[str, str, int]] = set()
+    moved = set()
+    for member, document in rows:
+        if member not in first:
+            active, _, warmup = json.loads(document)["assigned"]
+            moved |= {(member, *task) for task in active if task[0] == "1"}
+            assert moved <= warm
+            warm |= {(member, *task) for task in warmup}
+    assert moved
 
 
 @pytest.mark.parametrize("where", ["embedded", "over_broker"])

@@ -31,6 +31,7 @@ class Thread:
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     owned: set[str] = field(default_factory=set)
+    followed: set[str] = field(default_factory=set)
     revision: int = -1
     fenced: str | None = None
 
@@ -39,16 +40,23 @@ class Thread:
 
 
 class Instance:
-    """An instance with its threads. They do what their lists say when `work` is called, and not before."""
+    """An instance with its threads. They do what their lists say when `work` is called, and not before.
+
+    Attributes:
+        place: Its folder of replicas; with one it says where the state of tasks is.
+        lag: How far copies of state here are behind; None: not looked at yet.
+    """
 
     def __init__(
         self, coordinator: StreamsCoordinator, clock_ms: Callable[[], int], tasks: int, **settings: Any
     ) -> None:
         self.clock_ms = clock_ms
         self.threads: dict[str, Thread] = {}
+        self.place: str = settings.pop("place", "")
+        self.lag: int | None = None
         facts = MemberFacts("app", "", "", settings.pop("topology", TOPOLOGY))
         self.members = GroupMembers(
-            coordinator, Identities(facts, uuid.uuid4(), {0: 0}), 200, clock_ms, in_background=False
+            coordinator, Identities(facts, uuid.uuid4(), {0: 0}, bool(self.place)), 200, clock_ms, in_background=False
         )
         self.members.open_at(None)
         self.job = ContinuousJob(
@@ -62,13 +70,16 @@ class Instance:
 
     def hello(self, name: str, pid: int = 1) -> None:
         self.threads[name] = Thread()
-        self.epoch.on_message(Member(name, EPOCH), {"hello": {"host": "h", "pid": pid, "place": "p", "attempt": pid}})
+        hello = {"host": "h", "pid": pid, "place": self.place or "p", "attempt": pid}
+        self.epoch.on_message(Member(name, EPOCH), {"hello": hello})
         self.epoch.look(15.0, 45.0)
 
     def report(self, name: str, state: str = "running") -> None:
         thread = self.threads[name]
         owned = sorted(thread.owned)
-        report = {"state": state, "revision": thread.revision, "owned": owned, "ready": owned, "standbys": {}}
+        report = {"state": state, "revision": thread.revision, "owned": owned, "ready": owned}
+        ends = dict.fromkeys(thread.followed, 5_000)
+        report |= {"standbys": dict.fromkeys(thread.followed, self.lag), "changelog_ends": ends}
         if thread.fenced is not None:
             report["fenced"] = thread.fenced
         self.epoch.on_message(Member(name, EPOCH), {"report": report})
@@ -80,6 +91,7 @@ class Instance:
             wanted = thread.newest("assign")
             if wanted is not None and wanted["revision"] > thread.revision:
                 thread.revision, thread.owned = wanted["revision"], set(wanted["active"])
+                thread.followed = set(wanted["standby"])
                 self.report(name)
 
     def beat(self) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from epoch_support import plan_of_tasks
@@ -62,8 +63,8 @@ class Stage:
         self.coordinator = Away(EmbeddedStreamsCoordinator(log, settings, lambda: self.now))
         self.instances: list[Instance] = []
 
-    def instance(self, *threads: str, tasks: int = TASKS) -> Instance:
-        made = Instance(self.coordinator, lambda: self.now, tasks, count=len(threads))
+    def instance(self, *threads: str, tasks: int = TASKS, **settings: Any) -> Instance:
+        made = Instance(self.coordinator, lambda: self.now, tasks, count=len(threads), **settings)
         self.instances.append(made)
         made.begin(*threads)
         return made
@@ -380,3 +381,85 @@ def test_why_a_group_refuses_a_member_is_asked_once_and_nobody_waits_for_the_ans
     assert isinstance(two.epoch.error, TopologyError)
     assert asked == [1]
     assert one.epoch.error is None
+
+
+# Warm-ups
+
+
+def test_tasks_go_to_another_place_once_their_state_is_there(stage: Stage) -> None:
+    one = stage.instance("a", place="here")
+    stage.settle()
+    two = stage.instance("b", place="there")
+    stage.settle()
+    assert stage.sizes() == [[TASKS], [0]]
+    assert len(two.threads["b"].followed) == 2  # max.warmup.replicas
+    two.lag = 10_001
+    two.report("b")
+    stage.settle()
+    assert stage.sizes() == [[TASKS], [0]]
+    warm = two.threads["b"].followed
+    two.lag = 10_000
+    two.report("b")
+    stage.settle()
+    assert two.threads["b"].owned == warm
+    assert not one.threads["a"].owned & warm
+
+
+def test_more_warm_ups_follow_when_some_have_caught_up(stage: Stage) -> None:
+    stage.coordinator.set_group_settings("app", {"streams.num.warmup.replicas": "1"})
+    stage.instance("a", place="here")
+    stage.settle()
+    two = stage.instance("b", place="there")
+    two.lag = 0
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+    lists = [each["assign"] for each in two.threads["b"].messages if "assign" in each]
+    assert [len(each["standby"]) for each in lists][:2] == [0, 1]
+    warm = [task for each in lists for task in each["standby"]]
+    assert set(warm) == two.threads["b"].owned
+
+
+def test_instances_of_one_place_share_at_once(stage: Stage) -> None:
+    stage.instance("a", place="here")
+    stage.settle()
+    two = stage.instance("b", place="here")
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+    assert not two.threads["b"].followed
+
+
+def test_a_task_whose_owner_has_gone_does_not_wait_for_a_warm_up(stage: Stage) -> None:
+    one = stage.instance("a", place="here")
+    stage.settle()
+    two = stage.instance("b", place="there")
+    stage.settle()
+    one.epoch.end()
+    stage.instances.remove(one)
+    one.beat()
+    stage.settle()
+    assert len(two.threads["b"].owned) == TASKS
+
+
+def test_a_group_without_warm_ups_moves_tasks_at_once(stage: Stage) -> None:
+    stage.coordinator.set_group_settings("app", {"streams.num.warmup.replicas": "0"})
+    stage.instance("a", place="here")
+    stage.settle()
+    stage.instance("b", place="there")
+    stage.settle()
+    assert stage.sizes() == [[2], [2]]
+
+
+def test_a_coordinator_that_knows_no_warm_ups_hears_of_no_copies(stage: Stage) -> None:
+    stage.coordinator.set_group_settings("app", {"streams.num.standby.replicas": "1"})
+    heard: list[StreamsHeartbeat] = []
+    real = stage.coordinator.heartbeat
+    stage.coordinator.heartbeat = lambda sent: (heard.append(sent), real(sent))[1]  # type: ignore[method-assign]
+    stage.instance("a")
+    two = stage.instance("b")
+    two.lag = 0
+    stage.settle()
+    two.report("b")
+    stage.now += 60_000
+    stage.settle()
+    assert two.threads["b"].followed
+    assert all((each.task_offsets, each.place) == (None, "") for each in heard)

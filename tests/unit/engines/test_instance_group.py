@@ -97,17 +97,18 @@ def test_members_ask_the_group_at_the_interval_that_is_set(
     assert members._most_ms == interval_ms
 
 
-def test_settings_of_warm_ups_are_named_once_as_the_group_knows_none(
+def test_settings_of_warm_ups_are_those_of_the_group_in_an_embedded_log(
     url: str, log: EmbeddedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     topology, settings = counting(), config(url, **{"max.warmup.replicas": 3, "acceptable.recovery.lag": 5})
     plan = plan_for(topology, settings, log)
     group = InstanceGroup(PlannedApp(topology, settings, plan, log))
-    for _ in range(2):
-        group.prepare(log)
-    said = [each.getMessage() for each in caplog.records if "warm-ups" in each.getMessage()]
-    assert len(said) == 1
-    assert said[0].endswith("knows no warm-ups: acceptable.recovery.lag, max.warmup.replicas")
+    group.prepare(log)
+    assert not [each for each in caplog.records if "warm-ups" in each.getMessage()]
+    member = StreamsMember(replace(group._facts, member="m", process="p"), 0)
+    sent = member.next_heartbeat(0)
+    assert sent is not None
+    assert group.coordinator.heartbeat(sent).acceptable_recovery_lag == 5
 
 
 def test_a_task_of_the_plan_has_the_number_of_its_sub_topology_in_the_group(url: str, log: EmbeddedLog) -> None:

@@ -159,15 +159,17 @@ def test_while_it_reconciles_it_stays_in_the_group(joined: Script) -> None:
         assert joined.member.work() == MemberWork(release=active(T0))
 
 
-def test_a_standby_that_becomes_active_is_given_up_first() -> None:
+@pytest.mark.parametrize("copies", [Assignment(standby=frozenset({T0})), Assignment(warmup=frozenset({T0}))])
+def test_a_copy_becomes_the_active_task_without_being_given_up_before(copies: Assignment) -> None:
     script = Script()
-    script.exchange(answer(3, Assignment(standby=frozenset({T0}))))
+    script.exchange(answer(3, copies))
     script.take()
     script.exchange(answer(3))
     script.exchange(answer(4, active(T0)))
-    assert script.release() == Assignment(standby=frozenset({T0}))
+    assert script.member.work() == MemberWork(acquire=active(T0))
     script.take()
     assert script.member.owned == active(T0)
+    assert script.send().owned == active(T0)
 
 
 def test_a_target_that_changes_while_tasks_are_given_up_counts_at_once(joined: Script) -> None:

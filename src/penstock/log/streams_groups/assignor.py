@@ -41,12 +41,14 @@ class AssignedMember:
         tags: The tags of its instance.
         before: What it was assigned last.
         lags: The lags of the copies of state that it has reported.
+        place: The identity of its folder of replicas; members of one place find there what others have left.
     """
 
     process: str
     tags: Mapping[str, str] = field(default_factory=dict)
     before: Assignment = field(default_factory=Assignment)
     lags: Mapping[GroupTask, int] = field(default_factory=dict)
+    place: str = ""
 
 
 def assign(
@@ -146,16 +148,16 @@ class _Planner:
         self._kinds[name, task.subtopology] += 1
 
     def _with_state(self, task: GroupTask, copies: Iterable[str]) -> frozenset[str]:
-        """Return the instances with a copy of the task's state."""
-        held = {self._members[name].process for name in copies}
-        near = {each.process for each in self._members.values() if self._lag(task, each) is not None}
+        """Return the places with a copy of the task's state."""
+        held = {_place(self._members[name]) for name in copies}
+        near = {_place(each) for each in self._members.values() if self._lag(task, each) is not None}
         return frozenset(held | near)
 
     def _least_loaded(self, task: GroupTask, preferred: frozenset[str], share: int, more: int) -> str:
-        """Return the member with the least tasks; of those with room, one of an instance with the state."""
+        """Return the member with the least tasks; of those with room, one of a place with the state."""
         most = share if not more else share + 1
         room = [name for name in self._names if self._load[name] < most]
-        warm = [name for name in room if self._members[name].process in preferred]
+        warm = [name for name in room if _place(self._members[name]) in preferred]
         loads: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for name in self._names:
@@ -172,28 +174,33 @@ class _Planner:
     def _lag(self, task: GroupTask, member: AssignedMember) -> int | None:
         return member.lags.get(task)
 
-    def _is_near(self, task: GroupTask, process: str) -> bool:
-        """Return whether an instance's copy of the state of a task has caught up, or it has the task."""
+    def _holders(self, task: GroupTask) -> list[str]:
+        """Return the members at whose places a task finds its state: it runs there now, or a copy has caught up."""
+        places = set()
         for each in self._members.values():
-            if each.process == process:
-                lag = self._lag(task, each)
-                if task in each.before.active or (lag is not None and lag <= self._rules.acceptable_recovery_lag):
-                    return True
-        return False
+            lag = self._lag(task, each)
+            if task in each.before.active or (lag is not None and lag <= self._rules.acceptable_recovery_lag):
+                places.add(_place(each))
+        return [name for name in self._names if _place(self._members[name]) in places]
 
     def _warm_up(self) -> None:
-        """Leave stateful tasks where they are until their new owners have caught up, if members report their lags."""
-        if not any(each.lags for each in self._members.values()):
+        """Leave stateful tasks where their state is until their new owners have caught up, if members say where."""
+        left = self._rules.max_warmup_replicas
+        if not left or not any(each.lags or each.place for each in self._members.values()):
             return
         owners = {task: name for name in self._names for task in self._members[name].before.active}
-        left = self._rules.max_warmup_replicas
         for task, name in list(self._active.items()):
-            if task.subtopology not in self._stateful or task not in owners or owners[task] == name:
+            if task.subtopology not in self._stateful or owners.get(task) == name:
                 continue
-            process = self._members[name].process
-            if self._is_near(task, process):
+            holders = self._holders(task)
+            if not holders or name in holders:
                 continue
-            self._active[task] = owners[task]
+            owner = owners.get(task)
+            if owner is None:  # it has ended
+                owner = min(holders, key=lambda each: (self._load[each], each))
+            self._active[task] = owner
+            self._load[owner] += 1
+            self._load[name] -= 1
             if left > 0:
                 self._warmup[name].add(task)
                 left -= 1
@@ -230,3 +237,7 @@ class _Planner:
         owner = self._active[task]
         is_full = copies >= share or self._copied[owner, name] * (len(self._names) - 1) >= self._owned[owner]
         return alike, is_full, is_new, copies + self._load[name], name
+
+
+def _place(member: AssignedMember) -> str:
+    return member.place or member.process

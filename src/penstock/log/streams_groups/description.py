@@ -64,6 +64,10 @@ class Assignment:
     def __and__(self, other: Assignment) -> Assignment:
         return Assignment(self.active & other.active, self.standby & other.standby, self.warmup & other.warmup)
 
+    def promoted(self) -> Assignment:
+        """Return it without copies of tasks that are active: the copy has become the active task."""
+        return Assignment(self.active, self.standby - self.active, self.warmup - self.active)
+
     @property
     def roles(self) -> Iterator[tuple[str, frozenset[GroupTask]]]:
         """The tasks by role."""

@@ -74,6 +74,7 @@ class MemberRecord:
         heard_ms: The time of its last heartbeat.
         revoking_ms: Since when it has tasks to give up.
         has_left: A static member that will come back within its session.
+        place: The identity of its folder of replicas, if it says so.
         endpoint_epoch: The newest version of the endpoints that it may know.
     """
 
@@ -99,6 +100,7 @@ class MemberRecord:
     has_left: bool = False
     task_offsets: TaskSums = field(default_factory=dict)
     task_end_offsets: TaskSums = field(default_factory=dict)
+    place: str = ""
 
 
 @dataclass(slots=True)
@@ -281,6 +283,7 @@ class StreamsGroup:
                 member.endpoint = heartbeat.endpoint
                 self.record.endpoint_epoch += 1
             member.client, member.host = client, host
+            member.place = heartbeat.place
             self.changed.add(member.member)
         if heartbeat.rebalance_timeout_ms > 0:
             member.rebalance_timeout_ms = heartbeat.rebalance_timeout_ms
@@ -354,7 +357,7 @@ class StreamsGroup:
             return
         stateful = topology.topology.stateful
         known = {
-            name: AssignedMember(each.process, dict(each.tags), each.target, _lags(each))
+            name: AssignedMember(each.process, dict(each.tags), each.target, _lags(each), each.place)
             for name, each in self.members.items()
         }
         targets = assign(topology.tasks, stateful, known, self.settings.rules)
@@ -377,13 +380,15 @@ class StreamsGroup:
         elif member.phase == "stable" and member.epoch == self.record.assignment_epoch:
             return
         revoked = member.assigned - member.target
+        active = member.target.active  # a copy stays until it becomes the active task, in place
+        revoked = Assignment(revoked.active, revoked.standby - active, revoked.warmup - active)
         if revoked:
             member.assigned, member.pending = member.assigned - revoked, revoked
             member.phase, member.revoking_ms = "unrevoked", now_ms
         else:
             new = member.target - member.assigned
             free = self._free(new, member)
-            member.assigned |= free
+            member.assigned = (member.assigned | free).promoted()
             if member.epoch != self.record.assignment_epoch:
                 member.previous_epoch, member.epoch = member.epoch, self.record.assignment_epoch
             member.phase = "unreleased" if new - free else "stable"

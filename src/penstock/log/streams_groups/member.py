@@ -67,6 +67,7 @@ class MemberFacts:
         tags: Its ``client.tag.*``.
         endpoint: Where queries reach its instance.
         rebalance_timeout_ms: How long it may take to give tasks up (``max.poll.interval.ms``).
+        place: The identity of its folder of replicas, for an embedded log.
     """
 
     group: str
@@ -78,6 +79,7 @@ class MemberFacts:
     tags: Tags = ()
     endpoint: Endpoint | None = None
     rebalance_timeout_ms: int = 300_000
+    place: str = ""
 
 
 class MemberState(Enum):
@@ -113,6 +115,7 @@ class MemberWork:
         drop: They belong to others by now: close them without a commit, then call `StreamsMember.dropped`.
         release: Commit and close them, then call `StreamsMember.released`.
         acquire: Open them, then call `StreamsMember.acquired`; empty while there is anything to drop or to release.
+            A copy that the member has of an active one is not released before: it becomes the active task.
         life: The number of times that the group has gone on without the member: in another life others may have had
             the tasks in between.
     """
@@ -279,6 +282,7 @@ class StreamsMember:
             endpoint=None if self._hides_endpoint else facts.endpoint,
             tags=facts.tags,
             shutdown=self._wants_shutdown,
+            place=facts.place,
         )
 
     def _staying(self, now_ms: int) -> StreamsHeartbeat:
@@ -402,6 +406,7 @@ class StreamsMember:
         if wanted is None or self.failure is not None:
             return MemberWork(life=self._life)
         release = self.owned - wanted
+        release = Assignment(release.active, release.standby - wanted.active, release.warmup - wanted.active)
         acquire = _NOTHING if release else wanted - self.owned
         return MemberWork(release=release, acquire=acquire, life=self._life)
 
@@ -427,7 +432,7 @@ class StreamsMember:
                 f"member {self.facts.member} of group {self.facts.group!r} may not have these tasks any more",
                 hint="Close them without a commit.",
             )
-        self.owned |= work.acquire
+        self.owned = (self.owned | work.acquire).promoted()
         self._changed(now_ms)
 
     def _changed(self, now_ms: int) -> None:

@@ -54,6 +54,8 @@ class StreamsHeartbeat:
         task_offsets: How far its copies of state go.
         task_end_offsets: How far the changelogs of these tasks go.
         shutdown: Asks all members to shut the application down.
+        place: The identity of its folder of replicas, when it joins a group of an embedded log: members of one folder
+            find there what others have left. Brokers know nothing of it.
     """
 
     group: str
@@ -71,6 +73,7 @@ class StreamsHeartbeat:
     task_offsets: TaskSums | None = None
     task_end_offsets: TaskSums | None = None
     shutdown: bool = False
+    place: str = ""
 
 
 class StatusCode(IntEnum):

@@ -49,16 +49,24 @@ class Identities:
         facts: The facts of a member; ``member`` is a new one for each, ``process`` one for each folder of replicas.
         instance: The id of the instance.
         numbers: Sub-topology of the plan -> its number in the topology, by which the group knows it.
+        tells_places: Whether the group is one of an embedded log, which asks where the state of tasks is.
     """
 
     facts: MemberFacts
     instance: uuid.UUID
     numbers: Mapping[int, int] = field(default_factory=dict)
+    tells_places: bool = False
 
     def member_at(self, place: str, endpoint: Endpoint | None) -> MemberFacts:
         """Return the facts of a new member, with the place of its replicas, and where queries reach it."""
         process = str(uuid.uuid5(self.instance, place))
-        return replace(self.facts, member=str(uuid.uuid4()), process=process, endpoint=endpoint)
+        told = place if self.tells_places else ""
+        return replace(self.facts, member=str(uuid.uuid4()), process=process, endpoint=endpoint, place=told)
+
+    def group_task(self, task: TaskId) -> GroupTask | None:
+        """Return a task of the plan as the group names it; None if the plan has no such sub-topology any more."""
+        number = self.numbers.get(task.subtopology)
+        return None if number is None else GroupTask(str(number), task.partition)
 
     def task(self, task: GroupTask) -> TaskId | None:
         """Return a task of the group as the plan names it; None if the plan does not know its sub-topology."""
@@ -186,7 +194,7 @@ class GroupMembers:
     def probe(
         self, job: ContinuousJob, threads: Mapping[str, ThreadState], starting: Collection[str]
     ) -> Mapping[str, TaskList]:
-        """Return nothing: warm-ups are the group's affair."""
+        """Return nothing: the group hears at once of warm-ups that have caught up."""
         del job, threads, starting
         return {}
 
@@ -210,9 +218,20 @@ class GroupMembers:
                     seat.member.released(seat.releasing, self._clock_ms())
                     seat.releasing = _NOTHING
             seat.is_ready = not seat.has_ended
+            self._report_copies(seat, thread)
             self._advance()
             self._changed.notify_all()
             return self._newer_than(before)
+
+    def _report_copies(self, seat: _Seat, thread: ThreadState) -> None:
+        """Tell the group how far a thread's copies of state go; brokers that know no warm-ups refuse to hear it."""
+        member = seat.member
+        if member is None or not (self._identities.tells_places or member.owned.warmup):
+            return
+        copies = {self._identities.group_task(task): sums for task, sums in thread.copies.items()}
+        offsets = {task: offset for task, (offset, _) in copies.items() if task is not None}
+        ends = {task: end for task, (_, end) in copies.items() if task is not None}
+        member.report_offsets(offsets, ends, self._clock_ms())
 
     def restarted(self, name: str) -> None:
         """Have the group give the tasks of a thread's earlier attempt to others; the new one is another member."""

@@ -111,6 +111,7 @@ class HostedTasks:
             "owned": [str(task) for task in sorted(self.active | self.pending)],
             "ready": [str(task) for task in sorted(self.active)],
             "standbys": {str(task): lag for task, lag in lags.items() if task not in self.pending},
+            "changelog_ends": {str(task): end for task, end in self._updater.end_sums().items()},
         }
 
     def close(self) -> None:

@@ -157,10 +157,10 @@ class InstanceGroup:
         """
         if self._is_prepared:
             return
-        if idle := [name for name in _PLACING if name in self._config.given]:
+        if not self._is_embedded and (idle := [name for name in _PLACING if name in self._config.given]):
             _log.warning(
-                "settings without effect on where tasks go while instances share them, as the group decides that, and "
-                "knows no warm-ups: %s", ", ".join(idle),
+                "settings without effect on where tasks go while instances share them, as brokers decide that, and "
+                "know no warm-ups yet: %s", ", ".join(idle),
             )  # fmt: skip
         settings = _settings(self._config, is_embedded=self._is_embedded)
         if refused := self.coordinator.set_group_settings(self._application, settings):
@@ -203,7 +203,7 @@ class InstanceGroup:
             plan: The plan of the epoch.
             topology: Its topology, whose sub-topologies the group knows by their numbers.
         """
-        identities = Identities(self._facts, self.instance, _numbers(plan, topology))
+        identities = Identities(self._facts, self.instance, _numbers(plan, topology), self._is_embedded)
         members = self._members = GroupMembers(self.coordinator, identities, self._most_ms, note=self._note.write)
         if self._is_open:
             members.open_at(self._endpoint)
@@ -217,8 +217,11 @@ def _settings(config: StreamsConfig, *, is_embedded: bool) -> dict[str, str]:
         "streams.initial.rebalance.delay.ms": "0",
         "streams.assignment.interval.ms": "0",
     }
-    if is_embedded and (session_ms := config.get("session.timeout.ms")):  # brokers have limits of their own
-        settings["streams.session.timeout.ms"] = str(int(session_ms))
+    if is_embedded:
+        settings["streams.acceptable.recovery.lag"] = str(config["acceptable.recovery.lag"])
+        settings["streams.num.warmup.replicas"] = str(config["max.warmup.replicas"])
+        if session_ms := config.get("session.timeout.ms"):  # brokers have limits of their own
+            settings["streams.session.timeout.ms"] = str(int(session_ms))
     return settings
 
 

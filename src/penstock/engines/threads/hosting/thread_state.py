@@ -66,6 +66,13 @@ class ThreadState:
         """The tasks that it follows, and how many records they lacked at its last look; None before the first one."""
         return {TaskId.parse(task): lag for task, lag in self.report.get("standbys", {}).items()}
 
+    @property
+    def copies(self) -> dict[TaskId, tuple[int, int]]:
+        """The tasks that it follows: the sums of the offsets of its copies, and of the ends of their changelogs."""
+        ends = self.report.get("changelog_ends", {})
+        lags = {task: lag for task, lag in self.lags.items() if lag is not None}
+        return {task: (ends[str(task)] - lag, ends[str(task)]) for task, lag in lags.items() if str(task) in ends}
+
 
 def caught_up_places(
     threads: Mapping[str, ThreadState], owners: Mapping[TaskId, str], acceptable_lag: int

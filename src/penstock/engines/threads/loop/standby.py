@@ -45,6 +45,7 @@ __all__ = ["StateUpdater", "followed_places", "replica_lag"]
 _log = own_logger(__name__)
 _IDLE_S = 0.25  # between two looks at the log while nothing arrives
 _BUSY_S = 0.05
+_LONG_S = 1.0
 _AFTER_ERROR_S = 2.0
 _MOST_REST_S = 0.5
 _PASSING = (LogError, UnknownTopicError)  # records or topics that are missing for a moment, a file that is away
@@ -87,6 +88,7 @@ class _Followed:
         places: The partitions that it follows.
         seen: Their ends when the replica had caught up last.
         lag: The number of records that it lacked at the last look; None before the first one.
+        end: The sum of the ends of its topics at the last look.
         retry_s: Not to be tried again before this time.
         failing: Its failures since it was restored last.
     """
@@ -97,6 +99,7 @@ class _Followed:
     places: tuple[TopicPartition, ...]
     seen: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: int | None = None
+    end: int = 0
     retry_s: float = 0.0
     failing: _Failures = field(default_factory=_Failures)
 
@@ -202,10 +205,10 @@ class StateUpdater:
         with self._changed:
             return {task: each.lag for task, each in self._tasks.items()}
 
-    def offset_sums(self) -> dict[TaskId, int]:
-        """Return the sum of the offsets that each task has followed its topics to, as Kafka's members report it."""
+    def end_sums(self) -> dict[TaskId, int]:
+        """Return the sum of the ends of each task's topics at the last look, as Kafka's members report it."""
         with self._changed:
-            return {task: sum(each.seen.values()) for task, each in self._tasks.items()}
+            return {task: each.end for task, each in self._tasks.items()}
 
     def close(self) -> None:
         """End, and close all replicas."""
@@ -289,7 +292,7 @@ class StateUpdater:
             if self._error is not None:
                 break
             now = {tp: ends.get(tp, committed.get(tp, 0)) for tp in each.places}
-            each.lag = self._lag(each, now)
+            each.lag, each.end = self._lag(each, now), sum(now.values())
             if each.replica is None or now != each.seen:
                 moved |= self._restore(each, once, committed, now)
         return moved
@@ -311,8 +314,10 @@ class StateUpdater:
         try:
             if each.replica is None:
                 each.replica = TaskReplica.open(self._app, each.task)
+            began = time.monotonic()
             each.replica.restore(log, committed, partial(self._progressed, each, [time.perf_counter()]))
-            each.seen, each.lag = ends, 0
+            has_taken_long = time.monotonic() - began > _LONG_S
+            each.seen, each.lag = ends, None if has_taken_long else 0  # more has come meanwhile: the next look says
             each.failing.end()
         except _InterruptedError:
             pass
