@@ -44,12 +44,12 @@ PATIENCE_S = 180
 class Program:
     """The program above in a process of its own, with all that it and its children say."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._said = folder / "said"
+    def __init__(self, folder: Path, source: str = PROGRAM, name: str = "said") -> None:
+        folder.mkdir(exist_ok=True)
+        self._said = folder / name
         with self._said.open("w") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM], cwd=folder, stdout=file, stderr=file, start_new_session=True
+                [sys.executable, "-c", source], cwd=folder, stdout=file, stderr=file, start_new_session=True
             )
 
     def said(self) -> str:
@@ -65,6 +65,10 @@ class Program:
     def signal(self, number: int, *, group: bool = False) -> int:
         """Sends a signal; gives the exit code, when all children have ended too."""
         (os.killpg if group else os.kill)(self._process.pid, number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Waits for its end; gives the exit code."""
         try:
             return self._process.wait(PATIENCE_S)
         finally:
@@ -93,6 +97,33 @@ def test_sigterm_to_the_whole_group_just_after_the_start(tmp_path):
     said = program.said()
     assert _is_clean(said), said
     assert said.split() == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING", "went", "on"]
+
+
+def test_sigterm_to_a_driver_that_waits_for_another_one(tmp_path):
+    source = "import logging\nlogging.basicConfig()\n" + PROGRAM
+    source = source.replace('"state.dir"', '"processing.mode": "micro_batch", "state.dir"')
+    running = Program(tmp_path / "app", source)
+    running.wait_for("RUNNING")
+    waiting = Program(tmp_path / "app", source, "second")
+    waiting.wait_for("this instance waits, and takes over")
+    assert waiting.signal(signal.SIGTERM) == 143
+    assert running.signal(signal.SIGTERM) == 0
+
+
+def test_a_spark_context_that_the_cluster_stops_is_an_error(tmp_path):
+    stopped = """
+import time
+app.start()
+while app.state.value != "RUNNING":
+    time.sleep(0.1)
+app._run.spark.context._jsc.sc().stop()
+app.wait()
+"""
+    program = Program(tmp_path / "app", PROGRAM.replace("app.run()", stopped))
+    assert program.ended() == 1
+    said = program.said()
+    assert said.split()[:3] == ["REBALANCING", "RUNNING", "ERROR"], said
+    assert "because SparkContext was shut down" in said
 
 
 def test_a_function_that_ends_its_process_is_named_with_its_task_and_offsets(bench, caplog):

@@ -14,13 +14,14 @@ import pytest
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.engines.application.sharing import SharingRecord
+from penstock.engines.application.tenure import LeaseTenure
 from penstock.engines.application_states import State
 from penstock.errors import LogUnavailableError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.open import open_log
 
-# In the order in which a run comes to them; from the third on it is the going over begun again that fails.
+# In the order in which a run comes to them.
 PLACES: list[tuple[type, str]] = [
     (EmbeddedLog, "release_lease"),
     (EmbeddedStreamsCoordinator, "describe"),
@@ -44,8 +45,9 @@ def passed(log: EmbeddedLog) -> Counter[bytes]:
     return Counter(value for batch in batches for value in batch.column("value").to_pylist())
 
 
+@pytest.mark.parametrize("places", [PLACES[:2], PLACES[2:]], ids=["first", "last"])  # three would use up all restarts
 def test_a_log_that_is_away_while_an_instance_goes_over_to_sharing_does_not_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: list[tuple[type, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path / 'log.db'}"
     failed: list[str] = []
@@ -62,7 +64,7 @@ def test_a_log_that_is_away_while_an_instance_goes_over_to_sharing_does_not_end_
         monkeypatch.setattr(owner, name, failing)
 
     armed: list[bool] = []
-    for place in PLACES:
+    for place in places:
         fail_once(*place)
     builder = StreamsBuilder()
     builder.stream("in").to("out")
@@ -78,7 +80,7 @@ def test_a_log_that_is_away_while_an_instance_goes_over_to_sharing_does_not_end_
             armed.append(True)
             SharingRecord(log, settings["application.id"]).ask()
             coordinator = log.streams_coordinator()
-            eventually(lambda: len(failed) == len(PLACES) or app.error is not None, facts=lambda: (app.state, failed))
+            eventually(lambda: len(failed) == len(places) or app.error is not None, facts=lambda: (app.state, failed))
             feed(log, range(100, 200))
             eventually(
                 lambda: passed(log).total() >= 400 or app.error is not None, facts=lambda: (app.state, app.error)
@@ -89,5 +91,41 @@ def test_a_log_that_is_away_while_an_instance_goes_over_to_sharing_does_not_end_
             assert described is not None
             assert len(described.members) == 2
             coordinator.close()
-        assert failed == [name for _, name in PLACES]
+        assert failed == [name for _, name in places]
+        assert passed(log) == Counter({b"%d" % number: 2 for number in range(200)})
+
+
+def test_an_epoch_that_ends_while_the_log_is_away_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, away, asked = f"sqlite:///{tmp_path / 'log.db'}", [True], []
+    real = LeaseTenure.membership
+
+    def membership(tenure: LeaseTenure, timeout_s: float = 0.0) -> Any:
+        if running and away:
+            asked.append(True)
+            raise LogUnavailableError("no broker answers")
+        return real(tenure, timeout_s)
+
+    running: list[bool] = []
+    monkeypatch.setattr(LeaseTenure, "membership", membership)
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    settings = {"application.id": f"away-{os.getpid()}", "bootstrap.servers": url, "state.dir": str(tmp_path / "state"),
+                "default.key.serde": "bytes", "default.value.serde": "bytes", "num.stream.threads": 1}  # fmt: skip
+    with open_log(url) as log:
+        assert isinstance(log, EmbeddedLog)
+        for topic in ("in", "out"):
+            log.create_topic(topic, 2)
+        feed(log, range(100))
+        with KafkaStreams(builder.build(), settings) as app:
+            eventually(lambda: passed(log).total() == 200, facts=lambda: (app.state, app.error))
+            running.append(True)
+            eventually(lambda: len(asked) > 3 or app.error is not None, facts=lambda: (app.state, app.error))
+            assert app.error is None
+            assert app.state is State.REBALANCING
+            away.clear()
+            feed(log, range(100, 200))
+            eventually(lambda: passed(log).total() >= 400 or app.error is not None, facts=lambda: app.error)
+            eventually(lambda: app.state is State.RUNNING, facts=lambda: (app.state, app.error))
         assert passed(log) == Counter({b"%d" % number: 2 for number in range(200)})

@@ -226,8 +226,9 @@ class KafkaStreams:
         from penstock.engines.spark.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
-        with ended_without_trace((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
-            interruptible(lambda: self._start(until, waits_for_lease=wait), self._lifecycle.stop)
+        stopping = self._lifecycle.stop
+        with ended_without_trace((FencedError,)), lines_on_terminal(_log), stop_on_signals(stopping) as signals:
+            interruptible(lambda: self._start(until, waits_for_lease=wait), stopping, signals)
             report = RunLog(self.figures)
             try:
                 while not self.wait(500):

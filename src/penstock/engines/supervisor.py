@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.base.log_lines import Work
+from penstock.base.log_lines import Work, own_logger
 from penstock.engines.application_states import State
 from penstock.engines.spark.failures import spark_is_gone
 from penstock.errors import LogUnavailableError, PenstockError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor"]
 
+_log = own_logger(__name__)
 _LOOK_S = 0.1
 _TOPIC_S = 30.0  # for a topic that was deleted to be made again
 
@@ -121,7 +122,7 @@ class Supervisor:
         An epoch that cannot be begun as the log is away counts as one that has ended so.
         """
         lifecycle, run = self._lifecycle, self.run
-        while not lifecycle.stop.is_set() and run.may_recover(error):
+        while self._may_recover(error):
             lifecycle.become(State.REBALANCING)
             deadline = time.monotonic() + _TOPIC_S
             try:
@@ -133,6 +134,19 @@ class Supervisor:
             else:
                 return
         raise error
+
+    def _may_recover(self, error: PenstockError) -> bool:
+        """Return whether another epoch may succeed; the log, which is waited for, knows whether the group goes on."""
+        lifecycle = self._lifecycle
+        while not lifecycle.stop.is_set():
+            try:
+                return self.run.may_recover(error)
+            except LogUnavailableError as away:
+                if lifecycle.state is not State.REBALANCING:
+                    _log.warning("the log is away: %s; the application goes on when it is back", away.message)
+                    lifecycle.become(State.REBALANCING)
+                lifecycle.stop.wait(_LOOK_S)
+        return False
 
     def _fail(self, error: PenstockError) -> None:
         self._extensions.failed(error)

@@ -430,11 +430,22 @@ class ThreadJobs:
 
     def _failed(self, error: PenstockError) -> bool:
         """Raise the error that has ended the epoch; return True if somebody has cancelled its job: all is over."""
-        if not is_cancelled(error):
+        if not is_cancelled(error) or self._is_context_lost():
             raise error
         _log.warning("the Spark job of the stream threads was cancelled: the application ends")
         self.stop()
         return True
+
+    def _is_context_lost(self) -> bool:
+        """Return whether Spark's context has ended without this program: the cluster has stopped it."""
+        java_context = self._context._jsc  # noqa: SLF001 - None once this program has stopped it
+        if java_context is None:
+            return False
+        try:
+            with silence_py4j():
+                return bool(java_context.sc().isStopped())
+        except Exception:  # noqa: BLE001 - whatever Py4J raises when its JVM is gone
+            return True
 
 
 def _of_thread(error: PenstockError, thread: str) -> PenstockError:
