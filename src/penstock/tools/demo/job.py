@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from penstock.base.clock import unix_ms
 from penstock.base.terminal.screen import Screen
-from penstock.connect.generators.access_log import access_log
+from penstock.connect.generators.access_log import access_log as access_log_lines
 from penstock.connect.generators.base import GeneratorSettings, paced
 from penstock.engines.application.planning import plan_for
 from penstock.engines.kafka_streams import KafkaStreams, State
@@ -30,7 +31,7 @@ from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.groups.lag import lag
 from penstock.log.open import open_log
-from penstock.tools.demo.access_log import hit_time
+from penstock.tools.demo import access_log
 from penstock.tools.demo.connect_lines import ConnectLines
 from penstock.tools.demo.counts import CountComparison, TopicCounts, compare
 from penstock.tools.demo.demo_log import TopicPlace, embedded, own_broker, running_broker
@@ -95,8 +96,6 @@ def run_demo(
     Raises:
         LogError: ``path`` does not exist.
     """
-    from penstock.tools.demo import access_log
-
     kafka = options.kafka
     home = Path(directory).expanduser().absolute()
     if kafka:
@@ -163,6 +162,10 @@ class _Job:
                     writer.start()
                 with _output_to(self._home / "spark.log"):
                     self._start(source, view)
+                if second := self._second_start():
+                    view.note(
+                        f"more work? Start a second instance in another shell, and they share the tasks: {second}"
+                    )
                 self._watch(log, source, counts, view, seconds, ends_with_file=writer is None and seconds is not None)
                 self._figures.phase = "finishing"
                 if writer:
@@ -178,6 +181,16 @@ class _Job:
             result = compare(counts, self._file, source.offset_bytes)
         _summary(console, result, before, self._home)
         return result
+
+    def _second_start(self) -> str:
+        """Return the command that starts another instance; none for a topology without a name, or a secured broker."""
+        demo_log = self._demo_log
+        if demo_log.settings or self._app.topology is not access_log.topology:
+            return ""
+        program = sys.argv[:1] if Path(sys.argv[0]).name == "penstock" else [sys.executable, "-m", "penstock"]
+        settings = {"state.dir": self._home / "state", "spark.master": "local[2]"}
+        more = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return shlex.join([*program, "run", f"{access_log.__name__}:topology", "-b", demo_log.bootstrap_servers, *more])
 
     def _create_topics(self, log: TopicLog) -> None:
         counts = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
@@ -371,7 +384,7 @@ class LogWriter:
             disorder_ms=_DISORDER_MS,
         )
         with self.path.open("a", encoding="utf-8") as file:
-            for group in paced(access_log(settings), self._rate, stopped=self._stop.is_set):
+            for group in paced(access_log_lines(settings), self._rate, stopped=self._stop.is_set):
                 file.write("".join(record.value + "\n" for record in group))
                 file.flush()
                 self.lines += len(group)
@@ -382,4 +395,4 @@ def _last_time(path: Path) -> int:
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
         lines = file.read().decode("utf-8", "replace").splitlines()
-    return max(hit_time(SimpleNamespace(value=line), 0) for line in lines) + 1000
+    return max(access_log.hit_time(SimpleNamespace(value=line), 0) for line in lines) + 1000
