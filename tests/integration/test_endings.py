@@ -122,7 +122,7 @@ app.wait()
     program = Program(tmp_path / "app", PROGRAM.replace("app.run()", stopped))
     assert program.ended() == 1
     said = program.said()
-    assert said.split()[:3] == ["REBALANCING", "RUNNING", "ERROR"], said
+    assert said.split()[:3] == ["REBALANCING", "RUNNING", "PENDING_ERROR"], said
     assert "because SparkContext was shut down" in said
 
 

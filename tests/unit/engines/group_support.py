@@ -44,6 +44,7 @@ class Instance:
 
     Attributes:
         place: Its folder of replicas; with one it says where the state of tasks is.
+        static: Its ``group.instance.id``.
         lag: How far copies of state here are behind; None: not looked at yet.
     """
 
@@ -54,10 +55,11 @@ class Instance:
         self.threads: dict[str, Thread] = {}
         self.place: str = settings.pop("place", "")
         self.lag: int | None = None
+        self.static: str = settings.pop("static", "")
         facts = MemberFacts("app", "", "", settings.pop("topology", TOPOLOGY))
-        self.members = GroupMembers(
-            coordinator, Identities(facts, uuid.uuid4(), {0: 0}, bool(self.place)), 200, clock_ms, in_background=False
-        )
+        instance = uuid.uuid5(uuid.NAMESPACE_OID, self.static) if self.static else uuid.uuid4()
+        identities = Identities(facts, instance, {0: 0}, bool(self.place), self.static)
+        self.members = GroupMembers(coordinator, identities, 200, clock_ms, in_background=False)
         self.members.open_at(None)
         self.job = ContinuousJob(
             plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, settings.pop("count", 2), "", instance="i", **settings

@@ -463,3 +463,56 @@ def test_a_coordinator_that_knows_no_warm_ups_hears_of_no_copies(stage: Stage) -
     stage.settle()
     assert two.threads["b"].followed
     assert all((each.task_offsets, each.place) == (None, "") for each in heard)
+
+
+# Static members
+
+
+def test_a_static_instance_that_comes_back_within_its_session_finds_its_tasks_and_nothing_moves(stage: Stage) -> None:
+    one = stage.instance("a", static="one")
+    two = stage.instance("b", static="two")
+    stage.settle()
+    mine, others = one.threads["a"].owned, two.threads["b"].owned
+    assert (len(mine), len(others)) == (2, 2)
+    one.epoch.end()
+    one.beat()
+    stage.instances.remove(one)
+    stage.settle()
+    assert two.threads["b"].owned == others
+    back = stage.instance("a", static="one")
+    revision = two.threads["b"].revision
+    stage.settle()
+    assert (back.threads["a"].owned, two.threads["b"].owned) == (mine, others)
+    assert two.threads["b"].revision == revision
+
+
+def test_the_tasks_of_a_static_instance_that_stays_away_go_to_others(stage: Stage) -> None:
+    one = stage.instance("a", static="one")
+    two = stage.instance("b", static="two")
+    stage.settle()
+    one.epoch.end()
+    one.beat()
+    stage.instances.remove(one)
+    stage.beat(times=300)
+    stage.settle()
+    assert len(two.threads["b"].owned) == TASKS
+
+
+def test_a_thread_that_comes_back_has_its_place_again(stage: Stage) -> None:
+    one = stage.instance("a", "b", static="one")
+    stage.settle()
+    before = one.owned()
+    one.hello("a", pid=99)
+    stage.settle()
+    assert one.owned() == before
+
+
+def test_a_second_instance_with_the_same_id_is_refused_and_the_first_goes_on(stage: Stage) -> None:
+    one = stage.instance("a", static="one")
+    stage.settle()
+    two = stage.instance("a", static="one")
+    stage.settle()
+    assert two.epoch.error is not None
+    assert "has the instance id one-a" in two.epoch.error.message
+    assert two.epoch.error.hint.startswith("Another member has this group.instance.id: stop it")
+    assert (len(one.threads["a"].owned), one.epoch.error) == (TASKS, None)

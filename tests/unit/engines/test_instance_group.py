@@ -14,7 +14,7 @@ from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.tenure import SharedTenure
 from penstock.engines.committed.group_instances import GroupInstances
-from penstock.engines.threads.hosting.instance_group import InstanceGroup, require_sharable
+from penstock.engines.threads.hosting.instance_group import InstanceGroup
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
@@ -65,9 +65,14 @@ def test_a_run_until_latest_is_refused_before_anything_is_made(url: str, log: Em
 
 
 @pytest.mark.parametrize("name", ["group.instance.id", "main.consumer.group.instance.id"])
-def test_static_members_are_refused(url: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is set: stream threads are no static members"):
-        require_sharable(counting(), config(url, **{name: "one"}), until_latest=False)
+def test_threads_of_an_instance_with_an_id_are_static_members(url: str, log: EmbeddedLog, name: str) -> None:
+    topology, settings = counting(), config(url, **{name: "one"})
+    app = PlannedApp(topology, settings, plan_for(topology, settings, log), log)
+    first, second = (InstanceGroup(app).members(app.plan, topology)._identities for _ in range(2))
+    facts = first.member_at("thread-0", "here", None)
+    assert facts.instance == "one-thread-0"
+    assert facts.process == second.member_at("thread-1", "here", None).process
+    assert facts.process != second.member_at("thread-1", "there", None).process
 
 
 def test_an_instance_does_not_start_beside_one_that_has_a_lease(url: str, log: EmbeddedLog) -> None:

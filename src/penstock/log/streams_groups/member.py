@@ -478,10 +478,13 @@ class StreamsMember:
             self._due_ms = min(self._due_ms, now_ms)
 
     def abandon(self, now_ms: int) -> None:
-        """Leave at once, as the process with its tasks is gone: there is nothing to give up, and nothing to drop."""
+        """Leave at once, as the process with its tasks is gone: there is nothing to give up, and nothing to drop.
+
+        A static member keeps its place until its session ends, for its next start.
+        """
         self._to_drop = self.owned = _NOTHING
         self._target = self._reported = None
-        self._leave_epoch = LEAVE_EPOCH
+        self._leave_epoch = LEAVE_EPOCH if self.facts.instance is None else LEAVE_STATIC_EPOCH
         self._due_ms = min(self._due_ms, now_ms)
 
     def ask_for_shutdown(self, now_ms: int) -> None:

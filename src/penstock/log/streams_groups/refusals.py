@@ -37,7 +37,7 @@ _HINTS: Mapping[int, str] = {
     HeartbeatError.FENCED_INSTANCE_ID: "Another member has taken this group.instance.id: each instance needs its own.",
 }
 _TEXTS = {
-    "tatic membership": "The brokers do not know group.instance.id in streams groups yet: leave it out.",
+    "tatic membership": "In streams groups brokers know group.instance.id from Kafka 4.4 on: leave it out.",
     "egular expressions": "The brokers do not know patterns in streams groups yet: name the topics.",
 }
 _OTHERWISE = "The broker's log may say why."
@@ -60,8 +60,8 @@ def refusal(failure: GroupFailure, facts: MemberFacts, coordinator: StreamsCoord
             text, hint="It needs READ on its group, and DESCRIBE on its topics; brokers also CREATE internal topics "
             "in its name.", group=group,
         )  # fmt: skip
-    by_text = next((hint for part, hint in _TEXTS.items() if part in failure.message), _OTHERWISE)
-    return LogError(text, hint=_HINTS.get(failure.code, by_text), group=group)
+    by_text = next((hint for part, hint in _TEXTS.items() if part in failure.message), "")
+    return LogError(text, hint=by_text or _HINTS.get(failure.code, _OTHERWISE), group=group)
 
 
 def shared_by_threads(group: str) -> FencedError:

@@ -47,21 +47,28 @@ class Identities:
 
     Attributes:
         facts: The facts of a member; ``member`` is a new one for each, ``process`` one for each folder of replicas.
-        instance: The id of the instance.
+        instance: The id of the instance; of one with static members the same after each start.
         numbers: Sub-topology of the plan -> its number in the topology, by which the group knows it.
         tells_places: Whether the group is one of an embedded log, which asks where the state of tasks is.
+        static: The ``group.instance.id``, of which each thread has one of its own; empty: its members are not static.
     """
 
     facts: MemberFacts
     instance: uuid.UUID
     numbers: Mapping[int, int] = field(default_factory=dict)
     tells_places: bool = False
+    static: str = ""
 
-    def member_at(self, place: str, endpoint: Endpoint | None) -> MemberFacts:
-        """Return the facts of a new member, with the place of its replicas, and where queries reach it."""
-        process = str(uuid.uuid5(self.instance, place))
-        told = place if self.tells_places else ""
-        return replace(self.facts, member=str(uuid.uuid4()), process=process, endpoint=endpoint, place=told)
+    def member_at(self, thread: str, place: str, endpoint: Endpoint | None) -> MemberFacts:
+        """Return the facts of a new member: its thread, the place of its replicas, and where queries reach it."""
+        return replace(
+            self.facts,
+            member=str(uuid.uuid4()),
+            process=str(uuid.uuid5(self.instance, place)),
+            instance=f"{self.static}-{thread}" if self.static else None,
+            endpoint=endpoint,
+            place=place if self.tells_places else "",
+        )
 
     def group_task(self, task: TaskId) -> GroupTask | None:
         """Return a task of the plan as the group names it; None if the plan has no such sub-topology any more."""
@@ -109,7 +116,8 @@ class GroupMembers:
             others follow it at once, and ask less often by themselves.
         clock_ms: Returns the time in milliseconds.
         in_background: Whether heartbeats are sent in a thread of its own; else the caller calls `beat`.
-        note: Notes the members, before they join: who finds that their process has ended leaves in their name.
+        note: Notes the members, each with its ``group.instance.id``, before they join: who finds that their process has
+            ended leaves in their name.
     """
 
     def __init__(
@@ -120,7 +128,7 @@ class GroupMembers:
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         *,
         in_background: bool = True,
-        note: Callable[[Collection[str]], None] = lambda _: None,
+        note: Callable[[Mapping[str, str | None]], None] = lambda _: None,
     ) -> None:
         self._note = note
         self._coordinator, self._identities = coordinator, identities
@@ -305,7 +313,8 @@ class GroupMembers:
         with self._lock:
             now_ms = self._clock_ms()
             self._choose_who_looks(now_ms)
-            members = [*self._present(), *(member for member, _ in self._leaving.values())]
+            # Those that leave first: another member may have the group.instance.id of one.
+            members = [*(member for member, _ in self._leaving.values()), *self._present()]
             due = [(each, sent) for each in members if (sent := each.next_heartbeat(now_ms)) is not None]
         for member, heartbeat in due:
             self._exchange(member, heartbeat)
@@ -421,13 +430,14 @@ class GroupMembers:
         seats = [seat for seat in self._seats.values() if not seat.has_ended]
         before = len(self._present())
         if self._has_joined or (self._is_open and seats and all(seat.is_ready for seat in seats)):
-            for seat in seats:
-                if seat.is_ready and seat.member is None:
-                    facts = self._identities.member_at(seat.place, self._endpoint)
+            for name, seat in self._seats.items():
+                if seat.is_ready and seat.member is None and not seat.has_ended:
+                    facts = self._identities.member_at(name, seat.place, self._endpoint)
                     seat.member = StreamsMember(facts, self._clock_ms(), most_ms=self._most_ms)
                     self._has_joined = True
         if len(self._present()) > before:
-            self._note([*self._leaving, *(member.facts.member for member in self._present())])
+            members = [*(member for member, _ in self._leaving.values()), *self._present()]
+            self._note({each.facts.member: each.facts.instance for each in members})
         self._unknown.clear()
         for name, seat in self._seats.items():
             if seat.member is not None:

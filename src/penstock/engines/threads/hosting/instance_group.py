@@ -39,16 +39,16 @@ __all__ = ["InstanceGroup", "require_sharable", "sharing_identity", "why_not_sha
 _log = own_logger(__name__)
 _LOOK_MS = 100  # between two looks whether the group has changed
 _STATIC = "group.instance.id"
+_STATIC_SPACE = uuid.UUID("0f1b7c52-6a35-4c86-9d5e-2a1c44a5e2b7")  # of the ids that follow from one
 _PLACING = ("acceptable.recovery.lag", "max.warmup.replicas", "probing.rebalance.interval.ms")
 _REBALANCE_MS = 300_000  # Kafka's default of max.poll.interval.ms
 
 
-def require_sharable(topology: Topology, config: StreamsConfig, *, until_latest: bool) -> None:
+def require_sharable(topology: Topology, *, until_latest: bool) -> None:
     """Raise ConfigError for a run that instances cannot share.
 
     Args:
         topology: The topology.
-        config: The application's settings.
         until_latest: Whether the run ends at the present ends of its topics.
     """
     hint = "Leave group.protocol out, or set it to classic."
@@ -57,12 +57,6 @@ def require_sharable(topology: Topology, config: StreamsConfig, *, until_latest:
             'group.protocol is streams, and the run is until "latest": no instance knows when all is done',
             hint=hint,
             setting="group.protocol",
-        )
-    if static := _static_names(config):
-        raise ConfigError(
-            f"group.protocol is streams, and {static[0]} is set: stream threads are no static members",
-            hint=f"Leave {static[0]} out.",
-            setting=static[0],
         )
     if topology.dataframes:
         names = ", ".join(sorted(topology.dataframes))
@@ -84,7 +78,7 @@ def why_not_shared(app: PlannedApp) -> str:
     """Return why instances cannot share the tasks of an application, in words; empty: they can."""
     config, topology = app.config, app.topology
     if static := _static_names(config):
-        return f"{static[0]} is set"
+        return f"{static[0]} is set, which needs group.protocol=streams"
     if topology.dataframes:
         return f"it reads DataFrames ({', '.join(sorted(topology.dataframes))})"
     is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
@@ -126,6 +120,8 @@ class InstanceGroup:
         self._note = MemberNote(Path(app.places.replicas).parent, self.instance)
         self._members: GroupMembers | None = None
         self._application, self._config = app.application, config
+        static = [str(config.given[name]) for name in _static_names(config)]
+        self._static = static[0] if static else ""
         self._is_embedded = kafka_servers(str(config["bootstrap.servers"])) is None
         self._most_ms = int(config["penstock.heartbeat.interval.ms"] or _LOOK_MS)
         clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
@@ -203,7 +199,9 @@ class InstanceGroup:
             plan: The plan of the epoch.
             topology: Its topology, whose sub-topologies the group knows by their numbers.
         """
-        identities = Identities(self._facts, self.instance, _numbers(plan, topology), self._is_embedded)
+        instance = uuid.uuid5(_STATIC_SPACE, f"{self._application} {self._static}") if self._static else self.instance
+        numbers = _numbers(plan, topology)
+        identities = Identities(self._facts, instance, numbers, self._is_embedded, self._static)
         members = self._members = GroupMembers(self.coordinator, identities, self._most_ms, note=self._note.write)
         if self._is_open:
             members.open_at(self._endpoint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.log.processes import is_of_here, may_run, own_process
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, StreamsHeartbeat
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, StreamsHeartbeat
 from penstock.state.documents import replace_document
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class MemberNote:
     def __init__(self, folder: Path, instance: uuid.UUID) -> None:
         self._path = folder / f"members-{instance}.json"
 
-    def write(self, members: Collection[str]) -> None:
-        """Note the members, in place of those before."""
-        facts = {"process": own_process(), "members": sorted(members)}
+    def write(self, members: Mapping[str, str | None]) -> None:
+        """Note the members, each with its ``group.instance.id``, in place of those before."""
+        facts = {"process": own_process(), "members": dict(sorted(members.items()))}
         try:
             replace_document(str(self._path.parent), self._path.name, json.dumps(facts))
         except (OSError, PenstockError) as error:  # after a kill, brokers then wait for the end of the session
@@ -67,9 +67,9 @@ def leave_for_dead(folder: Path, app: PlannedApp) -> None:
         try:
             noted = json.loads(path.read_text())
             host, pid, start = noted["process"]
-            members = [str(each) for each in noted["members"]]
+            members = {str(each): static and str(static) for each, static in noted["members"].items()}
             runs = may_run(str(host), int(pid), str(start))
-        except (OSError, ValueError, TypeError, LookupError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             _log.debug("%s cannot be read: %s", path, error)
             continue
         with suppress(PenstockError, OSError):
@@ -80,8 +80,9 @@ def leave_for_dead(folder: Path, app: PlannedApp) -> None:
                 path.unlink()
 
 
-def _leave(app: PlannedApp, members: Collection[str]) -> None:
+def _leave(app: PlannedApp, members: Mapping[str, str | None]) -> None:
     clients: ThreadClients = app.log  # type: ignore[assignment] # both logs are
     with closing(clients.streams_coordinator()) as coordinator:
-        for member in members:
-            coordinator.heartbeat(StreamsHeartbeat(app.application, member, LEAVE_EPOCH))
+        for member, static in members.items():
+            epoch = LEAVE_EPOCH if static is None else LEAVE_STATIC_EPOCH  # its next start has its tasks
+            coordinator.heartbeat(StreamsHeartbeat(app.application, member, epoch, instance=static))

@@ -107,7 +107,7 @@ class StreamThreads:
         """Raise ConfigError for state without changelogs, and for what instances cannot share."""
         require_continuous(topology, self._config)
         if self.shares_tasks:
-            require_sharable(topology, self._config, until_latest=until_latest)
+            require_sharable(topology, until_latest=until_latest)
 
     def read_notes(self, log: TopicLog) -> None:
         """Read the note of the last run."""
