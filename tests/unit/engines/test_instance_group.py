@@ -15,6 +15,7 @@ from penstock.engines.application.planning import plan_for
 from penstock.engines.application.tenure import SharedTenure
 from penstock.engines.committed.group_instances import GroupInstances
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
+from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
@@ -158,3 +159,20 @@ def test_queries_learn_from_the_group_which_instance_has_a_key(url: str, log: Em
         assert owners[0] != owners[1]
     finally:
         instances.close()
+
+
+def test_an_instance_with_another_guarantee_is_refused_while_others_run(url: str, log: EmbeddedLog) -> None:
+    def prepare(guarantee: str, *, is_alone: bool) -> None:
+        topology, settings = counting(), config(url, **{"processing.guarantee": guarantee})
+        app = PlannedApp(topology, settings, plan_for(topology, settings, log), log)
+        prepare_epoch(app, NewEpoch(1, 1, instance="one", is_alone=is_alone), None)
+
+    prepare("exactly_once_v2", is_alone=True)
+    with pytest.raises(
+        ConfigError, match=r"have processing\.guarantee=exactly_once_v2, and this one has at_least_once"
+    ):
+        prepare("at_least_once", is_alone=False)
+    prepare("exactly_once_v2", is_alone=False)
+    prepare("at_least_once", is_alone=True)
+    with pytest.raises(ConfigError, match="They go on undisturbed"):
+        prepare("exactly_once_v2", is_alone=False)

@@ -410,7 +410,7 @@ def test_a_start_that_cannot_share_runs_alone_however_short_ago_others_shared(ur
 
 def test_a_start_that_cannot_share_is_refused_while_others_do(url: str, log: EmbeddedLog) -> None:
     app = planned(url, log)
-    facts = InstanceGroup(app).members(app.plan, app.topology)._identities.member_at("here", None)
+    facts = InstanceGroup(app).members(app.plan, app.topology)._identities.member_at("thread-0", "here", None)
     join = StreamsMember(facts, 0).next_heartbeat(0)
     assert join is not None
     log.streams_coordinator().heartbeat(join)

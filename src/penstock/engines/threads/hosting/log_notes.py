@@ -35,12 +35,14 @@ class LogNotes:
         topic_ids: The ids of the topics that the application reads and keeps its state in.
         threads: The threads that may still write, by name.
         batch: The last micro-batch before the application was converted; -1: it has always been in this mode.
+        guarantee: The ``processing.guarantee`` of its instances; empty: a version has run that did not note it.
     """
 
     stored: StoredPlan
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     threads: tuple[str, ...] = ()
     batch: int = -1
+    guarantee: str = ""
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
@@ -50,6 +52,7 @@ class LogNotes:
             "topic_ids": dict(self.topic_ids),
             "threads": list(self.threads),
             "batch": self.batch,
+            "guarantee": self.guarantee,
         }
 
 
@@ -78,7 +81,8 @@ def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> 
             raise _other_mode(application, MICRO_BATCH, CONTINUOUS)
         return None
     threads = tuple(facts.get("threads", ()))
-    return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, int(facts.get("batch", -1)))
+    batch, guarantee = int(facts.get("batch", -1)), str(facts.get("guarantee", ""))
+    return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, batch, guarantee)
 
 
 def _other_mode(application: str, before: str, now: str) -> CheckpointMismatchError:

@@ -179,6 +179,8 @@ class NewEpoch:
 def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
     """Create topics, commit start positions, and note the plan; return the job."""
     log, config, plan = app.log, app.config, app.plan
+    if before is not None and not epoch.is_alone:
+        _refuse_other_guarantee(app, before)
     stored = _stored_plan(app, before)
     if before is not None:
         check_own_changelogs(app, before)
@@ -218,7 +220,8 @@ def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled
     typed = with_settings(app.topology, config)
     write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
     thread_names = () if epoch.instance else job.thread_names
-    notes = LogNotes(stored, ids, thread_names, -1 if before is None else before.batch)
+    batch = -1 if before is None else before.batch
+    notes = LogNotes(stored, ids, thread_names, batch, config["processing.guarantee"])
     if notes != before:
         write_stored_plan(app.checkpoint, stored, app.topology, config)
         epoch.write_notes(app, before, notes)
@@ -257,6 +260,18 @@ def _stored_plan(app: PlannedApp, before: LogNotes | None) -> StoredPlan:
     if before.stored.fingerprints[-1] == app.fingerprint:
         return before.stored
     return before.stored.followed_by(app.document, app.fingerprint)
+
+
+def _refuse_other_guarantee(app: PlannedApp, before: LogNotes) -> None:
+    """Raise ConfigError if other instances run with another guarantee: a task would have one or the other by chance."""
+    guarantee = app.config["processing.guarantee"]
+    if before.guarantee not in ("", guarantee):
+        raise ConfigError(
+            f"the running instances of {app.application!r} have processing.guarantee={before.guarantee}, and this one "
+            f"has {guarantee}",
+            hint="They go on undisturbed. Set the same here, or stop them all before the first start with the other.",
+            setting="processing.guarantee",
+        )
 
 
 def check_own_changelogs(app: PlannedApp, before: LogNotes) -> None:
