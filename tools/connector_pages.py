@@ -22,12 +22,14 @@ OF_CLIENTS = (
 NOTE = "<!-- Written by tools/build_docs.py from the connector's definition: change that. -->"
 
 EXPERIMENTAL = (
-    "**Experimental:** it was not compared with recordings of the connector that it follows. A line in the log says so "
-    "when it starts."
+    "**Experimental:** it was compared neither with recordings of the connector that it follows nor with a real peer "
+    "in all its faults. A line in the log says so when it starts."
 )
 ABOUT = (
-    "Connectors under a name of Kafka's were compared, case by case, with what Kafka Connect 4.3.1 does. Those marked "
-    "*experimental* are tested, but not yet against recordings of the software whose settings they have."
+    "Connectors under a name of Kafka's, Confluent's or Debezium's were compared, case by case, with what these do. "
+    "HttpSource and WebhookSink were run against servers that misbehave in the ways of HTTP (RFC 9110, 9112), "
+    "ObjectSink against a server of S3 whose requests fail before and after they are carried out. Those marked "
+    "*experimental* are tested, but not yet against recordings or real peers in this way."
 )
 
 

@@ -13,8 +13,6 @@ import tempfile
 from itertools import zip_longest
 from pathlib import Path
 
-import psycopg
-
 from connect_cases import case_texts, write_archive
 from mariadb_server import MariadbServer
 from penstock.connect.connectors.installed_plugins import known_plugins
@@ -90,6 +88,8 @@ class PostgresDatabase:
         self.url, self.jdbc_url = f"postgresql://postgres@{place}", f"jdbc:postgresql://{place}?user=postgres"
 
     def connect(self):
+        import psycopg  # here, as tests are skipped where it cannot be loaded
+
         return psycopg.connect(
             host="127.0.0.1", port=self._server.port, user="postgres", dbname=self._name, autocommit=True
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PostgresServer", "postgres"]
+__all__ = ["PostgresServer", "missing_postgres", "postgres"]
 
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
 
@@ -17,6 +17,15 @@ FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int
 def _program(name):
     found = [folder / name for folder in FOLDERS if (folder / name).exists()]
     return str(found[0]) if found else shutil.which(name)
+
+
+def missing_postgres():
+    """Why PostgreSQL cannot be used here; None: it can."""
+    try:
+        import psycopg  # noqa: F401 - whether it can be loaded
+    except ImportError as error:
+        return f"psycopg cannot be loaded: {error}"
+    return None if _program("initdb") else "PostgreSQL is not installed (Debian: apt install postgresql)"
 
 
 class PostgresServer:
@@ -78,9 +87,9 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres():
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    if not _program("initdb"):
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    reason = missing_postgres()
+    if reason:
+        pytest.skip(reason)
     server = PostgresServer()
     yield server
     server.stop()

@@ -6,7 +6,6 @@ import uuid
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -151,6 +150,8 @@ def test_each_change_comes_once_wherever_the_task_crashes(postgres, crashes, siz
 
 
 def test_what_is_committed_while_the_snapshot_is_taken_comes_once(postgres, table):
+    import psycopg
+
     name, start = table
     postgres.execute(f"INSERT INTO {name} VALUES (1, 'before', 0)")
     driver = start()  # the slot and its snapshot are made here, the rows are read at the first poll
@@ -199,6 +200,8 @@ def test_the_rows_of_a_snapshot_may_take_longer_than_the_timeout_of_a_query(post
 
 
 def test_changes_of_one_position_come_once_where_a_transformation_fails_between_them(postgres, table):
+    import psycopg
+
     name, start = table
     other = f"{name}b"
     postgres.execute(
@@ -426,6 +429,8 @@ def test_a_slot_that_was_deleted_is_noticed(postgres, table):
 
 
 def test_failures_that_do_not_pass_are_errors(postgres, table):
+    import psycopg
+
     name, start = table
     slots = [f"{name}_{number}" for number in range(10)]  # max_replication_slots
     try:

@@ -158,14 +158,17 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
     assert {name for name, experimental in found.items() if not experimental} == {
         "FileStreamSourceConnector",
         "FileStreamSinkConnector",
+        "HttpSource",
         "JdbcSinkConnector",
         "JdbcSourceConnector",
         "MirrorSourceConnector",
         "MirrorCheckpointConnector",
         "MirrorHeartbeatConnector",
+        "ObjectSink",
         "PostgresConnector",
+        "WebhookSink",
     }
     listed = CliRunner().invoke(app, ["connect", "list", "--json"]).output
     shown = {each["class"]: each["experimental"] for each in json.loads(listed)}
-    assert shown["HttpSource"] is True
+    assert shown["SparkSinkConnector"] is True
     assert shown["org.apache.kafka.connect.file.FileStreamSinkConnector"] is False

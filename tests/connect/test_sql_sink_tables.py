@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 from sqlalchemy.exc import DBAPIError
 
+from mariadb_server import mariadb
 from penstock.connect.connectors.sql_columns import ColumnRules
 from penstock.connect.connectors.sql_reading import DatabaseReader
 from penstock.connect.connectors.sql_sink import SqlSinkConnector, SqlSinkTask
@@ -41,7 +42,7 @@ from penstock.connect.testing import ConnectTestDriver
 from penstock.errors import ConnectError
 from postgres_server import postgres
 
-__all__ = ["postgres"]
+__all__ = ["mariadb", "postgres"]
 NAMES = itertools.count()
 JSON = {"value.converter": "JsonConverter", "key.converter": "JsonConverter"}
 
@@ -128,6 +129,24 @@ def test_a_table_that_was_dropped_or_renamed_is_made_anew_or_missed(url):
     put(plain, {"a": 3})
     execute(url, "DROP TABLE t")
     plain.produce("t", {"a": 4})
+    with pytest.raises(ConnectError, match="Table t is missing and auto-creation is disabled"):
+        plain.put()
+    plain.stop()
+
+
+def test_a_table_of_mariadb_that_was_dropped_is_made_anew_or_missed(mariadb):
+    mariadb.connect().cursor().execute("CREATE OR REPLACE DATABASE dropped")
+    url = f"{mariadb.url}/dropped"
+    driver = sink(url, auto_create="true")
+    put(driver, {"a": 1})
+    execute(url, "DROP TABLE t")
+    put(driver, {"a": 2}, {"a": 3})
+    assert execute(url, "SELECT a FROM t ORDER BY a") == [(2,), (3,)]
+    driver.stop()
+    plain = sink(url, name="plain")
+    put(plain, {"a": 4})
+    execute(url, "DROP TABLE t")
+    plain.produce("t", {"a": 5})
     with pytest.raises(ConnectError, match="Table t is missing and auto-creation is disabled"):
         plain.put()
     plain.stop()

@@ -32,7 +32,7 @@ def sink():
     drivers = []
 
     def make(server, size=2, **more):
-        settings = {"topics": "in", "url": server.url, "batch.size": size, "timeout.ms": 2000}
+        settings = {"topics": "in", "url": server.url, "batch.size": size, "timeout.ms": 30_000}
         given = {name.replace("_", "."): value for name, value in more.items()}
         drivers.append(ConnectTestDriver(WebhookSinkConnector, {**settings, **given}))
         return drivers[-1]
@@ -99,7 +99,7 @@ def test_numbers_that_json_lacks_are_texts_and_one_record_alone_is_no_list(sink)
 )  # fmt: skip
 def test_what_may_pass_is_sent_again(sink, answer):
     with serving(RawServer(answer, OK)) as server:
-        driver = sink(server)
+        driver = sink(server, timeout_ms=2000 if answer is silence else 30_000)
         driver.produce("in", {"n": 1})
         assert driver.put() == []
         assert len(put(driver)) == 1
@@ -118,7 +118,7 @@ def test_what_may_pass_is_sent_again(sink, answer):
 )  # fmt: skip
 def test_an_answer_from_200_on_says_that_the_records_have_arrived_whatever_its_body(sink, answer):
     with serving(RawServer(answer, OK)) as server:
-        driver = sink(server)
+        driver = sink(server, timeout_ms=2000 if answer is trickle else 30_000)
         driver.produce("in", {"n": 1}, {"n": 2}, {"n": 3})
         assert len(put(driver)) == 3
         assert server.bodies == [[{"n": 1}, {"n": 2}], [{"n": 3}]]

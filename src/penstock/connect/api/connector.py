@@ -52,7 +52,8 @@ class Connector:
         version: Its version.
         config: The definition of its own settings.
         model: The software whose names its settings have; settings of it that the connector does not have are refused.
-        experimental: It was not compared with what its model does, and says so when it starts.
+        experimental: It was compared neither with what its model does nor with a real peer in all its faults, and
+            says so when it starts.
         context: What the worker offers, from before `start` on.
     """
 

@@ -23,9 +23,9 @@ __all__ = ["LIBRARY"]
 
 
 def _of_function(function: Any, model: Model) -> type[Connector]:
-    """Return the connector of a function, with its model; none of them was compared with a model's own runs."""
+    """Return the connector of a function, with its model."""
     connector = connector_of(function)
-    connector.model, connector.experimental = model, True
+    connector.model = model
     return connector
 
 

@@ -16,7 +16,7 @@ from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_reading import TableName
 from penstock.connect.connectors.sql_settings import SINK, zone_of
 from penstock.connect.connectors.sql_urls import address_problems
-from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
+from penstock.connect.connectors.sql_values import DatabaseFile, database_error, is_missing_table, open_engine
 from penstock.connect.connectors.sql_writing import (
     Cell,
     TargetTable,
@@ -526,7 +526,7 @@ class _Guarded:
 def _is_about_columns(error: Exception) -> bool:
     """Return whether the database says that a table or column is not there, or is of another type than before."""
     cause = getattr(error, "orig", error)
-    if type(cause).__name__ in ("UndefinedColumn", "UndefinedTable", "DatatypeMismatch"):
+    if type(cause).__name__ in ("UndefinedColumn", "DatatypeMismatch") or is_missing_table(cause):
         return True
     return any(part in str(cause) for part in ("no column named", "no such column", "no such table", "Unknown column"))
 

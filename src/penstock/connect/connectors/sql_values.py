@@ -14,9 +14,10 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-__all__ = ["DatabaseFile", "database_error", "open_engine"]
+__all__ = ["DatabaseFile", "database_error", "is_missing_table", "open_engine"]
 
 MARIADB_WRONG_VALUE = 1292
+MARIADB_NO_TABLE = (1146, 1932)
 
 
 def open_engine(parsed: Mapping[str, Any]) -> Engine:
@@ -100,11 +101,19 @@ def database_error(error: Exception, where: str, *, trimmed: bool = False) -> Co
     hint = "Correct the query, the record, the table or the settings."
     if isinstance(error, Unfit | IntegrityError) or _is_unfit(cause):
         return DataError(text, hint=hint)
-    is_missing = type(cause).__name__ in ("UndefinedTable", "InvalidSchemaName")
+    is_missing = type(cause).__name__ == "InvalidSchemaName" or is_missing_table(cause)
     is_wrong = isinstance(error, ProgrammingError | NotSupportedError) or _is_mistake(cause)
     if is_wrong and not is_missing:
         return ConnectError(text, hint=hint)
     return RetriableError(text)  # it is away, or locked, or the table comes later
+
+
+def is_missing_table(cause: BaseException) -> bool:
+    """Return whether PostgreSQL or MariaDB says that there is no such table."""
+    is_mariadb = type(cause).__module__.startswith("pymysql")
+    return type(cause).__name__ == "UndefinedTable" or (
+        is_mariadb and cause.args[:1] in {(c,) for c in MARIADB_NO_TABLE}
+    )
 
 
 def _is_unfit(cause: BaseException) -> bool:

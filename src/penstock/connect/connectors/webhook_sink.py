@@ -244,7 +244,6 @@ class WebhookSinkConnector(AlikeTasksSink):
     java_class: ClassVar[str] = "WebhookSink"
     config: ClassVar[ConfigDef] = CONFIG
     model: ClassVar[Model] = HTTP_SINK_MODEL
-    experimental: ClassVar[bool] = True
     task_class: ClassVar[type[SinkTask]] = WebhookSinkTask
 
 

@@ -60,7 +60,7 @@ class Plugin:
         version: Its version.
         stands_for: The classes that an abstract one stands for; None: it is not abstract.
         model: The software whose names its settings have, and what of it the plugin does not have.
-        experimental: It was not compared with what its model does.
+        experimental: It was compared neither with what its model does nor with a real peer in all its faults.
     """
 
     java_class: str

@@ -96,7 +96,9 @@ def start_notes(config: Mapping[str, str | None], plugins: Plugins, worker: Work
     name = config.get("name") or plugin.simple_name
     if plugin.experimental:
         notes.insert(
-            0, f"{plugin.java_class} is experimental: it was not compared with records of the model's own runs."
+            0,
+            f"{plugin.java_class} is experimental: it was compared neither with the model's own runs nor with all "
+            "faults of real peers.",
         )
     return [f"connector {name}: {note}" for note in notes]
 

@@ -525,7 +525,6 @@ class ObjectSinkConnector(AlikeTasksSink):
     task_class: ClassVar[type[SinkTask]] = ObjectSinkTask
     config: ClassVar[ConfigDef] = CONFIG
     model: ClassVar[Model] = OBJECT_MODEL
-    experimental: ClassVar[bool] = True
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         if parsed["format"] != "parquet" and parsed["compression"] not in ("", "none", "gzip"):
