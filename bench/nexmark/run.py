@@ -41,6 +41,7 @@ LOADING = {
     "batch.size": 500_000,
     "queue.buffering.max.messages": 2_000_000,
     "partitioner": "murmur2_random",
+    "enable.idempotence": True,  # a batch that is sent again comes in its place: q18 takes the last bid
 }
 
 
