@@ -92,9 +92,11 @@ def test_compaction_keeps_the_last_of_each_key(log, batch):
     assert table(log) == {2: b"3", 5: b"5"}
     log.append("t", 0, batch([None, None], [b"a", b"c"]))
     log.compact("t", 0, now + 3 * DAY_MS)
-    assert table(log) == {}
+    assert table(log) == {7: None}
     assert log.read("t", 0, 0).next_offset == 8
     assert log.append("t", 0, batch([b"9"], [b"z"])) == 8
+    log.compact("t", 0, now_ms() + DAY_MS + 1)
+    assert table(log) == {8: b"9"}
 
 
 def test_min_compaction_lag(log, batch):

@@ -99,7 +99,10 @@ class Upkeep:
             self.clean(now_ms)
 
     def compact(self, topic: str, partition: int, now_ms: int | None = None) -> None:
-        """Keep the last record of each key, and drop tombstones after ``delete.retention.ms``. Offsets stay."""
+        """Keep the last record of each key, and drop tombstones after ``delete.retention.ms``. Offsets stay.
+
+        The partition's last record stays, as in Kafka's active segment: who was away sees that it has missed some.
+        """
         compact_partition(self._database, topic, partition, unix_ms() if now_ms is None else now_ms)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
@@ -218,7 +221,8 @@ def _compact(database: Database, topic: str, partition: int, now_ms: int) -> Non
         position = cleaned = rows[-1].stored.last_offset + 1
         before = concat([decode(row.stored, topic, partition) for row in rows])
         appended_ms = max(row.appended_ms for row in rows)
-        after = before.filter(_kept(before, last, tombstones_until, appended_ms))
+        kept = _kept(before, last, tombstones_until, appended_ms)
+        after = before.filter(pc.or_(kept, pc.equal(before.column("offset"), slot.next_offset - 1)))
         if after.num_rows == before.num_rows and (len(rows) == 1 or before.num_rows >= len(rows) * _SMALL_ROW):
             continue
         encoded = encode(after, sparse=True)

@@ -17,6 +17,7 @@ import pytest
 from global_table import globals_app
 
 from eventually import eventually
+from penstock.base.clock import unix_ms
 from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.engines.threads.replicas import global_copy
@@ -203,6 +204,21 @@ def test_a_topic_that_was_made_again_empties_the_copy(log: EmbeddedLog, tmp_path
     settle(thread)
     thread.close(commit=True)
     assert joined(log) == [b"b@new", b"c@new"]
+
+
+def test_a_copy_that_has_missed_deletions_is_filled_anew(log: EmbeddedLog, tmp_path: Path) -> None:
+    globals_app(log, None)
+    compacted = {"cleanup.policy": "compact", "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0"}
+    log.alter_config("names", compacted)
+    append(log, "names", [("a", "1", 1), ("b", "2", 2), ("c", "3", 3)])
+    started(log, tmp_path / "replicas").close(commit=True)
+    append(log, "names", [("a", None, 4), ("b", None, 5), ("c", "4", 6)])
+    log.compact("names", 0, unix_ms() + 1_000)
+    append(log, "orders", [("o", key, 7) for key in "abc"])
+    thread = started(log, tmp_path / "replicas")
+    settle(thread)
+    thread.close(commit=True)
+    assert joined(log) == [b"c@4"]
 
 
 def test_another_layout_of_the_table_empties_the_copy(log: EmbeddedLog, tmp_path: Path) -> None:

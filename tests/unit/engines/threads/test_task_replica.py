@@ -204,6 +204,21 @@ def test_a_replica_that_may_have_missed_deletions_is_not_used(tmp_path: Path) ->
         assert [each.restored for each in task.progress if each.is_done] == [3]
 
 
+def test_a_replica_that_has_missed_deletions_alone_is_not_used_when_they_are_gone(tmp_path: Path) -> None:
+    with running([TABLE], tmp_path) as task:
+        settings = {"cleanup.policy": "compact", "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0"}
+        task.log.alter_config("app-s-changelog", settings)
+        for key in "abc":
+            task.view().put(key, "1", 5)
+        task.commit()
+        for key in "ab":
+            task.view().put(key, None)
+        task.write_log()
+        task.log.compact("app-s-changelog", 0, unix_ms() + 1_000)
+        task.crash()
+        assert [key for key, _ in task.view().all()] == ["c"]
+
+
 @pytest.mark.parametrize(
     ("boot", "wall_ms", "away_ms"),
     [

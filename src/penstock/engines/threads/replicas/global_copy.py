@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import lmdb
 
-from penstock.engines.threads.replicas.positions import layout_of
+from penstock.engines.threads.replicas.positions import layout_of, time_notes, time_since
 from penstock.engines.threads.replicas.replica_folders import global_folder
 from penstock.engines.threads.replicas.restoring import OnProgress
 from penstock.log.base import TopicPartition
+from penstock.log.topic_settings import setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import TopicBatch
@@ -170,12 +171,13 @@ class GlobalCopy:
         return True
 
     def _begin(self, log: TopicLog) -> None:
-        """Find the positions to read from; empty a copy that does not fit the topics."""
+        """Find the positions to read from; empty a copy that does not fit the topics, or may have missed deletions."""
         replica = self._opened()
         self._positions, ids = _position(replica.position)
         beginnings, ends = log.beginning_offsets(self._topics), log.end_offsets(self._topics)
         is_other = any(ids.get(topic, id_) != id_ for topic, id_ in self._ids.items())
-        if is_other or any(at > ends.get(tp, -1) for tp, at in self._positions.items()):
+        is_ahead = any(at > ends.get(tp, -1) for tp, at in self._positions.items())
+        if is_other or is_ahead or self._may_miss_deletions(log, ends):
             self._close_reader()
             with self._turn():
                 replica.reset()
@@ -184,6 +186,17 @@ class GlobalCopy:
         self._positions = {tp: max(self._positions.get(tp, 0), start) for tp, start in beginnings.items()}
         self._show()
         self._rebase()
+
+    def _may_miss_deletions(self, log: TopicLog, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a compacted topic has new records, deletions among which may be gone since the last note."""
+        notes = self._opened().position.notes
+        away_ms = time_since(notes.get("noted_ms", 0), tuple(notes.get("boot", ("", 0))))
+        for topic in {tp.topic for tp, at in self._positions.items() if at < ends.get(tp, -1)}:
+            config = log.topic(topic).config
+            kept_ms = int(setting(config, "delete.retention.ms"))
+            if "compact" in setting(config, "cleanup.policy") and (away_ms is None or away_ms >= kept_ms):
+                return True
+        return False
 
     def _apply(self, tp: TopicPartition, piece: list[pa.RecordBatch]) -> None:
         """Process records, and commit their rows with the positions behind them: what is noted is in the rows."""
@@ -199,7 +212,7 @@ class GlobalCopy:
         meta = dict(self._state.meta)
         at = [[tp.topic, tp.partition, offset] for tp, offset in self._positions.items()]
         self._close_reader()
-        notes = {"positions": at, "ids": self._ids}
+        notes = {"positions": at, "ids": self._ids, **time_notes()}
         began = time.perf_counter()
         replica.apply(list(rows), rows.__getitem__, ReplicaPosition(meta=meta, notes=notes))  # type: ignore[arg-type]
         self._sensor.on_store_calls(GLOBAL_TASK, take_calls(self._state))

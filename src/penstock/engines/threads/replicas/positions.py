@@ -11,11 +11,32 @@ from penstock.log.base import TopicPartition
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of"]
+__all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of", "time_notes", "time_since"]
 
 NUMBERS = ""  # in place of a store's name: the topic of the tasks' numbers
 _LAYOUT = ("kind", "timestamped", "window_size_ms", "retention_ms", "retain_duplicates", "history_ms", "ttl_ms",
            "persistent", "time_ordered")  # fmt: skip
+
+
+def time_notes() -> dict[str, Any]:
+    """Return the present time as a replica notes it, for `time_since`."""
+    return {"noted_ms": unix_ms(), "boot": [boot_id(), since_boot_ms()]}
+
+
+def time_since(noted_ms: int, boot: tuple[str, int]) -> int | None:
+    """Return the milliseconds since a replica noted its position; None if that is not known, as the clock was set back.
+
+    A wall clock may be set, so within one start of the machine the clock that runs since then counts.
+
+    Args:
+        noted_ms: The wall-clock time of the note.
+        boot: The id of the machine's start at the note, and the milliseconds since that start.
+    """
+    boot_then, at_ms = boot
+    if boot_then and boot_then == boot_id():
+        return since_boot_ms() - at_ms
+    away_ms = unix_ms() - noted_ms
+    return away_ms if away_ms >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +78,14 @@ class TaskPosition:
     epoch: int = 0
 
     def away_ms(self) -> int | None:
-        """Return the time since the note; None if it is not known, as the machine's clock was set back.
-
-        A wall clock may be set, so within one start of the machine the clock that runs since then counts.
-        """
-        boot, at_ms = self.boot
-        if boot and boot == boot_id():
-            return since_boot_ms() - at_ms
-        away_ms = unix_ms() - self.noted_ms
-        return away_ms if away_ms >= 0 else None
+        """Return the time since the note; None if it is not known, as the machine's clock was set back."""
+        return time_since(self.noted_ms, self.boot)
 
     def note(self) -> ReplicaPosition:
         """Return it as a replica holds it."""
         inputs = None if self.inputs is None else [[tp.topic, tp.partition, at] for tp, at in self.inputs.items()]
         stores = {name: [at.topic, at.topic_id, at.following, at.layout] for name, at in self.stores.items()}
-        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": unix_ms(), "epoch": self.epoch}
-        notes["boot"] = [boot_id(), since_boot_ms()]
+        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, **time_notes(), "epoch": self.epoch}
         return ReplicaPosition(meta=dict(self.meta), notes=notes)
 
     @classmethod

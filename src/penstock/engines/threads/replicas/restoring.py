@@ -128,9 +128,14 @@ class Restorer:
         return not self._may_miss_deletions(source, at.following, noted.away_ms())
 
     def _may_miss_deletions(self, source: StoreSource, start: int, away_ms: int | None) -> bool:
-        """Return whether there are new records, and deletions among them may have been removed since."""
+        """Return whether there are new records, and deletions among them may have been removed since.
+
+        They may have been deletions alone, all of which are gone: one offset at the end is the mark of the last commit.
+        """
         if away_ms is not None and away_ms < int(setting(self._log.topic(source.topic).config, "delete.retention.ms")):
             return False
+        if source.end - start > 1:
+            return True
         records = self._log.iterate(source.topic, self._task.partition, start, source.end)
         return any(each.num_rows for each in records)
 
