@@ -31,6 +31,7 @@ class Mutant:
         new: What stands there with the fault.
         shown_by: The topologies that are tried in turn.
         most_seeds: The number of seeds after which it counts as not found.
+        is_shared: Whether two instances are to share the tasks.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Mutant:
     new: str
     shown_by: tuple[str, ...] = STATEFUL
     most_seeds: int = 400
+    is_shared: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -151,4 +153,17 @@ MUTANTS = (
     Mutant("the tasks of a lost thread go to nobody", (f"{HOSTING}.epoch", "Epoch.fenced"),
            "self._sharing.fenced(name)", "pass", ("stateless",)),
     Mutant("changes are left out of a commit", _thread("commit"), "if task.is_changed:", "if task.is_changed and moved[task.id]:", ("clocked",)),
+    Mutant("a lost thread that has come back gets tasks before it is fenced", (f"{HOSTING}.epoch", "Epoch._deliver"),
+           "if name in self._fencing:", "if False:", ("stateless",), 2_000),
+    Mutant("a lost thread that has come back is fenced by its name", (f"{HOSTING}.epoch", "Epoch.lost"),
+           "self._fencing |= dict.fromkeys(lost)", "pass", ("stateless",), 2_000),
+    Mutant("a lost thread is not fenced", (f"{HOSTING}.lost_threads", "LostThreads.replace"),
+           "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)", "pass"),
+    Mutant("a thread that was fenced gets its last list again", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
+           "self.lists[thread] = TaskList(self.lists[thread].revision + 1)", "pass", STATEFUL, 2_000),
+    Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
+           "return back\n", "return {}\n", ("remembered",)),
+    Mutant("an embedded log takes commits of members that the group has removed",
+           ("penstock.log.embedded.transaction", "EmbeddedTransaction.commit"),
+           "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True),
 )  # fmt: skip

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from penstock import Consumed, Grouped, Processor, Produced, Record, Stores, StreamsBuilder, Suppressed, TimeWindows
+from penstock import (
+    Consumed,
+    Grouped,
+    Materialized,
+    Processor,
+    Produced,
+    Record,
+    Stores,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
+from penstock.runtime.aggregate.close import EMIT_INTERVAL
 from penstock.testing.simulation.run import Input, Plan
 
 __all__ = ["NAMES", "inputs_of", "plan_of"]
@@ -48,6 +60,21 @@ def tables() -> Plan:
     joined = left.outer_join(right, lambda one, two: f"{one}+{two}")
     joined.to_stream().to("out", TEXTS)
     return Plan(builder.build(), {"in": 2, "other": 2, "out": 2}, has_one_state=False)
+
+
+def closed() -> Plan:
+    builder = StreamsBuilder()
+    windowed = builder.stream("in", TEXT).group_by_key().windowed_by(TimeWindows.of(5_000, grace=1_000))
+    kept = Materialized("counts", retention="1 h")  # longer than any pause between two records of a partition
+    counts = windowed.emit_strategy("on_window_close").count(kept).to_stream()
+    counts.map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
+    return Plan(builder.build(), {"in": 2, "out": 2}, {EMIT_INTERVAL: 0}, has_one_state=False)
+
+
+def remembered() -> Plan:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).group_by_key().count().to_stream().to("out", NUMBERS)
+    return Plan(builder.build(), {"in": 2, "out": 2}, {"penstock.data.loss": "continue"})
 
 
 def suppress() -> Plan:
@@ -111,7 +138,8 @@ def global_table() -> Plan:
 
 
 _PLANS: dict[str, Callable[[], Plan]] = {
-    each.__name__: each for each in (stateless, count, windows, tables, suppress, punctuated, clocked, global_table)
+    each.__name__: each
+    for each in (stateless, count, windows, tables, closed, suppress, remembered, punctuated, clocked, global_table)
 }
 NAMES = tuple(_PLANS)
 
@@ -135,7 +163,7 @@ def inputs_of(name: str, seed: int) -> list[Input]:
         topic, number = dice.choice(topics), dice.randrange(KEYS)
         value = None if name == "tables" and dice.random() < 0.15 else f"v{dice.randrange(6)}".encode()
         inputs.append(Input(topic, number % plan.partitions[topic], f"key{number}".encode(), value, time))
-    if name == "suppress":  # windows close by the time of their partition
+    if name in ("closed", "suppress"):  # windows close by the time of their partition
         inputs += [Input("in", number, f"end{number}".encode(), b"end", time + 50_000 + number) for number in range(2)]
     if name == "punctuated":
         inputs.append(Input("in", 0, b"end", b"end", time + 50_000))

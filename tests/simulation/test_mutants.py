@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count, cycle
 
 import pytest
 
 from mutants import MUTANTS, Mutant
-from penstock.testing.simulation.simulate import simulate_seed
+from penstock.testing.simulation.faults import draw
+from penstock.testing.simulation.run import run
+from penstock.testing.simulation.simulate import layout_of
 from simulated_topologies import inputs_of, plan_of
 
 RARE = 400  # a fault that more seeds may be needed for is looked for by `make test-all`
@@ -18,15 +21,21 @@ RARE = 400  # a fault that more seeds may be needed for is looked for by `make t
     [pytest.param(each, marks=[pytest.mark.whole] if each.most_seeds > RARE else [], id=str(each)) for each in MUTANTS],
 )
 def test_a_fault_that_was_mended_is_found(mutant: Mutant) -> None:
-    if not mutant.has_place():
-        pytest.skip("the source has changed: write it anew")
+    assert mutant.has_place(), f"{'.'.join(mutant.where)} has changed: write this fault anew in mutants.py"
     with mutant.put_back():
         for seed, name in zip(count(), cycle(mutant.shown_by)):
-            if simulate_seed(plan_of(name), inputs_of(name, seed), seed).violations:
+            layout = replace(layout_of(seed), is_embedded=True, instances=2) if mutant.is_shared else layout_of(seed)
+            if run(plan_of(name), inputs_of(name, seed), seed, draw(seed), layout).violations:
                 break
             assert seed < mutant.most_seeds, "it is not found"
 
 
-@pytest.mark.whole
 def test_each_fault_has_its_place_in_the_source() -> None:
     assert [mutant.name for mutant in MUTANTS if not mutant.has_place()] == []
+
+
+def test_a_fault_whose_place_is_gone_is_not_passed_over() -> None:
+    gone = Mutant("gone", (MUTANTS[0].where[0], "StreamThread.commit"), "what no source has", "pass")
+    assert not gone.has_place()
+    with pytest.raises(AssertionError, match="write this fault anew"):
+        test_a_fault_that_was_mended_is_found(gone)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 
 from mutants import MUTANTS
+from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.testing.simulation.application import Layout
-from penstock.testing.simulation.faults import Fault
+from penstock.testing.simulation.faults import Fault, draw
+from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.run import run
 from penstock.testing.simulation.scheduler import Process, Scheduler
-from penstock.testing.simulation.simulate import simulate, simulate_seed
-from penstock.testing.simulation.stand_ins import SimulatedTime
+from penstock.testing.simulation.simulate import layout_of, simulate, simulate_seed
+from penstock.testing.simulation.stand_ins import SimulatedTime, installed
 from simulated_topologies import NAMES, inputs_of, plan_of
 
 SEEDS, BLOCKS = 15, 2
@@ -36,6 +39,17 @@ def test_faults_change_nothing(name: str, block: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_faults_of_many_seeds_change_nothing(name: str) -> None:
     simulate(plan_of(name), partial(inputs_of, name), range(1_000, 1_400)).require_none()
+
+
+@pytest.mark.parametrize("name", ["count", "tables"])
+def test_instances_share_tasks_whatever_happens(name: str) -> None:
+    for seed in range(8):
+        layout = replace(layout_of(seed), is_embedded=True, instances=2, threads=2)
+        outcome = run(plan_of(name), inputs_of(name, seed), seed, draw(seed), layout)
+        assert outcome.violations == [], outcome.story()
+        if seed == 0:
+            committing = {each.who.partition(".")[0] for each in outcome.events if each.what.startswith("committed")}
+            assert committing == {"instance-0", "instance-1"}
 
 
 def digests(seeds: range) -> list[str]:
@@ -71,6 +85,30 @@ def test_other_threads_of_the_process_have_its_own_clock() -> None:
     assert scheduler.now_s == 0.0
     assert all(look >= at for look, at in zip(looks, before, strict=True))
     assert clock.monotonic() < 1001.0  # that of the simulation
+
+
+def test_replicas_of_other_threads_of_the_process_are_not_those_of_an_actor(tmp_path: Path) -> None:
+    scheduler, process = Scheduler(1), Process("one", Machine("machine", tmp_path))
+    opened: list[LmdbReplica] = []
+
+    def open_one() -> None:  # as a restore does that an earlier test has left behind
+        opened.append(LmdbReplica(tmp_path / "other", "other", ["store"]))
+
+    def body() -> None:
+        opened.append(LmdbReplica(tmp_path / "own", "own", ["store"]))
+        other = threading.Thread(target=open_one)
+        other.start()
+        other.join()
+
+    with installed(scheduler, lambda: None, None, lambda *_: None):
+        actor = scheduler.spawn("one", process, body)
+        assert scheduler.run(lambda: actor.is_done, 1.0)
+    assert actor.error is None
+    other = opened[1]
+    assert len(process.releases) == 1
+    process.releases[0]()
+    assert other.transaction_number >= 0  # its files are open still
+    other.close()
 
 
 def test_the_story_names_the_fault_and_the_commits() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.threads.hosting import crashes
-from penstock.engines.threads.hosting.crashes import CrashWatch
-from penstock.engines.threads.hosting.engine import is_passing
+from penstock.engines.threads.hosting.crashes import CrashWatch, is_passing
 from penstock.errors import AppFailedError, LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log

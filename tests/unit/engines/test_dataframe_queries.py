@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines.dataframes.into_topic import DataFrameQuery, dataframe_queries, spark_location
-from penstock.engines.threads.hosting.engine import is_passing
+from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.errors import CheckpointMismatchError, FencedError, LogUnavailableError, PenstockError, UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.coordination import Lease

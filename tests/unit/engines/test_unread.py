@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from epoch_support import Driver
 
-from penstock.engines.threads.hosting.engine import is_passing
+from penstock.engines.threads.hosting.crashes import is_passing
 from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
 from penstock.errors import AppFailedError
 from penstock.log.embedded.log import EmbeddedLog

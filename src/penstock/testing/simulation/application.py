@@ -6,26 +6,37 @@ is done here: it starts a process for each thread, starts it again, or lets the 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.assignment.task_assignor import StateHolders
+from penstock.engines.threads.hosting.crashes import CrashWatch, is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
+from penstock.engines.threads.hosting.group_members import GroupMembers, Identities
 from penstock.engines.threads.hosting.job import ContinuousJob, thread_name
+from penstock.engines.threads.hosting.lost_threads import LostThreads
 from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import run_thread
-from penstock.errors import AppFailedError, FencedError, LogUnavailableError, PenstockError, StateError
+from penstock.errors import AppFailedError, LogUnavailableError, OffsetOutOfRangeError, PenstockError, StateError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
+from penstock.log.streams_groups.group import GroupSettings
+from penstock.log.streams_groups.member import MemberFacts
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import BrokerConnection, Network
 from penstock.testing.simulation.control import Channel
+from penstock.testing.simulation.embedded_log import EmbeddedBrokers, EmbeddedConnection, HeartbeatsOverNetwork
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Process, Scheduler
+from penstock.topology.plan.group_topology import group_topology
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_client import ControlAddress
+    from penstock.log.streams_groups.coordinator import StreamsCoordinator
     from penstock.log.thread_clients import Writer
 
 __all__ = ["Application", "Layout"]
@@ -34,9 +45,15 @@ _SESSION_S = 3.0
 _START_S = 0.3
 _LATE_STARTS, _LATEST_START_S = 0.3, 2.0
 _GRACE_S = 2.0
+_SHORT_PATIENCE_S, _PATIENCE_S = (
+    4.0,
+    7.0,
+)  # of threads with a driver that is gone; of instances longer than their session
 _LOOK_S = 0.02
-_PASSING = (FencedError, LogUnavailableError)  # after which an application begins a new epoch
 _ATTEMPTS = 4  # of Spark at one thread
+_GROUP = GroupSettings(session_timeout_ms=3_000, heartbeat_interval_ms=500, task_offset_interval_ms=1_000)
+_REBALANCE_MS, _LOOK_MS, _SHORTEST_S = 8_000, 100, 0.005
+_CLUSTER = "spark://simulated"  # whose machines say nothing of the ends of processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +65,16 @@ class Layout:
         machines: The number of its machines.
         standbys: ``num.standby.replicas``.
         retries: Whether Spark starts a thread again whose process has ended.
+        is_embedded: Whether the log is an embedded one, and no model of brokers.
+        instances: The number of instances, each with so many threads and machines; several only over an embedded log.
     """
 
     threads: int = 1
     machines: int = 1
     standbys: int = 0
     retries: bool = True
+    is_embedded: bool = False
+    instances: int = 1
 
 
 @dataclass(eq=False)
@@ -82,12 +103,13 @@ class Application:
         layout: Its shape.
         is_done: Returns whether all input is processed and committed.
         settled_s: For how long that must be so before the end.
+        instance: Its name, if it is one of several instances that share the tasks as members of a group.
         violations: What must not happen, and has.
         has_ended: Whether it has stopped by itself with all input processed.
     """
 
     scheduler: Scheduler
-    brokers: Brokers
+    brokers: Brokers | EmbeddedBrokers
     network: Network
     machines: Sequence[Machine]
     app: ThreadApp
@@ -95,26 +117,34 @@ class Application:
     layout: Layout
     is_done: Callable[[], bool]
     settled_s: float
+    instance: str = ""
     violations: list[str] = field(default_factory=list)
     has_ended: bool = False
     _epoch: Epoch | None = None
-    _sharing: PlacedTasks | None = None
+    _sharing: PlacedTasks | GroupMembers | None = None
     _started: list[_Started] = field(default_factory=list)
     _lives: int = 0
+    _epochs: int = 0
 
     def __post_init__(self) -> None:
-        self.channel = Channel(self.scheduler)
+        patience_s = _PATIENCE_S if self.instance else _SHORT_PATIENCE_S
+        self.channel = Channel(self.scheduler, patience_s=patience_s)
         self._names = [thread_name(number) for number in range(self.layout.threads)]
-        self._log = BrokerConnection(self.brokers, self.network, self._check_commit)
+        self._log = (
+            EmbeddedConnection(self.brokers, self.network, self._check_commit)
+            if isinstance(self.brokers, EmbeddedBrokers)
+            else BrokerConnection(self.brokers, self.network, self._check_commit)
+        )
 
-    def connection(self) -> BrokerConnection:
+    def connection(self) -> BrokerConnection | EmbeddedConnection:
         """Return a connection of the present process to the log."""
         return self._log
 
     def start(self, after_s: float = 0.0) -> None:
         """Start a driver."""
         self._lives += 1
-        self.driver = Process(f"driver {self._lives}", self.machines[0])
+        self.driver = Process(f"{self.instance or 'driver'} {self._lives}", self.machines[0])
+        self._id = uuid.UUID(int=self.scheduler.dice.getrandbits(128))
         self.scheduler.spawn(self.driver.name, self.driver, self._drive, after_s)
 
     def crash(self, process: Process) -> None:
@@ -140,33 +170,61 @@ class Application:
         """List the processes of threads on a machine that have not ended."""
         return [each.process for each in self._started if each.process.machine is machine and not each.process.is_dead]
 
-    def is_of_thread(self, process: Process) -> bool:
-        """Return whether a process is that of a thread."""
-        return any(each.process is process for each in self._started)
+    def has(self, process: Process) -> bool:
+        """Return whether a process is the driver's, or a thread's."""
+        return process is self.driver or any(each.process is process for each in self._started)
 
     def _drive(self) -> None:
         self.channel.reopen()
+        self.scheduler.spawn(f"{self.driver.name} control", self.driver, self._listen)
         holders = StateHolders()
+        crashes = CrashWatch(self._now_s)
+        log: Any = self._log
+        self._lost = LostThreads(log, crashes, _CLUSTER if self.layout.retries else "local[1]")
         while True:
             job = self._prepare()
-            sharing = self._sharing = PlacedTasks(job, holders)
-            epoch = self._epoch = Epoch(job, self.channel.send, sharing, lambda: self.scheduler.now_s)
+            sharing = self._sharing = self._members(job) if self.instance else PlacedTasks(job, holders)
+            epoch = self._epoch = Epoch(job, self.channel.send, sharing, self._now_s)
             for number in range(job.threads):
                 self._launch(job, number, 0)
             error = self._run(epoch)
             self._end(epoch, has_failed=error is not None)
             holders = epoch.holders()
-            if error is None and epoch.error is None:
+            error = error or epoch.error
+            if error is None:
                 self.has_ended = True
                 return
-            self._judge(error or epoch.error)
+            self._judge(error)
+            if is_passing(error):
+                self._note_end(crashes, epoch, error)
             self.scheduler.wait(0.05)
 
-    def _prepare(self) -> ContinuousJob:
-        """Take the lease, and fence all threads of earlier epochs, as `prepare_epoch` does."""
+    def _note_end(self, crashes: CrashWatch, epoch: Epoch, error: PenstockError) -> None:
+        """Note the end of an epoch, as the engine does before it begins another one."""
+        log: Any = self._log
+        try:
+            crashes.note_end(epoch, log, error)
+        except PenstockError as repeated:  # production ends the application, and somebody starts it again
+            self._judge(repeated)
+
+    def _now_s(self) -> float:
+        return self.scheduler.now_s
+
+    def _listen(self) -> None:
+        """Take the messages of threads, as the threads of the control server do, whatever the driver waits for."""
         while True:
+            self._take_messages()
+            self.scheduler.wait(_LOOK_S, self.channel.has_news)
+
+    def _prepare(self) -> ContinuousJob:
+        """Take the lease, and fence all threads of earlier epochs, as `prepare_epoch` does; no instance of several."""
+        while True:
+            self._epochs += 1
+            number = self._epochs
+            if self.instance:
+                break
             try:
-                number = self.network.request("take the lease", self._take_lease)
+                number = self.network.request("take the lease", self.brokers.take_lease)
                 self._log.fence_threads(self.app.application_id, self._names, number)
                 break
             except LogUnavailableError:
@@ -188,17 +246,41 @@ class Application:
             standbys=self.layout.standbys,
             acceptable_lag=5,
             probing_s=0.5,
+            instance=str(self._id) if self.instance else "",
         )
 
-    def _take_lease(self) -> int:
-        self.brokers.lease_epoch += 1
-        return self.brokers.lease_epoch
+    def _members(self, job: ContinuousJob) -> GroupMembers:
+        """Return the members of the group that the threads of an epoch are, whose heartbeats an actor sends."""
+        app, brokers = self.app, self.brokers
+        assert isinstance(brokers, EmbeddedBrokers)  # noqa: S101 - only it has a coordinator of groups
+        topology = group_topology(app.topology, app.application_id, app.config)
+        facts = MemberFacts(app.application_id, "", "", topology, rebalance_timeout_ms=_REBALANCE_MS)
+        coordinator = EmbeddedStreamsCoordinator(brokers.log, _GROUP, self._now_ms)
+        numbers = {sub.id: sub.id for sub in job.plan.subtopologies}
+        members = GroupMembers(
+            cast("StreamsCoordinator", HeartbeatsOverNetwork(coordinator, self.network)),
+            Identities(facts, self._id, numbers),
+            _LOOK_MS,
+            self._now_ms,
+            in_background=False,
+        )
+        members.open_at(None)
+        self.scheduler.spawn(f"{self.driver.name} members", self.driver, partial(self._beat, members))
+        return members
+
+    def _beat(self, members: GroupMembers) -> None:
+        while (pause_s := members.beat()) is not None:
+            self.scheduler.wait(max(pause_s, _SHORTEST_S))
+
+    def _now_ms(self) -> int:
+        return int(self.scheduler.now_s * 1000)
 
     def _launch(self, job: ContinuousJob, number: int, attempt: int, after_s: float = 0.0) -> None:
         """Start a thread, as Spark does."""
         moved = self.scheduler.dice.random() < 0.2
         machine = self.machines[(number + attempt * moved) % len(self.machines)]
-        process = Process(f"{thread_name(number)}.{job.epoch}.{attempt}@{machine.name}", machine)
+        of_instance = f"{self.instance}." if self.instance else ""
+        process = Process(f"{of_instance}{thread_name(number)}.{job.epoch}.{attempt}@{machine.name}", machine)
         started = _Started(number, attempt, process)
         of_machine = replace(job, replica_root=str(machine.replicas))
         app = replace(self.app_of_process(), replica_root=str(machine.replicas), epoch=job.epoch)
@@ -220,10 +302,11 @@ class Application:
         quiet_s: float | None = None
         started = self._started[-epoch.job.threads :]
         while True:
-            self._take_messages(epoch)
             epoch.look(_START_S, _SESSION_S)
-            if self.layout.retries:
-                self._replace_lost(epoch)
+            try:
+                self._lost.replace(epoch)
+            except PenstockError as error:
+                return error
             if epoch.error is not None:
                 return epoch.error
             started = self._restart(epoch, started)
@@ -251,21 +334,16 @@ class Application:
                 newest[place] = self._started[-1]
         return newest
 
-    def _take_messages(self, epoch: Epoch) -> None:
+    def _take_messages(self) -> None:
+        """Hand on the messages that have arrived."""
         for client, message in self.channel.arrived():
-            if client.member.epoch != epoch.job.epoch:
+            epoch = self._epoch
+            if epoch is None or client.member.epoch != epoch.job.epoch:
                 self.channel.send(client.member, {"stop": True})
             else:
                 epoch.on_message(client.member, message)
             if "hello" not in message and "gone" not in message:
                 client.acknowledge(message)
-
-    def _replace_lost(self, epoch: Epoch) -> None:
-        """Fence threads that are gone, see `LostThreads`."""
-        for name in epoch.lost():
-            self._log.fence_threads(self.app.application_id, [epoch.job.producer_of(name)], epoch.job.lease_epoch)
-            epoch.fenced(name)
-        epoch.take_crashes()
 
     def _failure_of(self, epoch: Epoch, started: Sequence[_Started]) -> PenstockError:
         """Return the error of an epoch whose processes have all ended."""
@@ -280,7 +358,6 @@ class Application:
         deadline = self.scheduler.now_s + _GRACE_S * (1 if has_failed else 3)
         of_epoch = [each for each in self._started if f".{epoch.job.epoch}." in each.process.name]
         while self.scheduler.now_s < deadline and not all(each.is_over for each in of_epoch):
-            self._take_messages(epoch)
             self.scheduler.wait(_LOOK_S)
         for each in of_epoch:
             is_paused = each.process.paused_until_s > self.scheduler.now_s
@@ -288,25 +365,34 @@ class Application:
                 self.crash(each.process)
         epoch.end()
 
-    def _judge(self, error: PenstockError | None) -> None:
+    def _judge(self, error: PenstockError) -> None:
         """Note an error that no fault explains: production would end the application with it."""
-        if error is None:
-            return
         message = error.message.replace(str(self.machines[0].root.parent), "")  # which differs from run to run
         self.scheduler.tell(f"the epoch has failed: {type(error).__name__}: {message}")
-        passes = isinstance(error, _PASSING) or error.facts.get("lost_process")
+        is_repeated = isinstance(error, AppFailedError) and "positions" in error.facts  # faults may strike so often
         is_full = isinstance(error, StateError) and "No space left" in error.message
-        if not (passes or is_full):
+        # Which the preparation of another epoch would refuse. A member that does not know yet that it has lost a task
+        # may find that the next owner has purged what is committed.
+        is_lost = isinstance(error, OffsetOutOfRangeError) and not self.instance
+        if is_lost or not (is_passing(error) or is_repeated or is_full):
             self.violations.append(f"unexpected error: {type(error).__name__}: {message}")
 
-    def _check_commit(self, writer: Writer, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Check a commit that is about to take effect."""
+    def _check_commit(
+        self,
+        writer: Writer,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        before: Mapping[TopicPartition, int],
+    ) -> None:
+        """Check a commit that takes effect."""
+        shown = ", ".join(f"{tp.topic}-{tp.partition}:{at.offset}" for tp, at in sorted(offsets.items()))
+        self.scheduler.tell(f"committed {shown or 'records'}")
         epoch, sharing = self._epoch, self._sharing
         readers = {tp: task for task in self.app.tasks() for tp in self.app.plan.sources(task)}
         for tp, each in sorted(offsets.items()):
-            before = self.brokers.newest_offset(tp)
-            if each.offset < before:
-                self._violate(f"{writer.thread} moves {tp.topic}-{tp.partition} back from {before} to {each.offset}")
+            if each.offset < before.get(tp, -1):
+                self._violate(
+                    f"{writer.thread} moves {tp.topic}-{tp.partition} back from {before[tp]} to {each.offset}"
+                )
             if epoch is None or sharing is None or writer.epoch != epoch.job.epoch:
                 continue
             owner = sharing.owners.get(readers[tp])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import FencedError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndMetadata, TopicInfo, TopicPartition
@@ -44,11 +45,20 @@ class OpenTransaction:
 
 @dataclass(eq=False)
 class _Stored:
-    """A record batch, and the transaction that has written it."""
+    """A record batch, the end of its offsets, the transaction that has written it, and when it was first compacted."""
 
     first: int
+    end: int
     records: pa.RecordBatch
     transaction: OpenTransaction | None
+    compacted_s: float | None = None
+
+    def part(self, low: int, high: int) -> pa.RecordBatch:
+        """Return its records with low <= offset < high; some may have been removed."""
+        if self.records.num_rows == self.end - self.first:
+            return self.records.slice(low - self.first, high - low)
+        offsets = self.records.column("offset")
+        return self.records.filter(pc.and_(pc.greater_equal(offsets, low), pc.less(offsets, high)))
 
 
 @dataclass(eq=False)
@@ -73,19 +83,38 @@ class _Partition:
                 columns.append(records.column(each.name).cast(each.type))
             else:
                 columns.append(pa.nulls(records.num_rows, HEADERS_TYPE))
-        self.batches.append(_Stored(first, pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA), transaction))
+        stored = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
         self.end += records.num_rows
+        self.batches.append(_Stored(first, self.end, stored, transaction))
         return first
 
     def committed(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the committed records with start <= offset < end."""
         start = max(start, self.start)
         for each in self.batches:
-            behind = each.first + each.records.num_rows
-            if behind <= start or each.first >= end or (each.transaction and each.transaction.fate != "committed"):
+            if each.end <= start or each.first >= end or (each.transaction and each.transaction.fate != "committed"):
                 continue
-            low, high = max(start, each.first), min(end, behind)
-            yield each.records.slice(low - each.first, high - low)
+            if (part := each.part(max(start, each.first), min(end, each.end))).num_rows:
+                yield part
+
+    def compact(self, now_s: float, keeps_s: float) -> None:
+        """Remove records that newer ones of their keys replace; deletions some time after the first time (KIP-534)."""
+        end = self.stable_end()
+        settled = [each for each in self.batches if each.end <= end]
+        kept = [each for each in settled if not each.transaction or each.transaction.fate == "committed"]
+        newest = {key: each for each in kept for key in each.records.column("key").to_pylist()}
+        for each in kept:
+            each.compacted_s = now_s if each.compacted_s is None else each.compacted_s
+            keeps_deletions = now_s - each.compacted_s < keeps_s
+            keys, values = each.records.column("key").to_pylist(), each.records.column("value").to_pylist()
+            last = {key: row for row, key in enumerate(keys)}
+            rows = [
+                row
+                for row, (key, value) in enumerate(zip(keys, values, strict=True))
+                if newest[key] is each and last[key] == row and (value is not None or keeps_deletions)
+            ]
+            if len(rows) < len(keys):
+                each.records = each.records.take(pa.array(rows, pa.int64()))
 
 
 class Brokers:
@@ -96,6 +125,7 @@ class Brokers:
 
     Attributes:
         lease_epoch: The epoch of the application's newest lease.
+        version: Grows with each change that a reader may see.
         committed: The offsets that the group has committed; those of marks to come are missing.
     """
 
@@ -106,8 +136,9 @@ class Brokers:
         self._epochs: dict[str, int] = {}
         self._open: dict[str, OpenTransaction] = {}
         self._unmarked: list[OpenTransaction] = []
+        self._earlier: dict[TopicPartition, OffsetAndMetadata] = {}  # the offsets before the newest ones
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self.lease_epoch = 0
+        self.lease_epoch = self.version = 0
 
     # Topics
 
@@ -135,6 +166,7 @@ class Brokers:
 
     def append(self, tp: TopicPartition, records: pa.RecordBatch) -> int:
         """Write records outside of transactions."""
+        self.version += 1
         return self._at(tp).add(records, None)
 
     def start_of(self, tp: TopicPartition) -> int:
@@ -167,6 +199,15 @@ class Brokers:
         partition = self._at(tp)
         partition.start = max(partition.start, min(before, partition.end))
 
+    def compact(self, slack_s: float) -> None:
+        """Compact all topics that are; deletions are kept for their time, and a little longer."""
+        self.mark()
+        for name, topic in sorted(self._topics.items()):
+            if "compact" in topic.config.get("cleanup.policy", ""):
+                kept_s = int(topic.config["delete.retention.ms"]) / 1000 + slack_s
+                for tp in self.places(name):
+                    self._at(tp).compact(self._scheduler.now_s, kept_s)
+
     # Producers
 
     def new_producer(self, identity: str) -> int:
@@ -183,6 +224,11 @@ class Brokers:
                 f"producer {identity!r} of epoch {epoch} has been fenced by one of epoch {newest}",
                 hint="The thread must end.",
             )
+
+    def take_lease(self) -> int:
+        """Take the application's lease; return its epoch."""
+        self.lease_epoch += 1
+        return self.lease_epoch
 
     def require_lease(self, epoch: int | None) -> None:
         """Raise FencedError if the lease has a newer epoch."""
@@ -225,12 +271,33 @@ class Brokers:
         now = self._scheduler.now_s
         for each in self._unmarked:
             if each.shows_at_s <= now:
-                self.committed.update(each.offsets)
+                self._show(each.offsets)
         for each in [each for each in self._unmarked if each.marks_at_s <= now]:
             self._unmarked.remove(each)
             each.is_marked = True
+            self.version += 1
             for tp in each.places:
                 self._at(tp).end += 1  # the mark itself
+
+    def _show(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for tp, offset in offsets.items():
+            if self.committed.get(tp) != offset:
+                if tp in self.committed:
+                    self._earlier[tp] = self.committed[tp]
+                self.committed[tp] = offset
+
+    def forget(self, known: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Lose the group's newest offsets where they are these, as a new coordinator may; return the partitions."""
+        self.mark()
+        lost = [
+            tp
+            for tp, offset in sorted(known.items())
+            if tp in self._earlier and tp in self.committed and self.newest_offset(tp) == offset
+        ]
+        lost = [] if self._unmarked else lost
+        for tp in lost:
+            self.committed[tp] = self._earlier.pop(tp)
+        return lost
 
     def marks_at_s(self, places: Iterable[TopicPartition]) -> float | None:
         """Return when the last mark of ended transactions in these partitions is written; None: all are."""
@@ -260,6 +327,9 @@ class Brokers:
             if each.fate == "committed" and tp in each.offsets:
                 newest = each.offsets[tp].offset
         return newest
+
+    def close(self) -> None:
+        """Do nothing."""
 
     def content(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Yield all committed records by partition."""

@@ -18,7 +18,8 @@ from penstock.testing.simulation.scheduler import Actor, Scheduler
 __all__ = ["BrokerConnection", "CommitObserver", "Network"]
 
 T = TypeVar("T")
-CommitObserver = Callable[[Writer, Mapping[TopicPartition, OffsetAndMetadata]], None]
+CommitObserver = Callable[[Writer, Mapping[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, int]], None]
+"""Called with each commit: of whom, of which offsets, and those before."""
 _LATE_MARKS = 0.5  # the share of commits whose marks come later than the answer
 _LATEST_MARK_S = 0.4
 _PIECES = 0.5  # the share of fetches that return only some of what is there
@@ -186,6 +187,7 @@ class SimulatedFetcher:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] = {}
+        self._seen = -1  # the version of the brokers at which there was nothing new
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self._positions = {tp: positions[tp] for tp in sorted(positions)}
@@ -207,12 +209,19 @@ class SimulatedFetcher:
             if fetched or scheduler.now_s >= deadline:
                 return fetched
             mark_s = self._log.brokers.next_mark_s()
+            self._seen = -1
             until_s = deadline if mark_s is None else min(deadline, max(mark_s, scheduler.now_s + 1e-4))
             scheduler.wait(until_s - scheduler.now_s, self._has_news)
 
     def _has_news(self) -> bool:
         brokers = self._log.brokers
-        return any(at < brokers.end_of(tp) for tp, at in self._positions.items() if tp not in self._paused)
+        brokers.mark()
+        if brokers.version == self._seen:
+            return False
+        if any(at < brokers.end_of(tp) for tp, at in self._positions.items() if tp not in self._paused):
+            return True
+        self._seen = brokers.version
+        return False
 
     def _fetch(self) -> dict[TopicPartition, Fetched]:
         brokers, dice = self._log.brokers, self._log.network.scheduler.dice
@@ -298,10 +307,8 @@ class SimulatedProducer:
 
         def effect() -> None:
             self._require()
-            self._log.on_commit(self._writer, offsets)
+            self._log.on_commit(self._writer, offsets, {tp: brokers.newest_offset(tp) for tp in offsets})
             brokers.commit(self._id, offsets, shows_after_s, marks_after_s)
-            shown = ", ".join(f"{tp.topic}-{tp.partition}:{at.offset}" for tp, at in sorted(offsets.items()))
-            network.scheduler.tell(f"committed {shown or 'records'}")
 
         network.request("commit", effect)
         following, self._following = self._following, {}

@@ -52,6 +52,11 @@ class Channel:
         self.inbox = [each for each in self.inbox if each[0] > now]
         return [(client, message) for _, client, message in due]
 
+    def has_news(self) -> bool:
+        """Return whether a message has arrived."""
+        now = self.scheduler.now_s
+        return any(at_s <= now for at_s, _, _ in self.inbox)
+
     def connect(self, client: SimulatedControlClient) -> bool:
         """Take the hello of a thread; return False if a later attempt has come."""
         before = self._clients.get(client.member)

@@ -21,6 +21,7 @@ _WEIGHTS = {
     "clock": 1,
     "full": 1,
     "double": 2,
+    "forget": 1,
 }
 KINDS = tuple(_WEIGHTS)
 _MOST = 6
@@ -38,8 +39,9 @@ class Fault:
         at: It happens at the first point from this number on that it fits.
         kind: "crash" (of a thread's process), "power" (of a machine), "pause" (of a process), "cut" (between a thread
             and the driver), "lost" (a request), "unanswered" (it takes effect, and its answer is lost), "late" (an
-            answer), "driver" (it crashes), "clock" (that of a machine is set), "full" (a disk) or "double" (Spark takes
-            a process for lost, and starts its thread a second time).
+            answer), "driver" (it crashes), "clock" (that of a machine is set), "full" (a disk), "double" (Spark takes
+            a process for lost, and starts its thread a second time) or "forget" (a new coordinator of the group has
+            lost its newest offsets, and a thread's process ends; only where ``penstock.data.loss=continue``).
         seconds: How long it lasts, or by how much a clock is set.
     """
 

@@ -25,6 +25,7 @@ from penstock.testing.simulation.application import Application, Layout
 from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.connection import Network
 from penstock.testing.simulation.control import SimulatedControlClient
+from penstock.testing.simulation.embedded_log import EmbeddedBrokers
 from penstock.testing.simulation.faults import Fault
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Event, Process, Scheduler, dice_of
@@ -46,6 +47,9 @@ _APPLICATION = "simulated"
 _LIMIT_S = 150.0
 _WRITES_BACK = 0.4  # the share of writes after which the operating system writes a file to the disk
 _CLOCK_MS = 3_600_000
+_CLEANS = 0.5  # the share of runs in which the brokers compact topics
+_CLEANS_EVERY_S = 0.7
+_DELETIONS = {"delete.retention.ms": "3000"}  # a replica that was away for longer may have missed some
 _SETTINGS = {
     "application.id": _APPLICATION,
     "bootstrap.servers": "memory://simulated",
@@ -128,7 +132,7 @@ class Plan:
         return {
             **{name: (count, {}) for name, count in self.partitions.items()},
             **repartitions,
-            **{each.topic: (each.partitions, each.config) for each in changelogs},
+            **{each.topic: (each.partitions, {**each.config, **_DELETIONS}) for each in changelogs},
         }
 
     def app_of_process(self) -> ThreadApp:
@@ -225,43 +229,72 @@ class _Run:
         self._armed = sorted(faults)
         self._scheduler = scheduler = Scheduler(seed, self._on_point)
         self._disk_dice = dice_of("disks", seed)
-        self._brokers = Brokers(scheduler)
+        self._brokers = EmbeddedBrokers(_APPLICATION, root.name) if layout.is_embedded else Brokers(scheduler)
         for name, (partitions, config) in plan.topics.items():
             self._brokers.create_topic(name, partitions, config)
         self._network = Network(scheduler)
-        self._machines = [Machine(f"machine-{number}", root) for number in range(layout.machines)]
+        count = layout.machines * layout.instances
+        self._machines = [Machine(f"machine-{number}", root) for number in range(count)]
+        self._pause_s = 0.4 if layout.instances == 1 else 1.2  # between inputs: members that are gone are found late
         self._is_full = False
+        self._set_back_s = 0.0  # by which clocks were set back
+        self._noted: dict[Path, dict[TopicPartition, int]] = {}  # the inputs that replicas stand for
+        self._may_forget = (
+            plan.config["penstock.data.loss"] == "continue"
+            and len(self._machines) == 1
+            and not layout.is_embedded
+            and not any(each.kind == "power" for each in faults)
+        )
         self._kinds: dict[str, int] = {}
         self._fed = 0
-        self._application = Application(
-            scheduler,
-            self._brokers,
-            self._network,
-            self._machines,
-            plan.app,
-            plan.app_of_process,
-            layout,
-            self._is_done,
-            plan.settled_s,
-        )
+        self._applications = [
+            Application(
+                scheduler,
+                self._brokers,
+                self._network,
+                self._machines[number :: layout.instances],
+                plan.app,
+                plan.app_of_process,
+                layout,
+                self._is_done,
+                plan.settled_s,
+                f"instance-{number}" if layout.instances > 1 else "",
+            )
+            for number in range(layout.instances)
+        ]
         self._places = list(dict.fromkeys(tp for task in plan.app.tasks() for tp in plan.app.plan.sources(task)))
 
     def outcome(self) -> Outcome:
-        application, scheduler = self._application, self._scheduler
-        with installed(scheduler, application.connection, SimulatedControlClient, self._on_disk):
+        applications, scheduler = self._applications, self._scheduler
+        with installed(scheduler, self._connection, SimulatedControlClient, self._on_disk):
             try:
                 scheduler.spawn("input", Process("input"), self._feed)
-                application.start(0.001)
-                is_over = scheduler.run(lambda: application.has_ended, _LIMIT_S)
+                if scheduler.dice.random() < _CLEANS:
+                    scheduler.spawn("cleaner", Process("cleaner"), self._clean)
+                for number, each in enumerate(applications):
+                    each.start(0.001 + number * scheduler.dice.random())
+                is_over = scheduler.run(lambda: all(each.has_ended for each in applications), _LIMIT_S)
                 self._end_faults()
-                violations = application.violations
+                violations = [violation for each in applications for violation in each.violations]
                 if not is_over:
                     violations.append(f"it does not end: {self._stands_at()}")
                 else:
                     violations += self._check()
+                digest = self._digest()
             finally:
                 scheduler.close()
-        return Outcome(violations, scheduler.events, scheduler.points, scheduler.now_s, self._kinds, self._digest())
+                self._brokers.close()
+        return Outcome(violations, scheduler.events, scheduler.points, scheduler.now_s, self._kinds, digest)
+
+    def _application_of(self, process: Process) -> Application | None:
+        """Return the instance that a process is of; None: of none, as that of the input."""
+        return next((each for each in self._applications if each.has(process)), None)
+
+    def _connection(self) -> Any:
+        """Return a connection of the present process to the log."""
+        actor = self._scheduler.current
+        application = None if actor is None else self._application_of(actor.process)
+        return (application or self._applications[0]).connection()
 
     # The input
 
@@ -269,7 +302,7 @@ class _Run:
         dice, filled_first = self._scheduler.dice, self._plan.app.plan.global_topics
         while self._fed < len(self._inputs):
             if self._fed:
-                self._scheduler.wait(dice.random() * 0.4)
+                self._scheduler.wait(dice.random() * self._pause_s)
             count = dice.randint(1, max(1, len(self._inputs) // 4))
             while self._fed + count < len(self._inputs) and self._inputs[self._fed + count - 1].topic in filled_first:
                 count += 1
@@ -278,6 +311,12 @@ class _Run:
                 here = [each for each in chunk if TopicPartition(each.topic, each.partition) == tp]
                 self._brokers.append(tp, _batch(here))
             self._fed += len(chunk)
+
+    def _clean(self) -> None:
+        """Compact topics, as brokers do: deletions last longer if a clock was set back, by which replicas measure."""
+        while True:
+            self._scheduler.wait(_CLEANS_EVERY_S)
+            self._brokers.compact(self._set_back_s)
 
     def _is_done(self) -> bool:
         brokers = self._brokers
@@ -304,18 +343,32 @@ class _Run:
 
     def _happens(self, fault: Fault, actor: Actor, what: str) -> bool:
         """Have a fault happen; return False if it does not fit here."""
-        application, process = self._application, actor.process
+        process = actor.process
+        application = self._application_of(process)
+        if application is None:
+            return False
+        is_driver = process is application.driver
         if fault.kind == "driver":
             self._tell(fault, f"{application.driver.name} crashes")
             application.crash(application.driver)
             return True
-        if not application.is_of_thread(process):
+        is_request = fault.kind in ("lost", "unanswered", "late")
+        if is_driver and not is_request and not (application.instance and fault.kind == "pause"):
             return False
-        if fault.kind in ("lost", "unanswered", "late"):
+        if is_request:
             if what.startswith(("after", "look", "fetch", "write ", "written")):
                 return False
             self._network.failing[actor] = (fault.kind, fault.seconds)
             self._tell(fault, f"{what}: {fault.kind}")
+        elif fault.kind == "forget":
+            if not self._may_forget:
+                return True
+            known = {tp: offset for inputs in self._noted.values() for tp, offset in inputs.items()}
+            if not (lost := self._brokers.forget(known)):
+                return False
+            places = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lost)
+            self._tell(fault, f"the newest offsets are lost of {places}; crashes at: {what}")
+            application.crash(process)
         elif fault.kind == "crash":
             self._tell(fault, f"crashes at: {what}")
             application.crash(process)
@@ -338,6 +391,7 @@ class _Run:
         elif fault.kind == "clock":
             self._tell(fault, f"the clock of {process.machine.name} is set by {fault.seconds} s")
             process.machine.clock_offset_ms += int(fault.seconds * 1000)
+            self._set_back_s += max(0.0, -fault.seconds)
         else:
             self._tell(fault, "the disk is full for the next write")
             self._is_full = True
@@ -348,8 +402,9 @@ class _Run:
         self._armed, self._is_full = [], False
         self._network.failing.clear()
         for machine in self._machines:
-            for process in self._application.processes_on(machine):
-                self._scheduler.kill(process)
+            for application in self._applications:
+                for process in application.processes_on(machine):
+                    self._scheduler.kill(process)
 
     def _tell(self, fault: Fault, what: str) -> None:
         self._kinds[fault.kind] = self._kinds.get(fault.kind, 0) + 1
@@ -361,6 +416,7 @@ class _Run:
         if actor is None or actor.process.machine is None:
             return
         if what.startswith("written"):
+            self._noted[replica.directory] = _inputs_of(replica)
             if self._disk_dice.random() < _WRITES_BACK:
                 actor.process.machine.write_back(replica.directory)
         elif self._is_full:
@@ -408,7 +464,7 @@ class _Run:
         rows: Rows = {}
 
         def look() -> None:
-            log: Any = self._application.connection()
+            log: Any = self._connection()
             committed = log.committed_offsets(app.application_id)
             for task in tasks:
                 rows.update(_rows_of_task(app, task, log, committed))
@@ -450,6 +506,12 @@ class _Run:
         for event in self._scheduler.events:
             digest.update(f"{event}\n".encode())
         return digest.hexdigest()
+
+
+def _inputs_of(replica: Any) -> dict[TopicPartition, int]:
+    """Return the committed offsets that the rows of a replica stand for; nothing for a global table's."""
+    inputs = replica.position.notes.get("inputs") or ()
+    return {TopicPartition(topic, partition): offset for topic, partition, offset in inputs}
 
 
 def _rows_of_task(app: ThreadApp, task: TaskId, log: Any, committed: Mapping[TopicPartition, int]) -> Rows:

@@ -66,6 +66,13 @@ class Process:
     releases: list[Callable[[], None]] = field(default_factory=list)
 
 
+def _not_held() -> threading.Lock:
+    """Return a baton that somebody has: who acquires it waits for its release, by any thread."""
+    baton = threading.Lock()
+    baton.acquire()
+    return baton
+
+
 @dataclass(eq=False)
 class Actor:
     """A thread of a process.
@@ -86,7 +93,7 @@ class Actor:
     ready: Callable[[], bool] | None = None
     is_done: bool = False
     error: BaseException | None = None
-    baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    baton: threading.Lock = field(default_factory=_not_held)
     thread: threading.Thread | None = None
 
 
@@ -110,12 +117,17 @@ class Scheduler:
         self.on_point = on_point
         self.points = 0
         self.events: list[Event] = []
-        self.current: Actor | None = None
+        self._current: Actor | None = None
         self._actors: list[Actor] = []
         self._processes: dict[Process, None] = {}
-        self._baton = threading.Semaphore(0)
+        self._baton = _not_held()
         self._after_deaths: list[Callable[[], object]] = []
         self._threads = {threading.get_ident()}  # of the simulation itself, and of all actors
+
+    @property
+    def current(self) -> Actor | None:
+        """The actor that runs; None for the simulation itself, and for threads of the process around it."""
+        return self._current if threading.get_ident() in self._threads else None
 
     def runs_this_thread(self) -> bool:
         """Return whether the present thread is a part of the simulation, and none of the process around it."""
@@ -199,36 +211,37 @@ class Scheduler:
     def _next(self) -> Actor | None:
         """Choose the actor that goes on; the clock advances if none can."""
         self._actors = living = [each for each in self._actors if not each.is_done]
-        dying = next((each for each in living if each.process.is_dead), None)
-        if dying is not None:
-            return dying
+        for each in living:
+            if each.process.is_dead:
+                return each
         while self._after_deaths:
             self._after_deaths.pop(0)()
         while living:
-            able = [each for each in living if self._may_go_on(each)]
+            now = self.now_s
+            able = [
+                each
+                for each in living
+                if each.process.paused_until_s <= now
+                and (each.wakes_s <= now or (each.ready is not None and each.ready()))
+            ]
             if able:
                 return self.dice.choice(able) if len(able) > 1 else able[0]
             wakes = [max(each.wakes_s, each.process.paused_until_s) for each in living]
-            later = [time for time in wakes if time > self.now_s]
+            later = [time for time in wakes if time > now]
             if not later:
                 return None
             self.now_s = min(later)
         return None
 
-    def _may_go_on(self, actor: Actor) -> bool:
-        if actor.process.paused_until_s > self.now_s:
-            return False
-        return actor.wakes_s <= self.now_s or (actor.ready is not None and actor.ready())
-
     def _resume(self, actor: Actor) -> None:
-        self.current = actor
+        self._current = actor
         actor.baton.release()
         if not self._baton.acquire(timeout=_PATIENCE_S):
             raise InvalidStateError(
                 f"{actor.name} has run for {_PATIENCE_S:.0f} s without reaching a point of the simulation",
                 hint="Does a function of the topology wait for something, or take a lock?",
             )
-        self.current = None
+        self._current = None
 
     def _live(self, actor: Actor) -> None:
         self._threads.add(threading.get_ident())

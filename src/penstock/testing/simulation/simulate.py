@@ -13,6 +13,7 @@ from penstock.testing.simulation.scheduler import dice_of
 
 __all__ = ["Failure", "Report", "layout_of", "simulate", "simulate_seed"]
 
+_EMBEDDED, _SHARED = 0.15, 0.08  # the share of runs over an embedded log, and of those with two instances
 _MOST_TRIES = 60  # runs to make one failure small
 
 
@@ -37,8 +38,10 @@ class Failure:
     def story(self) -> str:
         """Return what happened, a line for each event: the time, who, and what."""
         layout = self.layout
+        log = "an embedded log" if layout.is_embedded else "brokers"
         head = (
-            f"seed {self.seed}: {layout.threads} threads on {layout.machines} machines, {layout.standbys} standbys, "
+            f"seed {self.seed}: {layout.instances} x {layout.threads} threads on {layout.machines} machines, "
+            f"{layout.standbys} standbys, over {log}; "
             f"{len(self.faults)} faults, {len(self.inputs)} records"
         )
         lines = [
@@ -85,7 +88,10 @@ class Report:
 def layout_of(seed: int) -> Layout:
     """Return the threads and machines of a seed."""
     dice = dice_of("layout", seed)
-    return Layout(dice.randint(1, 3), dice.randint(1, 2), dice.randint(0, 1), dice.random() < 0.7)
+    threads, machines, standbys = dice.randint(1, 3), dice.randint(1, 2), dice.randint(0, 1)
+    retries, log = dice.random() < 0.7, dice.random()
+    instances = 2 if log < _SHARED else 1
+    return Layout(min(threads, 4 - instances), machines, standbys, retries, log < _EMBEDDED, instances)
 
 
 def simulate_seed(plan: Plan, inputs: Sequence[Input], seed: int) -> Outcome:

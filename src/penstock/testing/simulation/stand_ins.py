@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.base import clock as base_clock
-from penstock.engines.threads.hosting import control_client, hosted_tasks, thread_host
+from penstock.engines.threads.hosting import control_client, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import thread
 from penstock.engines.threads.loop.purging import Purger
 from penstock.engines.threads.replicas import global_copy, restoring
@@ -216,6 +217,18 @@ class _BootId:
         return "/nowhere" if actor is None else actor.process.machine.__fspath__()
 
 
+class _Uuids:
+    """The module ``uuid``, whose random ids are those of the seed."""
+
+    UUID, uuid5 = uuid.UUID, staticmethod(uuid.uuid5)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self._scheduler.dice.getrandbits(128))
+
+
 @contextmanager
 def installed(
     scheduler: Scheduler, open_log: Callable[[], Any], client: Any, on_disk: Callable[[Any, str], None]
@@ -250,6 +263,7 @@ def installed(
         (hosted_tasks, "open_log", lambda *_: open_log()),
         (hosted_tasks, "_NEAR", 3),
         (control_client, "ControlClient", client),
+        (group_members, "uuid", _Uuids(scheduler)),
         (global_copy, "_PIECE_RECORDS", 3),
         (restoring, "_PIECE_BYTES", 100),
         (thread_host, "load_app", lambda _: None),

@@ -1,4 +1,7 @@
-"""The limit of epochs that end alike: what ends a process, or the query of a DataFrame, must not do so for ever."""
+"""What follows the end of an epoch: whether another one may succeed, and the limit of those that end alike.
+
+What ends a process, or the query of a DataFrame, must not do so for ever.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import AppFailedError, PenstockError, UnknownTopicError
+from penstock.errors import (
+    AppFailedError,
+    FencedError,
+    LogUnavailableError,
+    OffsetOutOfRangeError,
+    PenstockError,
+    UnknownTopicError,
+)
 from penstock.topology.dataframe_source import ledger_task
 from penstock.topology.plan.plan import TaskId
 
@@ -16,10 +26,21 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.topology.plan.plan import PhysicalPlan
 
-__all__ = ["MOST_RESTARTS", "CrashWatch"]
+__all__ = ["MOST_RESTARTS", "CrashWatch", "is_passing"]
 
 MOST_RESTARTS = 3
 _FORGET_S = 600.0
+_PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopicError)
+
+
+def is_passing(error: PenstockError) -> bool:
+    """Return whether a new epoch may succeed where this error has ended one, or its preparation says more.
+
+    The query of a DataFrame is no thread of an epoch: what has ended it would end it again, unless the log was away.
+    """
+    if "dataframe" in error.facts:
+        return isinstance(error, LogUnavailableError)
+    return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
 @dataclass(frozen=True, slots=True)

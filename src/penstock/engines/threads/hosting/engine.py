@@ -31,7 +31,7 @@ from penstock.engines.threads.assignment.task_assignor import StateHolders
 from penstock.engines.threads.hosting.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.engines.threads.hosting.control_client import ControlAddress
 from penstock.engines.threads.hosting.control_server import ControlServer, Member
-from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch
+from penstock.engines.threads.hosting.crashes import MOST_RESTARTS, CrashWatch, is_passing
 from penstock.engines.threads.hosting.epoch import Epoch
 from penstock.engines.threads.hosting.figures import ProgressCounter
 from penstock.engines.threads.hosting.job import thread_name
@@ -42,14 +42,7 @@ from penstock.engines.threads.hosting.task_sharing import PlacedTasks
 from penstock.engines.threads.hosting.thread_host import hosted_threads
 from penstock.engines.threads.hosting.unread import UnreadPatience, UnreadWatch
 from penstock.engines.threads.hosting.until_latest import has_reached
-from penstock.errors import (
-    AppFailedError,
-    FencedError,
-    LogUnavailableError,
-    OffsetOutOfRangeError,
-    PenstockError,
-    UnknownTopicError,
-)
+from penstock.errors import AppFailedError, PenstockError
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +58,7 @@ if TYPE_CHECKING:
     from penstock.log.membership import GroupMembership
     from penstock.query.placement import PlacementNote
 
-__all__ = ["ThreadJobs", "is_passing"]
+__all__ = ["ThreadJobs"]
 
 _log = own_logger(__name__)
 _START_S = 15.0  # for Spark to start all threads
@@ -75,17 +68,6 @@ _CANCEL_S = 10.0  # for Spark to end tasks that do not answer
 _REPORT_S = 1.0
 _LATEST_S = 0.1
 _TASK = re.compile(r"Task (\d+) in stage")
-_PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopicError)
-
-
-def is_passing(error: PenstockError) -> bool:
-    """Return whether a new epoch may succeed where this error has ended one, or its preparation says more.
-
-    The query of a DataFrame is no thread of an epoch: what has ended it would end it again, unless the log was away.
-    """
-    if "dataframe" in error.facts:
-        return isinstance(error, LogUnavailableError)
-    return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
 class ThreadJobs:
