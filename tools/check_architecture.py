@@ -68,7 +68,7 @@ PRODUCTS = frozenset({"cli", "connect", "console", "sql", "tools"})
 ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
     "base": ("java_names", "java_text", "terminal"),
-    "cli": ("servers", "connect", "logs", "application", "sql"),
+    "cli": ("servers", "connect", "logs", "application", "sql", "testing"),
     "console": ("web",),
     "console/web": ("pages", "api"),
     "connect": (

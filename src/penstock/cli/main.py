@@ -26,6 +26,7 @@ from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
 from penstock.cli.servers.ui import ui
+from penstock.cli.testing import simulate
 from penstock.errors import PenstockError
 
 __all__ = ["app", "hint_for", "main"]
@@ -90,6 +91,7 @@ app.add_typer(sql.app, name="sql")
 datagen.register(app)
 app.command()(logged(mirror))
 app.command()(ui)
+simulate.register(app)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)
 

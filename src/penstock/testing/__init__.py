@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from penstock.testing.driver_topics import TestOutputTopic as TestOutputTopic
     from penstock.testing.driver_topics import TestRecord as TestRecord
     from penstock.testing.registry import EmbeddedRegistry as EmbeddedRegistry
+    from penstock.testing.simulation.checking import check_simulated as check_simulated
     from penstock.testing.trial import try_out as try_out
 
-__all__ = ["EmbeddedRegistry", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver", "try_out"]
+__all__ = [
+    "EmbeddedRegistry",
+    "TestInputTopic",
+    "TestOutputTopic",
+    "TestRecord",
+    "TopologyTestDriver",
+    "check_simulated",
+    "try_out",
+]
 
 # Loaded when first used: pytest imports this package for its plugin at each start, wherever Penstock is installed.
 __getattr__ = lazy_names(
@@ -25,6 +34,7 @@ __getattr__ = lazy_names(
         "TestOutputTopic": "driver_topics",
         "TestRecord": "driver_topics",
         "TopologyTestDriver": "driver",
+        "check_simulated": "simulation.checking",
         "try_out": "trial",
     },
 )
