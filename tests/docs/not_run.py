@@ -28,6 +28,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/connect/ten-minutes.md", "penstock connect"): SERVER,
     ("docs/connect/ten-minutes.md", "curl"): THEIRS,
     ("docs/connect/ten-minutes.md", "penstock topics consume"): THEIRS,
+    ("docs/connect/lakehouse.md", "pip install"): NETWORK,
     ("docs/connect/java.md", "penstock connect java"): BROKER,
     ("docs/how-to/broker.md", "penstock broker"): BROKER,
     ("docs/how-to/changelogs.md", "penstock state rebuild app.py:topology -b logs.db --without-checkpoint"): THEIRS,
