@@ -127,6 +127,7 @@ class _Job:
         settings = {
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
+            "num.stream.threads": 1,  # of its two tasks a second instance takes over one
             **config,
             **demo_log.settings,
             "bootstrap.servers": demo_log.bootstrap_servers,
@@ -188,7 +189,7 @@ class _Job:
         if demo_log.settings or self._app.topology is not access_log.topology:
             return ""
         program = sys.argv[:1] if Path(sys.argv[0]).name == "penstock" else [sys.executable, "-m", "penstock"]
-        settings = {"state.dir": self._home / "state", "spark.master": "local[2]"}
+        settings = {"state.dir": self._home / "state", "spark.master": "local[2]", "num.stream.threads": 1}
         more = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return shlex.join([*program, "run", f"{access_log.__name__}:topology", "-b", demo_log.bootstrap_servers, *more])
 

@@ -211,16 +211,18 @@ class ThreadHost:
             if tasks.belong_to_another(wanted):
                 return "dropped"
             has_changed = tasks.change(thread, wanted, control.newest("plan"))
+            if has_changed:  # before the next step: others may wait for what it has let go of
+                self._note(thread, tasks)
+                noted = time.monotonic()
+                control.send({"report": self._report}, 0.0)
             if tasks.active:
                 thread.step(_STEP_S if not tasks.pending else _HURRY_S)
             elif not has_changed:
                 time.sleep(_HURRY_S)
             now = time.monotonic()
-            if has_changed or self._is_due(now, noted):
+            if self._is_due(now, noted):
                 self._note(thread, tasks)
                 noted = now
-            if has_changed:
-                control.send({"report": self._report}, 0.0)
         thread.commit()
         self._note(thread, tasks)
         return "stopped"
