@@ -39,7 +39,7 @@ BOTH = {
         Site(_EMBEDDED, "EmbeddedCommitProducer.commit", "before"),
     ],
     "in the transaction": [
-        Site("penstock.log.kafka.wire.producer_transactions", "ProducerTransactions.end", "before"),
+        Site("penstock.log.kafka.wire.transactions", "ProducerTransactions.end", "before"),
         Site("penstock.log.embedded.transaction", "write_offsets", "after"),
     ],
     "before the replica": [

@@ -14,14 +14,14 @@ from eventually import eventually
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.clients import fetcher as fetcher_module
 from penstock.log.kafka.transactions.ledger import ledger_topic, partition_of
-from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.open import open_log
 from penstock.tools.broker.process import Broker
 
 CHECKS = "transaction.partition.verification.enable"
 
 
-class LosesAnEnd(TransactionalWriter):
+class LosesAnEnd(ProducerTransactions):
     """Tells the coordinator of one partition only, so that only this one gets a marker, as if the others' had been lost."""
 
     def __init__(self, known: TopicPartition, committed: bool, *given) -> None:
@@ -29,11 +29,16 @@ class LosesAnEnd(TransactionalWriter):
         self.known = known
         self.committed = committed
 
-    def _add(self, places, state) -> None:
-        super()._add({self.known}, state)
+    def init(self, timeout_ms: int, *, again: bool = False) -> None:
+        super().init(timeout_ms, again=again)
+        self._is_of_kafka_4 = False  # else records add their partitions by themselves
 
-    def _end(self, state, **how) -> None:
-        super()._end(state, committed=self.committed)
+    def _add(self, places, *, with_offsets: bool) -> None:
+        super()._add({self.known}, with_offsets=with_offsets)
+
+    def _end(self, *, committed: bool) -> None:
+        del committed
+        super()._end(committed=self.committed)
 
 
 @contextmanager
@@ -62,8 +67,8 @@ def test_what_the_broker_has_left_open_ends_as_it_was_decided(kafka, committed, 
         out = TopicPartition(f"{application}-out", 0)
         entry = TopicPartition(ledger_topic(application), partition_of("0_0"))
         clients = log.clients
-        writer = LosesAnEnd(out, committed, clients.cluster(), f"{application}-0_0", 30_000, clients.limits())
-        writer.init()
+        writer = LosesAnEnd(out, committed, clients.cluster(), f"{application}-0_0", "", clients.limits())
+        writer.init(30_000)
         value = json.dumps({"batch": 7, "epoch": 1}).encode()
         record = pa.RecordBatch.from_pydict(
             {
@@ -72,7 +77,8 @@ def test_what_the_broker_has_left_open_ends_as_it_was_decided(kafka, committed, 
                 "value": pa.array([value], pa.large_binary()),
             }
         )
-        writer.write([(out, record), (entry, record)])
+        writer.write([(out, record), (entry, record)], {})
+        writer.end()
         assert log.end_offsets([entry.topic])[entry] < log._topics.ends([entry.topic], committed=False)[entry]
 
         assert log.ledger(application) == ({"0_0": 7} if committed else {})

@@ -22,7 +22,8 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.failures import removed_from_group
 from penstock.log.kafka.timeouts import TransactionTimeouts
 from penstock.log.kafka.transactions.presence import expel
-from penstock.log.kafka.wire import fetch_session, producer_transactions
+from penstock.log.kafka.wire import fetch_session
+from penstock.log.kafka.wire import transactions as wire_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
@@ -69,7 +70,7 @@ def log(kafka):
 def transactions(request, monkeypatch):
     """The two kinds of transactions; this broker knows both."""
     if request.param == "older":
-        monkeypatch.setattr(producer_transactions, "_OF_KAFKA_4", 99)
+        monkeypatch.setattr(wire_transactions, "_OF_KAFKA_4", 99)
 
 
 @pytest.fixture
@@ -334,7 +335,7 @@ def test_records_of_aborted_transactions_are_never_seen(app):
         fetcher.assign(dict.fromkeys(app.places, 0))
         for number in range(5):
             fenced = app.log.clients.own_cluster()
-            other = producer_transactions.ProducerTransactions(fenced, f"{app.id}-x", app.id, app.log.clients.limits())
+            other = wire_transactions.ProducerTransactions(fenced, f"{app.id}-x", app.id, app.log.clients.limits())
             eventually(lambda: other.init(30_000) or True, PATIENCE_S, passing=(KafkaException,))  # noqa: B023
             other.write([(app.places[0], batch([b"aborted"]))], {})
             producer.send([(app.topic, 0, batch([b"%d" % number]))])

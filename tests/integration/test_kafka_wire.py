@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,17 @@ from eventually import eventually
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.base import TopicPartition as Place
 from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.wire import transactions
 from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
-from penstock.log.kafka.wire.transactions import TransactionalWriter, TransactionTimedOutError, list_transactions
+from penstock.log.kafka.wire.transactions import (
+    ProducerTransactions,
+    TransactionalWriter,
+    TransactionTimedOutError,
+    list_transactions,
+)
 from penstock.tools.broker.broker_settings import free_port
 from penstock.tools.broker.process import Broker
 
@@ -102,16 +107,17 @@ def writer(cluster: Cluster, name: str, **limits: int) -> TransactionalWriter:
     return made
 
 
-class Slowly(list[Any]):
-    """Parts of a transaction whose records come only when its coordinator has given it up."""
+def open_ids(cluster: Cluster) -> set[str]:
+    """Return the transactional ids with an open transaction."""
+    return {each.transactional_id for each in list_transactions(cluster, "Ongoing")}
 
-    def __init__(self, cluster: Cluster, place: Place) -> None:
-        super().__init__([(place, rows(1))])
-        self._cluster = cluster
 
-    def __iter__(self) -> Iterator[Any]:
-        eventually(lambda: "slow" not in {t.transactional_id for t in list_transactions(self._cluster, "Ongoing")})
-        return super().__iter__()
+@pytest.fixture(params=["Kafka 4", "older"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two kinds of transactions; this broker knows both."""
+    if request.param == "older":
+        monkeypatch.setattr(transactions, "_OF_KAFKA_4", 99)
+    return str(request.param).replace(" ", "-")
 
 
 def read_all(cluster: Cluster, topic: str, end: int, isolation: str = "read_committed") -> pa.Table:
@@ -236,15 +242,42 @@ def test_nobody_there() -> None:
 
 
 def test_a_transaction_that_its_coordinator_has_aborted_for_time_is_not_called_fenced(
-    broker: Broker, cluster: Cluster
+    broker: Broker, cluster: Cluster, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create(broker, "slow")
-    writing = TransactionalWriter(cluster, "slow", 100, ProduceLimits())
+    name = f"slow-{protocol}"
+    create(broker, name)
+    writing = TransactionalWriter(cluster, name, 100, ProduceLimits())
     writing.init()
-    with pytest.raises(TransactionTimedOutError) as caught:
-        writing.write(Slowly(cluster, Place("slow", 0)))
+    end = ProducerTransactions.end
+
+    def end_late(own: ProducerTransactions) -> None:
+        eventually(lambda: name not in open_ids(cluster))
+        end(own)
+
+    with monkeypatch.context() as late:
+        late.setattr(ProducerTransactions, "end", end_late)
+        with pytest.raises(TransactionTimedOutError) as caught:
+            writing.write([(Place(name, 0), rows(1))])
     assert caught.value.args[0].code() == KafkaError.TRANSACTION_ABORTABLE
     assert caught.value.__cause__.args[0].code() in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
     writing.init(30_000)
-    writing.write([(Place("slow", 0), rows(3))])
-    assert read_all(cluster, "slow", 5).num_rows == 3
+    writing.write([(Place(name, 0), rows(3))])
+    assert read_all(cluster, name, 6).num_rows == 3
+
+
+def test_the_transaction_of_a_failed_write_is_aborted_by_its_own_producer(
+    broker: Broker, cluster: Cluster, protocol: str
+) -> None:
+    name, small = f"given-up-{protocol}", f"given-up-{protocol}-small"
+    create(broker, name)
+    create(broker, small, **{"max.message.bytes": "1000"})
+    big = pa.RecordBatch.from_pydict({"timestamp": [START], "key": [b"k"], "value": [b"x" * 5000]})
+    own = writer(cluster, name)
+    with pytest.raises(KafkaException, match=f"writing to {small}-0"):
+        own.write([(Place(name, 0), rows(2)), (Place(small, 0), big)])
+    assert name in open_ids(cluster)
+    own.abort()
+    eventually(lambda: name not in open_ids(cluster))
+    own.init()
+    own.write([(Place(name, 0), rows(3))])
+    assert len(seen_by_librdkafka(broker, name)) == 3

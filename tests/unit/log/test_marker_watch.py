@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log.kafka.wire import producer_transactions
-from penstock.log.kafka.wire.producer_transactions import MarkerWatch
+from penstock.log.kafka.wire import transactions
+from penstock.log.kafka.wire.transactions import MarkerWatch
 
 
 @pytest.fixture(autouse=True)
 def _no_transaction_is_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take a while from one line to the next."""
-    monkeypatch.setattr(producer_transactions, "_MARKED_S", 3_600.0)
+    monkeypatch.setattr(transactions, "_MARKED_S", 3_600.0)
 
 
 def asked(watch: MarkerWatch, transactions: int, *, is_marked: bool = True, seconds: float = 0.002) -> int:
@@ -51,6 +51,6 @@ def test_it_asks_nothing_long_after_the_end(monkeypatch: pytest.MonkeyPatch) -> 
     watch = MarkerWatch()
     watch.ended()
     assert watch.is_recent
-    monkeypatch.setattr(producer_transactions, "_MARKED_S", -1.0)
+    monkeypatch.setattr(transactions, "_MARKED_S", -1.0)
     assert not watch.is_recent
     assert not watch.is_worth_asking()

@@ -19,7 +19,7 @@ from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
-from penstock.log.kafka.wire.producer_transactions import ProducerTransactions
+from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.membership import GroupMembership, StreamsMembership
 from penstock.log.record_bytes import record_bytes

@@ -13,7 +13,7 @@ from penstock.errors import AuthorizationError, FencedError, LogUnavailableError
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.fenced_producers import PLANNER, is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
-from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
+from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
 from penstock.log.streams_groups.refusals import shared_already
 from penstock.log.thread_clients import CHANGELOG_WRITER
@@ -99,8 +99,8 @@ class KafkaLeases(Leases):
                 self.check(application, lease.epoch)
                 if transactional_id in own:
                     _log.info("the open transaction of %s is ended", transactional_id)
-                timeout_ms = clients.timeouts.least_ms
-                TransactionalWriter(clients.cluster(), transactional_id, timeout_ms, clients.limits()).init()
+                transactions = ProducerTransactions(clients.cluster(), transactional_id, "", clients.limits())
+                transactions.init(clients.timeouts.least_ms)
         except KafkaException as error:
             clients.cluster().forget()
             _log.debug("open transactions are left to time out: %s", error_of(error).str())

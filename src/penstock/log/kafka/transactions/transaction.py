@@ -175,8 +175,8 @@ class KafkaTransaction:
                 application, task, entry = self._entry
                 topic, partition, record = entry_part(application, task, entry.pack())
                 parts = [*parts, (topic, partition, checked(topic, partition, record))]
-            batches = own.writer.write(joined(parts))
-            self.first_offsets, self.following = batches.offsets, batches.following
+            self.following = own.writer.write(joined(parts))
+            self.first_offsets = dict(own.writer.firsts)
         except TransactionTimedOutError:
             self._log.producers.drop(self._id)
             raise

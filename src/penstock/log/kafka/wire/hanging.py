@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.protocol_errors import check
-from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
+from penstock.log.kafka.wire.transactions import ProducerTransactions, list_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,9 +69,9 @@ def settle(cluster: Cluster, hanging: Hanging, timeout_ms: int, limits: ProduceL
     Raises:
         KafkaException: Like librdkafka's producer.
     """
-    writer = TransactionalWriter(cluster, hanging.transactional_id, timeout_ms, limits)
-    writer.init()
-    writer.end_without_records(hanging.places, committed=hanging.committed)
+    transactions = ProducerTransactions(cluster, hanging.transactional_id, "", limits)
+    transactions.init(timeout_ms)
+    transactions.end_without_records(hanging.places, committed=hanging.committed)
 
 
 def _open_transactions(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[int, dict[TopicPartition, int]]:
