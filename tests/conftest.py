@@ -166,9 +166,8 @@ def _what_workers_keep_open() -> Iterator[None]:
     workers = "penstock.engines.batches.worker"
     if (tasks := sys.modules.get(f"{workers}.open_tasks")) is not None:
         tasks.close_open_tasks()
-    if (stores := sys.modules.get(f"{workers}.global_stores")) is not None:
-        while stores._opened:
-            stores._opened.popitem()[1].close()
+    if (batches := sys.modules.get(f"{workers}.exactly_once")) is not None:
+        batches.close_global_stores()
 
 
 @pytest.fixture(scope="session", autouse=True)

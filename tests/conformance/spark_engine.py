@@ -38,7 +38,7 @@ from penstock import KafkaStreams
 from penstock.config import StreamsConfig
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.planning import plan_for
-from penstock.engines.batches.worker.global_stores import GlobalStores
+from penstock.engines.global_copy import GlobalStores
 from penstock.engines.threads.hosting.until_latest import has_reached
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition

@@ -94,15 +94,16 @@ def hang(log, application: str, committed: bool) -> TopicPartition:
         log.create_topic(topic, 1)
     known, lost = (TopicPartition(topic, 0) for topic in topics)
     clients = log.clients
-    writer = LosesAnEnd(known, committed, clients.cluster(), f"{application}-thread-0", 30_000, clients.limits())
-    writer.init()
+    writer = LosesAnEnd(known, committed, clients.cluster(), f"{application}-thread-0", "", clients.limits())
+    writer.init(30_000)
     columns = {
         "timestamp": [1],
         "key": pa.array([b"k"], pa.large_binary()),
         "value": pa.array([b"v"], pa.large_binary()),
     }
     record = pa.RecordBatch.from_pydict(columns)
-    writer.write([(known, record), (lost, record)])
+    writer.write([(known, record), (lost, record)], {})
+    writer.end()
     assert log.end_offsets([lost.topic])[lost] == 0
     return lost
 

@@ -259,7 +259,8 @@ def test_a_transaction_that_its_coordinator_has_aborted_for_time_is_not_called_f
         with pytest.raises(TransactionTimedOutError) as caught:
             writing.write([(Place(name, 0), rows(1))])
     assert caught.value.args[0].code() == KafkaError.TRANSACTION_ABORTABLE
-    assert caught.value.__cause__.args[0].code() in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+    ended = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_TXN_STATE)
+    assert caught.value.__cause__.args[0].code() in ended
     writing.init(30_000)
     writing.write([(Place(name, 0), rows(3))])
     assert read_all(cluster, name, 6).num_rows == 3

@@ -14,12 +14,16 @@ import pytest
 from worker_support import ROWS, append, loaded, prepared, report, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
+from penstock.engines import global_copy
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State
-from penstock.engines.batches.worker import exactly_once, global_stores
+from penstock.engines.batches.worker import exactly_once
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
+from penstock.state.replicas.folders import global_place
+from penstock.state.replicas.lmdb_replica import LmdbReplica
+from penstock.state.replicas.position import ReplicaPosition
 from penstock.topology.configured.serdes import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
@@ -123,6 +127,22 @@ def test_a_topic_that_was_made_again_makes_a_new_copy(app: Prepared) -> None:
     assert seen(data, 1) == {("w0", "nought"), ("w1", "?")}
 
 
+def test_a_copy_of_an_earlier_version_is_filled_anew(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one"), ("w2", "two")])
+    run(data, 0)
+    exactly_once.close_global_stores()
+    job = loaded(data)
+    identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
+    copy = LmdbReplica(global_place(job.replica_root, identity), identity, ["names"])
+    assert copy.position.notes  # it is the copy
+    rows = {"names": [([b"w1"], [None])]}
+    copy.apply(["names"], rows.__getitem__, ReplicaPosition(batch=3, meta={"offset/names-0": 3}))
+    copy.close()
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
+
+
 def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Path) -> None:
     settings = {"metrics.recording.level": "DEBUG"}
     topics = ["names", "words", "counts", "out"]
@@ -165,7 +185,7 @@ class _EndsAfter(Sensor):
 def test_a_copy_whose_making_ends_in_any_of_its_pieces_lacks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(global_stores, "_PIECE_RECORDS", 3)
+    monkeypatch.setattr(global_copy, "_PIECE_RECORDS", 3)
     with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
         log.create_partitions("names", 2)
         for start in range(0, 10, 2):
@@ -176,11 +196,11 @@ def test_a_copy_whose_making_ends_in_any_of_its_pieces_lacks_nothing(
         job = loaded(data)
         root = str(tmp_path / "copies")
         typed = with_serdes(job.topology, job.config)
-        first = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        first = global_copy.GlobalStores(typed, job.config, log, root, "copy")
         with suppress(KeyboardInterrupt):
             first.move_to(sensor=_EndsAfter(pieces))
         first.close()
-        second = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        second = global_copy.GlobalStores(typed, job.config, log, root, "copy")
         second.move_to()
         shown = [key for key, _ in second.views.view(typed.stores["names"]).all()]
         second.close()

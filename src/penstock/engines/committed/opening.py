@@ -13,11 +13,11 @@ from penstock.engines.application.application_note import read_application
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import CONTINUOUS, in_own_mode, mode_of_state
 from penstock.engines.application.planning import plan_for
-from penstock.engines.batches.worker.global_stores import GlobalStores
 from penstock.engines.committed.group_instances import GroupInstances
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
+from penstock.engines.global_copy import GlobalStores
 from penstock.engines.threads.app import ThreadApp
 from penstock.errors import CoPartitionError, LogUnavailableError, UnknownTopicError
 from penstock.log.base import TopicPartition

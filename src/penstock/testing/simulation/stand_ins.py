@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.base import clock as base_clock
+from penstock.engines import global_copy
 from penstock.engines.threads.hosting import control_client, group_members, hosted_tasks, thread_host
 from penstock.engines.threads.loop import thread
 from penstock.engines.threads.loop.purging import Purger
-from penstock.engines.threads.replicas import global_copy, restoring
+from penstock.engines.threads.replicas import restoring
 from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.scheduler import Actor, Scheduler
@@ -30,13 +31,14 @@ __all__ = ["SimulatedThreads", "SimulatedTime", "installed"]
 EPOCH_MS = 1_700_000_000_000  # the wall clock at the beginning
 _TIMED = (
     "penstock.base.clock",
+    "penstock.engines.global_copy",
     "penstock.engines.threads.hosting.restore_notes",
     "penstock.engines.threads.hosting.thread_host",
     "penstock.engines.threads.loop.figures",
+    "penstock.engines.threads.loop.global_state",
     "penstock.engines.threads.loop.standby",
     "penstock.engines.threads.loop.task",
     "penstock.engines.threads.loop.thread",
-    "penstock.engines.threads.replicas.global_copy",
     "penstock.engines.threads.replicas.restoring",
     "penstock.runtime.task",
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from global_table import globals_app
 
-from penstock.engines.threads.replicas.global_copy import GlobalCopy
+from penstock.engines.threads.loop.global_state import FollowedCopy
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.sensor import Sensor
@@ -27,7 +27,7 @@ def main() -> None:
     url, root = sys.argv[1:]
     with open_log(url) as log:
         app = globals_app(log, root)
-        copy = GlobalCopy(app, Sensor(), lambda: 0)
+        copy = FollowedCopy(app, Sensor(), lambda: 0)
         followed = copy.restore(log)
         print("writer" if followed else "reader", flush=True)
         fetcher = log.fetcher()

@@ -18,9 +18,10 @@ from global_table import globals_app
 
 from eventually import eventually
 from penstock.base.clock import unix_ms
+from penstock.engines import global_copy
+from penstock.engines.threads.loop import global_state
 from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
-from penstock.engines.threads.replicas import global_copy
 from penstock.engines.threads.replicas.replica_folders import continuous_replicas
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
@@ -175,7 +176,7 @@ def test_another_thread_goes_on_when_the_writer_is_killed(log: EmbeddedLog, url:
 def test_a_writer_that_was_paused_holds_up_nobody(
     log: EmbeddedLog, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(global_copy, "_STALLED_S", 0.5)
+    monkeypatch.setattr(global_state, "_STALLED_S", 0.5)
     globals_app(log, None)
     append(log, "names", [("k", "first", 1)])
     with other_process(url, tmp_path / "replicas") as other:

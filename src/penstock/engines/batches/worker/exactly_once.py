@@ -21,9 +21,9 @@ from penstock.base.log_lines import Work, own_logger
 from penstock.engines.batches.envelope import Envelope, EnvelopeKind
 from penstock.engines.batches.slots import run_name
 from penstock.engines.batches.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
-from penstock.engines.batches.worker.global_stores import global_stores
 from penstock.engines.batches.worker.open_tasks import OpenTask, acquire_task, release_task
 from penstock.engines.batches.worker.writing import write_outputs
+from penstock.engines.global_copy import GlobalStores
 from penstock.engines.offsets.start_positions import lost_records_error
 from penstock.engines.spark.crash_notes import CrashNotes
 from penstock.errors import LogUnavailableError, OffsetOutOfRangeError
@@ -52,7 +52,15 @@ if TYPE_CHECKING:
     from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 
-__all__ = ["changelog_records", "log_of", "noted_puts", "read_planned_range", "run_task", "topic_batches"]
+__all__ = [
+    "changelog_records",
+    "close_global_stores",
+    "log_of",
+    "noted_puts",
+    "read_planned_range",
+    "run_task",
+    "topic_batches",
+]
 
 _log = own_logger(__name__)
 Outputs = Mapping[str, pa.RecordBatch]
@@ -283,6 +291,30 @@ def _crash_notes(root: str) -> CrashNotes:
 
 _logs: OrderedDict[tuple[str, int, str], TopicLog] = OrderedDict()
 _MOST_LOGS = 4  # applications
+_global_stores: OrderedDict[tuple[str, int, str], GlobalStores] = OrderedDict()
+
+
+def global_stores(job: SparkJob, log: TopicLog) -> GlobalStores:
+    """Return the global stores of an application, opened once in a process."""
+    identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
+    key = (identity, job.epoch, job.app_digest)
+    stores = _global_stores.get(key)
+    if stores is not None:
+        stores.read_from(log)  # this process closes logs when it has many
+        _global_stores.move_to_end(key)
+    else:
+        for earlier in [each for each in _global_stores if each[0] == identity]:
+            _global_stores.pop(earlier).close()
+        while len(_global_stores) >= _MOST_LOGS:
+            _global_stores.popitem(last=False)[1].close()
+        stores = _global_stores[key] = GlobalStores(job.topology, job.config, log, job.replica_root, identity)
+    return stores
+
+
+def close_global_stores() -> None:
+    """Close all global stores of this process."""
+    while _global_stores:
+        _global_stores.popitem()[1].close()
 
 
 def log_of(job: SparkJob) -> TopicLog:

@@ -275,6 +275,14 @@ class ProducerTransactions:
                 return
         self.init(self.timeout_ms, again=True)
 
+    def give_up(self) -> None:
+        """Abort the open transaction as the producer that began it, which does not go on: it fences no other one.
+
+        Raises:
+            KafkaException: Like librdkafka's producer.
+        """
+        self._end(committed=False)
+
     def end_without_records(self, places: Iterable[TopicPartition], *, committed: bool) -> None:
         """Write only markers to these partitions, which are added one by one as before Kafka 4."""
         self._is_of_kafka_4 = False
@@ -457,7 +465,7 @@ class TransactionalWriter:
         """
         if self._is_unfinished:
             self._is_unfinished = False
-            self._transactions.abort()
+            self._transactions.give_up()
 
     def _end(self) -> None:
         deadline = time.monotonic() + self._patience_s
