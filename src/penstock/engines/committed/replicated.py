@@ -12,16 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.engines.committed.log_commits import LogCommits, position_at
-from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
+from penstock.engines.committed.queryable_stores import GlobalReader, QueryableStores, typed_view
 from penstock.engines.committed.replicated_task import ReplicatedTask, ReplicatedView, RetiredError
 from penstock.engines.threads.replicas.replica_folders import known_place
-from penstock.errors import InvalidStateError, StateError
-from penstock.log.base import TopicPartition
+from penstock.errors import InvalidStateError
 from penstock.query.placement import LagInfo, Placements, TaskPlaces
-from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
+from penstock.query.source import StoreInfo, StoreSnapshot
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
@@ -30,19 +29,9 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.topology.stores import StoreSpec
 
-__all__ = ["GlobalStoresReader", "ReplicatedState", "ReplicatedStores", "StaleReads"]
+__all__ = ["ReplicatedState", "ReplicatedStores", "StaleReads"]
 
 _PLAN_REFRESH_S = 5.0  # topics may grow, and a restart may add stores
-
-
-class GlobalStoresReader(Protocol):
-    """A reader of global stores, which have no task."""
-
-    def reading(self, store: str, ends: None) -> AbstractContextManager[Any]:
-        """Open the typed view of a store whose topics have been read up to their present ends."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +51,7 @@ class ReplicatedStores:
     checkpoint: str
     own: str | Path
     specs: Mapping[str, StoreSpec]
-    global_reader: GlobalStoresReader | None = None
+    global_reader: GlobalReader | None = None
     replica_root: str | None = None
 
 
@@ -116,11 +105,10 @@ class ReplicatedState(QueryableStores):
     ) -> None:
         self.checkpoint = stores.checkpoint
         self.application_id = stores.application_id
-        super().__init__(stores.specs)
+        super().__init__(stores.specs, stores.global_reader)
         self._find = plan
         self._log = log
         self._own = stores.own
-        self._globals = stores.global_reader
         self._refresh_s = refresh_s
         self._lock = threading.RLock()
         self._planned: _Application | None = None
@@ -200,7 +188,9 @@ class ReplicatedState(QueryableStores):
                     yield StoreSnapshot({})
                     return
                 if info.is_global:
-                    yield opened.enter_context(self._global_reading(planned, store, commit))
+                    topics = set(planned.app.plan.global_topics)
+                    at = position_at({tp: end for tp, end in commit.changelog_ends.items() if tp.topic in topics})
+                    yield opened.enter_context(self._global_reading(store, None, commit.seen_ms, at))
                     return
                 numbers = sorted(range(info.partitions) if partitions is None else partitions)
                 views: dict[int, ReplicatedView] = {}
@@ -226,25 +216,6 @@ class ReplicatedState(QueryableStores):
         places = self._placements.of(str(TaskId(planned.subs[store].id, number)))
         is_standby = view.source == "worker" and places is not None and places.is_standby_at(self.place())
         return "standby" if is_standby else view.source
-
-    @contextmanager
-    def _global_reading(self, planned: _Application, store: str, commit: LogCommit) -> Iterator[StoreSnapshot]:
-        if self._globals is None:
-            raise StateError(
-                f"store {store!r} is global: it has no changelog, but is read from its topics",
-                hint="Query it with its topology and log: in the application, or as MODULE:TOPOLOGY.",
-                store=store,
-            )
-        topics = set(planned.app.plan.global_topics)
-        ends: dict[TopicPartition, int] = {p: end for p, end in commit.changelog_ends.items() if p.topic in topics}
-        with self._globals.reading(store, None) as view:
-            yield StoreSnapshot(
-                {GLOBAL: view},
-                committed_ms=commit.seen_ms,
-                position=position_at(ends),
-                sources={GLOBAL: "own"},
-                is_shared=True,
-            )
 
     def _application(self) -> _Application | None:
         """Return the application as planned over the present topics; None before its first start."""

@@ -10,22 +10,22 @@ import json
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from penstock.engines.committed.queryable_stores import QueryableStores, typed_view
+from penstock.engines.committed.queryable_stores import GlobalReader, QueryableStores, typed_view
 from penstock.engines.committed.tasks import AheadError, ReplicaFolders, TaskReader, TaskView
 from penstock.engines.spark.spark_log import committed_batches
 from penstock.errors import InvalidStateError, StateError
 from penstock.query.placement import LagInfo
 from penstock.query.position import Position
-from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
+from penstock.query.source import StoreInfo, StoreSnapshot
 from penstock.state.documents import document_time_ms, local_directory, read_document
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["BatchCommit", "CommitLog", "CommittedState", "GlobalReader", "QueriedStores"]
+__all__ = ["BatchCommit", "CommitLog", "CommittedState", "QueriedStores"]
 
 _PLAN = "plan.json"
 _TRIES = 3
@@ -33,16 +33,6 @@ _PLAN_REFRESH_S = 1.0  # a restart may add stores, and topics may grow
 _COMMITS = "spark/commits"
 _OFFSETS = "spark/offsets"
 _REMOTE_REFRESH_S = 0.2
-
-
-class GlobalReader(Protocol):
-    """A reader of global stores, which are in no segment."""
-
-    def reading(self, store: str, ends: Mapping[str, Mapping[int, int]]) -> AbstractContextManager[Any]:
-        """Open the typed view of a store whose topics have been read up to ``ends``."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +85,9 @@ class CommittedState(QueryableStores):
         self.checkpoint = checkpoint
         self.application_id = application_id
         self.commits = CommitLog(checkpoint, refresh_s)
-        super().__init__(stores.specs)
+        super().__init__(stores.specs, stores.global_reader)
         self._replicas = replicas
         self._global_stores = stores.global_names
-        self._globals = stores.global_reader
         self._lock = threading.Lock()
         self._plan: dict[str, _Tasks] = {}
         self._plan_written: int | None = None
@@ -136,8 +125,14 @@ class CommittedState(QueryableStores):
         info = self.store(store)
         numbers = sorted(range(info.partitions) if partitions is None else partitions)
         if info.is_global:
-            with self._global_reading(store) as reading:
-                yield reading
+            newest = self.commits.newest()
+            if newest is None:
+                yield StoreSnapshot({})
+                return
+            with self._global_reading(
+                store, newest.ends, newest.committed_ms, newest.position, newest.batch
+            ) as snapshot:
+                yield snapshot
             return
         commit, views = self._views(store, numbers)
         try:
@@ -151,28 +146,6 @@ class CommittedState(QueryableStores):
         finally:
             for view in views.values():
                 view.close()
-
-    @contextmanager
-    def _global_reading(self, store: str) -> Iterator[StoreSnapshot]:
-        if self._globals is None:
-            raise StateError(
-                f"store {store!r} is global: it is in no segment, but read from its topics",
-                hint="Query it with its topology and log: in the application, or as MODULE:TOPOLOGY.",
-                store=store,
-            )
-        commit = self.commits.newest()
-        if commit is None:
-            yield StoreSnapshot({})
-            return
-        with self._globals.reading(store, commit.ends) as view:
-            yield StoreSnapshot(
-                {GLOBAL: view},
-                batch=commit.batch,
-                committed_ms=commit.committed_ms,
-                position=commit.position,
-                sources={GLOBAL: "own"},
-                is_shared=True,
-            )
 
     def _views(self, store: str, partitions: list[int]) -> tuple[BatchCommit | None, dict[int, TaskView]]:
         """Open the partitions, all at the end of the same batch."""
