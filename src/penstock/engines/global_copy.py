@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from penstock.base.clock import unix_ms
-from penstock.engines.threads.replicas.positions import time_notes, time_since
 from penstock.log.base import TopicPartition
 from penstock.log.topic_settings import setting
 from penstock.runtime.context import Surroundings
@@ -35,7 +34,7 @@ from penstock.state.overlay import TaskOverlay
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.position import ReplicaPosition, time_notes, time_since
 from penstock.state.segments.segment import NO_BATCH
 from penstock.topology.plan.partitions import source_topics
 

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.base.clock import boot_id, since_boot_ms, unix_ms
 from penstock.state.segments.segment import NO_BATCH
 
-__all__ = ["ReplicaPosition"]
+__all__ = ["ReplicaPosition", "time_notes", "time_since"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,24 @@ class ReplicaPosition:
             return cls(**facts)
         except TypeError as error:
             raise ValueError(f"not the position of a replica: {error}") from error
+
+
+def time_notes() -> dict[str, Any]:
+    """Return the present time as a replica notes it, for `time_since`."""
+    return {"noted_ms": unix_ms(), "boot": [boot_id(), since_boot_ms()]}
+
+
+def time_since(noted_ms: int, boot: tuple[str, int]) -> int | None:
+    """Return the milliseconds since a replica noted its position; None if that is not known, as the clock was set back.
+
+    A wall clock may be set, so within one start of the machine the clock that runs since then counts.
+
+    Args:
+        noted_ms: The wall-clock time of the note.
+        boot: The id of the machine's start at the note, and the milliseconds since that start.
+    """
+    boot_then, at_ms = boot
+    if boot_then and boot_then == boot_id():
+        return since_boot_ms() - at_ms
+    away_ms = unix_ms() - noted_ms
+    return away_ms if away_ms >= 0 else None

@@ -6,37 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.base.clock import boot_id, since_boot_ms, unix_ms
 from penstock.log.base import TopicPartition
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.position import ReplicaPosition, time_notes, time_since
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of", "time_notes", "time_since"]
+__all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of"]
 
 NUMBERS = ""  # in place of a store's name: the topic of the tasks' numbers
 _LAYOUT = ("kind", "timestamped", "window_size_ms", "retention_ms", "retain_duplicates", "history_ms", "ttl_ms",
            "persistent", "time_ordered")  # fmt: skip
-
-
-def time_notes() -> dict[str, Any]:
-    """Return the present time as a replica notes it, for `time_since`."""
-    return {"noted_ms": unix_ms(), "boot": [boot_id(), since_boot_ms()]}
-
-
-def time_since(noted_ms: int, boot: tuple[str, int]) -> int | None:
-    """Return the milliseconds since a replica noted its position; None if that is not known, as the clock was set back.
-
-    A wall clock may be set, so within one start of the machine the clock that runs since then counts.
-
-    Args:
-        noted_ms: The wall-clock time of the note.
-        boot: The id of the machine's start at the note, and the milliseconds since that start.
-    """
-    boot_then, at_ms = boot
-    if boot_then and boot_then == boot_id():
-        return since_boot_ms() - at_ms
-    away_ms = unix_ms() - noted_ms
-    return away_ms if away_ms >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
