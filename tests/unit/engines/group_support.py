@@ -59,7 +59,8 @@ class Instance:
         facts = MemberFacts("app", "", "", settings.pop("topology", TOPOLOGY))
         instance = uuid.uuid5(uuid.NAMESPACE_OID, self.static) if self.static else uuid.uuid4()
         identities = Identities(facts, instance, {0: 0}, bool(self.place), self.static)
-        self.members = GroupMembers(coordinator, identities, 200, clock_ms, in_background=False)
+        leaving = settings.pop("leaving", ())
+        self.members = GroupMembers(coordinator, identities, 200, clock_ms, in_background=False, leaving=leaving)
         self.members.open_at(None)
         self.job = ContinuousJob(
             plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, settings.pop("count", 2), "", instance="i", **settings

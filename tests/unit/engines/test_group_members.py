@@ -22,7 +22,7 @@ from penstock.log.membership import StreamsMembership
 from penstock.log.open import open_log
 from penstock.log.streams_groups.description import GroupSubtopology, GroupTopology, StreamsGroupDescription
 from penstock.log.streams_groups.group import GroupSettings
-from penstock.log.streams_groups.messages import LEAVE_EPOCH, HeartbeatAnswer, StreamsHeartbeat
+from penstock.log.streams_groups.messages import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, HeartbeatAnswer, StreamsHeartbeat
 
 TASKS = 4
 
@@ -505,6 +505,43 @@ def test_a_thread_that_comes_back_has_its_place_again(stage: Stage) -> None:
     one.hello("a", pid=99)
     stage.settle()
     assert one.owned() == before
+
+
+def test_a_thread_that_comes_back_waits_until_the_group_has_heard_of_its_end(stage: Stage) -> None:
+    one = stage.instance("a", "b", static="one")
+    stage.settle()
+    before = one.owned()
+    real = stage.coordinator.heartbeat
+
+    def heartbeat(sent: StreamsHeartbeat) -> HeartbeatAnswer:
+        if sent.epoch == LEAVE_STATIC_EPOCH:
+            raise LogUnavailableError("its coordinator moves")
+        return real(sent)
+
+    stage.coordinator.heartbeat = heartbeat  # type: ignore[method-assign]
+    one.hello("a", pid=99)
+    stage.beat(times=200)  # the session of 45 s goes on with the heartbeats of the other thread alone
+    assert one.epoch.error is None
+    stage.coordinator.heartbeat = real  # type: ignore[method-assign]
+    stage.settle()
+    assert one.epoch.error is None
+    assert one.owned() == before
+
+
+@pytest.mark.parametrize("looks", [1, 200], ids=["at once", "after its end has been given up"])
+def test_the_next_epoch_of_a_static_instance_says_that_the_one_before_has_ended(stage: Stage, looks: int) -> None:
+    one = stage.instance("a", static="one")
+    stage.settle()
+    before = one.owned()
+    stage.coordinator.is_away = True
+    one.epoch.end()
+    stage.beat(times=looks)
+    stage.instances.remove(one)
+    stage.coordinator.is_away = False
+    again = stage.instance("a", static="one", leaving=one.members.take_leaving())
+    stage.settle()
+    assert again.epoch.error is None
+    assert again.owned() == before
 
 
 def test_a_second_instance_with_the_same_id_is_refused_and_the_first_goes_on(stage: Stage) -> None:

@@ -103,6 +103,18 @@ def test_members_ask_the_group_at_the_interval_that_is_set(
     assert members._most_ms == interval_ms
 
 
+def test_the_next_epoch_goes_on_with_members_whose_end_the_group_has_not_heard_of(url: str, log: EmbeddedLog) -> None:
+    topology, settings = counting(), config(url, **{"group.instance.id": "one"})
+    app = PlannedApp(topology, settings, plan_for(topology, settings, log), log)
+    group = InstanceGroup(app)
+    first = group.members(app.plan, topology)
+    member = StreamsMember(first._identities.member_at("thread-0", "here", None), 0)
+    first._leaving["thread-0"] = member, 1 << 60
+    second = group.members(app.plan, topology)
+    assert (first.has_left, second.has_left) == (True, False)
+    assert [*second.take_leaving()] == [member]
+
+
 def test_settings_of_warm_ups_are_those_of_the_group_in_an_embedded_log(
     url: str, log: EmbeddedLog, caplog: pytest.LogCaptureFixture
 ) -> None:

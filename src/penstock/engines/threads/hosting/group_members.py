@@ -39,6 +39,7 @@ _LEAVE_MS = 30_000  # a coordinator that has not answered by then finds out by i
 _MANY_FAILURES = 5
 _FEWER = 10  # times that all but one member of an instance ask less often
 _AWAY = (MemberState.FAILED, MemberState.FENCED)
+_GONE = (MemberState.LEFT, MemberState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class GroupMembers:
         in_background: Whether heartbeats are sent in a thread of its own; else the caller calls `beat`.
         note: Notes the members, each with its ``group.instance.id``, before they join: who finds that their process has
             ended leaves in their name.
+        leaving: Members of the epoch before of which the group may not have heard that they have left.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class GroupMembers:
         *,
         in_background: bool = True,
         note: Callable[[Mapping[str, str | None]], None] = lambda _: None,
+        leaving: Collection[StreamsMember] = (),
     ) -> None:
         self._note = note
         self._coordinator, self._identities = coordinator, identities
@@ -137,7 +140,9 @@ class GroupMembers:
         self._changed = threading.Condition(self._lock)
         self._seats: dict[str, _Seat] = {}
         self._revisions: dict[str, int] = {}
-        self._leaving: dict[str, tuple[StreamsMember, int]] = {}
+        until_ms = clock_ms() + _LEAVE_MS
+        self._leaving: dict[str, tuple[StreamsMember, int]] = {each.facts.member: (each, until_ms) for each in leaving}
+        self._given_up: list[StreamsMember] = []  # static ones that could not say that they leave
         self._job: ContinuousJob | None = None
         self._tell: Callable[[Collection[str]], None] = lambda _: None
         self._fail: Callable[[PenstockError], None] = lambda _: None
@@ -290,6 +295,17 @@ class GroupMembers:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_END_S)
 
+    def take_leaving(self) -> Collection[StreamsMember]:
+        """Return the members of which the group may not have heard that they have left, for the next epoch to say so.
+
+        This one, which has ended, says nothing more.
+        """
+        with self._lock:
+            leaving = [*self._given_up, *(member for member, _ in self._leaving.values())]
+            self._given_up.clear()
+            self._leaving.clear()
+            return leaving
+
     @property
     def has_left(self) -> bool:
         """Whether the group has heard that all members have left."""
@@ -317,7 +333,10 @@ class GroupMembers:
             members = [*(member for member, _ in self._leaving.values()), *self._present()]
             due = [(each, sent) for each in members if (sent := each.next_heartbeat(now_ms)) is not None]
         for member, heartbeat in due:
-            self._exchange(member, heartbeat)
+            if heartbeat.epoch == JOIN_EPOCH and self._is_leaving(heartbeat.instance):
+                member.unanswered(self._clock_ms())  # the group would refuse it for good
+            else:
+                self._exchange(member, heartbeat)
         with self._lock:
             before = self.lists
             self._forget_left()
@@ -376,11 +395,21 @@ class GroupMembers:
             member.abandon(self._clock_ms())
             self._leaving[member.facts.member] = member, self._clock_ms() + _LEAVE_MS
 
+    def _is_leaving(self, instance: str | None) -> bool:
+        """Return whether the group has not heard yet that an earlier member with this ``group.instance.id`` leaves."""
+        with self._lock:
+            leaving = [member for member, _ in self._leaving.values() if member.state not in _GONE]
+        return instance is not None and any(each.facts.instance == instance for each in leaving)
+
     def _forget_left(self) -> None:
         now_ms = self._clock_ms()
         for name, (member, until_ms) in [*self._leaving.items()]:
-            if member.state in (MemberState.LEFT, MemberState.FAILED) or now_ms >= until_ms:
+            is_static = member.facts.instance is not None
+            if member.state in _GONE:
                 del self._leaving[name]
+            elif now_ms >= until_ms and (self._has_ended or not is_static):  # its successor waits for a static one
+                del self._leaving[name]
+                self._given_up += [member] if is_static else []
 
     def _warn_of_missing(self) -> None:
         """Say once why the group gives no tasks away, as long as its topics are missing."""

@@ -202,7 +202,10 @@ class InstanceGroup:
         instance = uuid.uuid5(_STATIC_SPACE, f"{self._application} {self._static}") if self._static else self.instance
         numbers = _numbers(plan, topology)
         identities = Identities(self._facts, instance, numbers, self._is_embedded, self._static)
-        members = self._members = GroupMembers(self.coordinator, identities, self._most_ms, note=self._note.write)
+        leaving = () if self._members is None else self._members.take_leaving()
+        members = self._members = GroupMembers(
+            self.coordinator, identities, self._most_ms, note=self._note.write, leaving=leaving
+        )
         if self._is_open:
             members.open_at(self._endpoint)
         return members
