@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["CopyWriter", "GlobalCopy", "GlobalFiller", "GlobalStores", "pieces_of"]
 
 _PIECE_RECORDS = 50_000  # what a transaction of the copy takes, so what is in memory
+_NOTED_FOR_MS = 60_000  # how old a note may become while somebody looks at the topics, and finds nothing new
 
 
 def pieces_of(stored: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
@@ -159,29 +160,44 @@ class GlobalCopy:
             ids: The ids of the topics.
             ends: The offsets that the copy will be brought to; one that is further on is filled anew.
         """
+        beginnings = log.beginning_offsets(topics)
         self.positions, noted_ids = self.noted()
         is_other = any(noted_ids.get(topic, id_) != id_ for topic, id_ in ids.items())
         is_ahead = bool(ends) and any(at > ends.get(tp, 0) for tp, at in self.positions.items())
         is_old = not self.positions and self._files.position != ReplicaPosition()  # of a version with other notes
-        if is_other or is_ahead or is_old or self._may_miss_deletions(log, ends):
+        if is_other or is_ahead or is_old or self._may_miss_deletions(log, beginnings, ends):
             self._close_reader()
             self._files.reset()
             self.positions = {}
         self.ids = dict(ids)
-        beginnings = log.beginning_offsets(topics)
         self.positions = {tp: max(self.positions.get(tp, 0), start) for tp, start in beginnings.items()}
         self.show()
 
-    def _may_miss_deletions(self, log: TopicLog, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a compacted topic has new records, deletions among which may be gone since the last note."""
-        notes = self._files.position.notes
-        away_ms = time_since(notes.get("noted_ms", 0), tuple(notes.get("boot", ("", 0))))
-        for topic in {tp.topic for tp, at in self.positions.items() if at < ends.get(tp, -1)}:
-            config = log.topic(topic).config
-            kept_ms = int(setting(config, "delete.retention.ms"))
-            if "compact" in setting(config, "cleanup.policy") and (away_ms is None or away_ms >= kept_ms):
+    def _may_miss_deletions(
+        self, log: TopicLog, beginnings: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Return whether a compacted topic has new records, deletions among which may be gone since the last note.
+
+        One offset at the end may be the mark of the last transaction.
+        """
+        away_ms = self.noted_for_ms()
+        for tp, at in self.positions.items():
+            if (end := ends.get(tp, -1)) <= at:
+                continue
+            config = log.topic(tp.topic).config
+            is_short = away_ms is not None and away_ms < int(setting(config, "delete.retention.ms"))
+            if is_short or "compact" not in setting(config, "cleanup.policy"):
+                continue
+            if end - at > 1 or beginnings.get(tp, 0) > at:
+                return True
+            if any(each.num_rows for each in log.iterate(tp.topic, tp.partition, at, end)):
                 return True
         return False
+
+    def noted_for_ms(self) -> int | None:
+        """Return the milliseconds since the last note that is known here; None if the machine's clock was set back."""
+        notes = self._files.position.notes
+        return time_since(notes.get("noted_ms", 0), tuple(notes.get("boot", ("", 0))))
 
     def write(self, changes: Mapping[str, pa.RecordBatch], meta: Mapping[str, int]) -> None:
         """Commit changes of the rows together with `positions`, and show them."""
@@ -320,7 +336,7 @@ class GlobalStores:
         Returns:
             Whether other rows are shown than before.
         """
-        if ends is not None and ends == self._ends and self._copy.is_there():
+        if ends is not None and ends == self._ends and self._copy.is_there() and self._is_noted_lately():
             return False
         self._ends = None
         with self._copy.taken():
@@ -332,10 +348,17 @@ class GlobalStores:
                 for tp, end in sorted(ends.items()):
                     for piece in pieces_of(self._log.iterate(tp.topic, tp.partition, self._copy.positions[tp], end)):
                         writer.apply(tp, piece)
+                if ends and not self._is_noted_lately():  # that nothing was missed until now
+                    self._copy.positions.update(ends)
+                    writer.apply(next(iter(ends)), [])
             finally:
                 writer.close()
         self._ends = dict(ends)
         return True
+
+    def _is_noted_lately(self) -> bool:
+        age_ms = self._copy.noted_for_ms()
+        return age_ms is not None and age_ms < _NOTED_FOR_MS
 
     def close(self) -> None:
         """Close the files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.engines.batches.worker import exactly_once
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
+from penstock.state.replicas import position
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.position import ReplicaPosition
@@ -141,6 +142,88 @@ def test_a_copy_of_an_earlier_version_is_filled_anew(app: Prepared) -> None:
     copy.close()
     run(data, 1)
     assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
+
+
+HOUR_MS = 3_600_000
+
+
+class Hours:
+    """The clocks that notes are made by, and how often copies were emptied."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = self.emptied = 0
+        for name in ("unix_ms", "since_boot_ms"):
+            real = getattr(position, name)
+            monkeypatch.setattr(position, name, lambda real=real: real() + self.passed * HOUR_MS)
+        reset = LmdbReplica.reset
+
+        def counted(replica: LmdbReplica) -> None:
+            self.emptied += 1
+            reset(replica)
+
+        monkeypatch.setattr(LmdbReplica, "reset", counted)
+
+
+class Marked:
+    """A log whose partitions end with the mark of a transaction."""
+
+    def __init__(self, log: EmbeddedLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def end_offsets(self, topics: Any) -> Any:
+        return {tp: end + 1 for tp, end in self._log.end_offsets(topics).items()}
+
+    def iterate(self, topic: str, partition: int, start: int, end: int) -> Any:
+        last = self._log.end_offset(topic, partition)
+        return self._log.iterate(topic, partition, min(start, last), min(end, last))
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_copy_whose_topic_is_looked_at_is_not_filled_anew_after_a_long_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_marked: bool
+) -> None:
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        log.alter_config("names", {"cleanup.policy": "compact"})
+        append(log, "names", [("w0", "zero"), ("w1", "one")])
+        job, hours = loaded(data), Hours(monkeypatch)
+        typed = with_serdes(job.topology, job.config)
+        seen_log: Any = Marked(log) if is_marked else log
+        with closing(global_copy.GlobalStores(typed, job.config, seen_log, str(tmp_path / "copies"), "copy")) as copy:
+            copy.move_to()
+            emptied = hours.emptied  # when it was made
+            for _ in range(30):
+                hours.passed += 1
+                copy.move_to(seen_log.end_offsets(copy.topics))
+            append(log, "names", [("w1", "eins"), ("w2", "two")])
+            copy.move_to(seen_log.end_offsets(copy.topics))
+            assert hours.emptied == emptied
+            hours.passed += 25  # nobody looks
+            append(log, "names", [("w3", "three"), ("w4", "four")])
+            copy.move_to(seen_log.end_offsets(copy.topics))
+            assert hours.emptied == emptied + 1
+            assert [key for key, _ in copy.views.view(typed.stores["names"]).all()] == ["w0", "w1", "w2", "w3", "w4"]
+
+
+def test_a_copy_that_lacks_only_the_mark_of_a_transaction_has_missed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        log.alter_config("names", {"cleanup.policy": "compact"})
+        append(log, "names", [("w0", "zero")])
+        job, hours, marked = loaded(data), Hours(monkeypatch), Marked(log)
+        typed = with_serdes(job.topology, job.config)
+        emptied = []
+        for seen_log in (log, marked):
+            with closing(
+                global_copy.GlobalStores(typed, job.config, seen_log, str(tmp_path / "copies"), "copy")  # type: ignore[arg-type]
+            ) as copy:
+                copy.move_to()
+            emptied.append(hours.emptied)
+            hours.passed += 25
+    assert emptied[0] == emptied[1]
 
 
 def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Path) -> None:
