@@ -135,4 +135,6 @@ def test_a_wrong_call_has_clear_errors(run, app, records, tmp_path):
     assert "there is no file" in run("simulate", f"{tmp_path}/none.py:topology", "-i", records)[2]
     assert "cannot be read: No such file" in run("simulate", f"{app}:topology", "-i", tmp_path / "none")[2]
     assert "Give --input FILE with records of numbers." in run("simulate", f"{app}:topology")[2]
+    both = run("simulate", f"{app}:topology", "-i", records, "--seed", 4, "--report", tmp_path / "report.json")
+    assert (both[0], "Use --first-seed 4 --seeds 1." in both[2]) == (1, True)
     assert "no kind of mistakes 'x'" in run("simulate", f"{app}:topology", "-i", records, "--accept", "x")[2]

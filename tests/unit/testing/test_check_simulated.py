@@ -163,6 +163,24 @@ def test_a_mistake_is_found_with_its_node_and_record(kind: str, node: str, topol
     assert str(report).endswith("\nfailed")
 
 
+class ReadsTheClockAndFails(Processor):
+    def init(self, context):
+        super().init(context)
+        context.schedule(10_000, "wall_clock_time", self.tick)
+
+    def tick(self, _):
+        raise LookupError("nothing to do")
+
+    def process(self, record):
+        self.context.forward(Record(record.key, f"{time.time() // 4_000:.0f}", record.timestamp))
+
+
+def test_a_punctuation_that_fails_is_a_mistake_also_beside_another_one() -> None:
+    report = report_of(processed(ReadsTheClockAndFails))
+    assert [each.kind for each in report.mistakes] == ["exception"]
+    assert "LookupError: nothing to do" in report.mistakes[0].text
+
+
 def test_topics_whose_names_functions_choose_are_compared() -> None:
     builder = StreamsBuilder()
     builder.stream("in", TEXT).to(lambda key, _value, _context: f"out-{key}", TEXTS)
@@ -218,5 +236,8 @@ def test_bad_input_has_clear_errors() -> None:
     with pytest.raises(ConfigError, match="no kind of mistakes 'oder'") as kind:
         check_simulated(topology, {"in": RECORDS}, accept=["oder"])
     assert kind.value.hint == "Did you mean order?"
+    with pytest.raises(ConfigError, match="no kind of mistakes 'exceptions'") as kind:
+        check_simulated(topology, {"in": RECORDS}, accept=["exceptions"])
+    assert kind.value.hint.startswith("Kinds are nondeterministic, ")
     with pytest.raises(TopologyError, match="a simulation needs their names"):
         check_simulated(patterned(), {"in-1": RECORDS})

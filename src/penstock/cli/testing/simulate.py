@@ -66,6 +66,10 @@ def simulate(
     from penstock.cli.loader import load_topology
     from penstock.testing.simulation.checking import Simulation, SimulationReport
 
+    if report is not None and seed is not None:
+        raise ConfigError(
+            "--report is of many schedules, and --seed runs one", hint=f"Use --first-seed {seed} --seeds 1."
+        )
     topology, own = load_topology(target)
     settings = {**own, **read_config(config, config_file)}
     simulation = Simulation(topology, settings, partitions=partitions, accept=accept, most_records=records)

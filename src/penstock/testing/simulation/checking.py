@@ -250,12 +250,12 @@ class Simulation:
         most_records: int = MOST_RECORDS,
     ) -> None:
         require_topology(topology, "the simulation")
+        kinds = [each for each in KINDS if each != "exception"]
         for kind in accept:
-            if kind not in KINDS or kind == "exception":
-                names = ", ".join(each for each in KINDS if each != "exception")
+            if kind not in kinds:
                 raise ConfigError(
                     f"there is no kind of mistakes {kind!r} to accept",
-                    hint=did_you_mean(kind, KINDS) or f"Kinds are {names}.",
+                    hint=did_you_mean(kind, kinds) or f"Kinds are {', '.join(kinds)}.",
                 )
         _require_simulated(topology)
         self._accept = frozenset(accept)

@@ -167,7 +167,8 @@ class UndisturbedRuns:
         )
 
     def _wall_clock(self, first: _Trace) -> Mistake | None:
-        return self._clock_read(first) or self._punctuation()
+        of_punctuation = self._punctuation()  # always: its runs show errors of punctuations, too
+        return self._clock_read(first) or of_punctuation
 
     def _clock_read(self, first: _Trace) -> Mistake | None:
         with _later_clock():
