@@ -83,7 +83,7 @@ class EmbeddedBrokers:
         return self.log.acquire_lease(self._application, "driver", _TTL_MS, force=True).epoch
 
     def compact(self, slack_s: float) -> None:
-        """Do nothing: the log cleans by itself."""
+        """Do nothing: only the model of brokers compacts topics."""
 
     def forget(self, known: Mapping[TopicPartition, int]) -> list[TopicPartition]:  # noqa: ARG002
         """Return nothing: an embedded log loses no offsets."""
