@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.nearest_name import nearest_names, question
 from penstock.base.terminal.human_numbers import with_article
 from penstock.base.user_code import load_module
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError, TopologyError
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
@@ -42,7 +43,7 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
         )
     loaded: Any = getattr(module, attribute)
     if callable(loaded) and not isinstance(loaded, Topology | StreamsBuilder | type):
-        loaded = loaded()
+        loaded = _called(loaded, target)
     settings = _config_of(module)
     if isinstance(loaded, StreamsBuilder):
         loaded = loaded.build()
@@ -54,6 +55,20 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
             hint="Name a Topology, a StreamsBuilder, a KafkaStreams or a function that returns one.",
         )
     return loaded, settings
+
+
+def _called(make: Callable[[], Any], target: str) -> Any:
+    """Call the user's function; its error is one of the topology, with the line of the user's code."""
+    try:
+        return make()
+    except PenstockError:
+        raise
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        raise TopologyError(
+            f"{target} raised {type(error).__name__}: {error} at {line.filename}:{line.lineno}",
+            hint="It is called without arguments, and returns the topology.",
+        ) from error
 
 
 def _is_application(loaded: object) -> bool:

@@ -132,6 +132,12 @@ def test_bad_lines_have_clear_errors(run, app, tmp_path, line, message):
 
 def test_a_wrong_call_has_clear_errors(run, app, records, tmp_path):
     assert "has no attribute 'topologie'" in run("simulate", f"{app}:topologie", "-i", records)[2]
+    making = tmp_path / "making.py"
+    making.write_text("def make():\n    return {}['topology']\n")
+    assert (
+        f"{making}:make raised KeyError: 'topology' at {making}:2"
+        in run("simulate", f"{making}:make", "-i", records)[2]
+    )
     assert "there is no file" in run("simulate", f"{tmp_path}/none.py:topology", "-i", records)[2]
     assert "cannot be read: No such file" in run("simulate", f"{app}:topology", "-i", tmp_path / "none")[2]
     assert "Give --input FILE with records of numbers." in run("simulate", f"{app}:topology")[2]
