@@ -188,6 +188,35 @@ def test_a_static_member_that_comes_back_within_its_session_finds_its_tasks() ->
     assert (again.owned, other.epoch, group.state()) == (mine, epoch, "Stable")
 
 
+def test_a_static_member_whose_process_was_killed_has_its_place_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    program = f"""
+from penstock.log.open import open_log
+from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
+from penstock.log.streams_groups.description import *
+from penstock.log.streams_groups.member import *
+log = open_log({url!r})
+log.create_topic("in", 2)
+topology = GroupTopology((GroupSubtopology("0", ("in",)),))
+coordinator = EmbeddedStreamsCoordinator(log)
+print(coordinator.heartbeat(StreamsMember(MemberFacts("app", "m", "p", topology, "one"), 0).next_heartbeat(0)).epoch)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert int(done.stdout) > 0
+    with open_log(url) as log:
+        assert isinstance(log, EmbeddedLog)
+        coordinator = EmbeddedStreamsCoordinator(log)
+        for name, instance in (("other", "two"), ("again", "one")):
+            member = StreamsMember(MemberFacts("app", name, name, STATELESS, instance), 0)
+            heartbeat = member.next_heartbeat(0)
+            assert heartbeat is not None
+            member.answered(coordinator.heartbeat(heartbeat), 0)
+            assert member.failure is None
+        found = coordinator.describe("app")
+        assert found is not None
+        assert sorted(each.member for each in found.members) == ["again", "other"]
+
+
 def test_a_static_member_that_does_not_come_back_is_removed() -> None:
     group = Group(GroupSettings(session_timeout_ms=45_000))
     static, other = group.member(instance="one"), group.member()

@@ -80,6 +80,8 @@ class EmbeddedStreamsCoordinator:
             group = stored.group(self._settings, now_ms)
             for member in stored.dead():
                 group.remove(member)
+            if heartbeat.epoch == JOIN_EPOCH and (former := stored.killed(heartbeat.instance)):
+                group.leave_for(former, now_ms)
             answer = group.heartbeat(heartbeat, now_ms, client=heartbeat.process or "", host=socket.gethostname())
             stored.write(group, heartbeat.member)
         return answer
@@ -210,6 +212,11 @@ class _StoredGroup:
         return [
             name for name, place in self.places.items() if self.members[name].instance is None and not may_run(*place)
         ]
+
+    def killed(self, instance: str | None) -> str:
+        """Return the static member of this id whose process on this machine is gone; empty if there is none."""
+        members = (name for name, each in self.members.items() if instance and each.instance == instance)
+        return next((name for name in members if not may_run(*self.places[name])), "")
 
     def group(
         self, settings: GroupSettings, now_ms: int, create: Callable[[InternalTopicSpec], None] | None = None

@@ -313,6 +313,12 @@ class StreamsGroup:
         if member in self.members:
             self._remove(self.members[member])
 
+    def leave_for(self, member: str, now_ms: int) -> None:
+        """Note that a static member has left, or was killed: its next start within the session has its place."""
+        record = self.members[member]
+        record.has_left, record.heard_ms = True, now_ms
+        self.changed.add(member)
+
     def _leave(self, heartbeat: StreamsHeartbeat, now_ms: int) -> HeartbeatAnswer:
         member = self.members.get(heartbeat.member)
         if member is None:
@@ -321,8 +327,7 @@ class StreamsGroup:
                 message=f"Member {heartbeat.member} is not a member of group {heartbeat.group}.",
             )
         if heartbeat.epoch == LEAVE_STATIC_EPOCH and member.instance is not None:
-            member.has_left, member.heard_ms = True, now_ms
-            self.changed.add(member.member)
+            self.leave_for(member.member, now_ms)
         else:
             self._remove(member)
         return HeartbeatAnswer(epoch=heartbeat.epoch)
