@@ -75,7 +75,8 @@ class LogModel(RuleBasedStateMachine):
         self.log.compact("t", partition, FAR_FUTURE_MS)
         last = {row[1]: at for at, row in self.records[partition].items()}
         kept = {at: self.records[partition][at] for at in sorted(last.values())}
-        self.records[partition] = {at: row for at, row in kept.items() if row[2] is not None}
+        newest = self.ends[partition] - 1  # stays whatever it is
+        self.records[partition] = {at: row for at, row in kept.items() if row[2] is not None or at == newest}
 
     @invariant()
     def same(self):
