@@ -118,6 +118,23 @@ def test_a_task_goes_on_where_the_table_ends_although_nothing_was_committed_to_t
     assert Counter(numbers(lake / "t")) == Counter(list(range(5)) * 2)
 
 
+def test_a_topic_that_was_made_again_fails_the_task_and_loses_no_record_in_silence(lake):
+    log = open_log(f"memory://lake-made-again-{lake.kind}")
+    driver = sink(lake / "t", log)
+    driver.produce("hits", *({"n": n} for n in range(5)))
+    driver.put_all()
+    log.delete_topic("hits")
+    log.create_topic("hits")
+    other = sink(lake / "t", log)  # a task that starts then
+    other.produce("hits", {"n": 100})
+    for each in (driver, other):
+        with pytest.raises(ConnectError, match="hits-0 goes on at offset 0, but what was read of it ended at 5"):
+            each.put()
+    renamed = sink(lake / "t", log, name="renamed")
+    renamed.put_all()
+    assert numbers(lake / "t") == [*range(5), 100]
+
+
 def test_a_task_that_was_cut_off_cannot_write_what_its_successor_has_written(lake):
     log = open_log(f"memory://lake-zombie-{lake.kind}")
     old = sink(lake / "t", log, flush_interval_ms=600_000, flush_size=6)

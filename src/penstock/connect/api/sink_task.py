@@ -47,7 +47,8 @@ class SinkTaskContext(Protocol):
     def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on.
 
-        A sink that keeps offsets with its data calls it in `SinkTask.open`: then each record is written once.
+        A sink that keeps offsets with its data calls it in `SinkTask.open`, also without any: then each record is
+        written once, and the task fails if a topic goes on before the offset that was read last, as it was made again.
         """
         ...
 

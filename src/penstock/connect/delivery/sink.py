@@ -61,6 +61,7 @@ class SinkDelivery(RebalanceListener):
         self._open: set[TopicPartition] = set()
         self._unopened: set[TopicPartition] = set()  # of those, where the task was not ready
         self._seeks: dict[TopicPartition, int] = {}
+        self._keeps_offsets = False  # the task has them with its data
         self._batch = SinkBatch()
         self._waits = False  # the batch comes again
         self._read: dict[TopicPartition, int] = {}
@@ -100,6 +101,7 @@ class SinkDelivery(RebalanceListener):
                     self._seeks.setdefault(tp, batch.column("offset")[0].as_py())
                 if tp in self._seeks or tp not in self._open:
                     continue  # it goes on elsewhere
+                self._check_place(tp, batch.column("offset")[0].as_py())
                 self._read[tp] = batch.column("offset")[-1].as_py() + 1
                 self._originals.add(tp, batch)
                 self._watcher.uses(tp.topic)
@@ -206,7 +208,19 @@ class SinkDelivery(RebalanceListener):
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on, from the next poll."""
+        self._keeps_offsets = True
         self._seeks.update(offsets)
+
+    def _check_place(self, tp: TopicPartition, first: int) -> None:
+        """Refuse records before the place of a task that keeps offsets: it would take them for ones that it has."""
+        place = self._read.get(tp, first)
+        if self._keeps_offsets and first < place:
+            raise ConnectError(
+                f"{tp.topic}-{tp.partition} goes on at offset {first}, but what was read of it ended at {place}: "
+                "the topic was deleted and made again, or has lost records",
+                hint="The target keeps the offsets of what it has, and would leave the new records out: give the "
+                "connector another name or another target, or remove what the target keeps of that topic.",
+            )
 
     def pause(self, places: Collection[TopicPartition]) -> None:
         """Read these partitions no further."""

@@ -89,6 +89,7 @@ class LakeSinkTask(SinkTask):
     def open(self, places: Collection[TopicPartition]) -> None:
         self._tables.clear()
         if not self._may_seek:
+            self.context.offset({})
             return
         stored: dict[TopicPartition, int] = {}
         for tp in places:
