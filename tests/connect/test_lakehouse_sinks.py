@@ -135,6 +135,19 @@ def test_a_topic_that_was_made_again_fails_the_task_and_loses_no_record_in_silen
     assert numbers(lake / "t") == [*range(5), 100]
 
 
+def test_connectors_of_one_name_over_two_logs_have_offsets_of_their_own(lake):
+    drivers = [sink(lake / "t", open_log(f"memory://lake-logs-{lake.kind}-{number}")) for number in range(2)]
+    for number, driver in enumerate(drivers):
+        driver.produce("hits", *({"n": n + 10 * number} for n in range(3)))
+        driver.put(commit=False)
+    for driver in drivers:
+        driver.kill()
+        driver.restart()
+        assert driver.group_offsets() == {}
+        driver.put_all()
+    assert numbers(lake / "t") == [0, 1, 2, 10, 11, 12]
+
+
 def test_a_task_that_was_cut_off_cannot_write_what_its_successor_has_written(lake):
     log = open_log(f"memory://lake-zombie-{lake.kind}")
     old = sink(lake / "t", log, flush_interval_ms=600_000, flush_size=6)
@@ -188,6 +201,32 @@ def test_upserts_replace_rows_and_tombstones_delete_them(lake):
     assert driver.put_all() is not None
 
 
+def test_a_field_may_have_the_name_that_marks_deletions(lake):
+    driver = upserts(lake / "t")
+    driver.produce("hits", {"n": 1, "__deleted": "false"}, key="a")
+    driver.produce("hits", {"n": 2, "__deleted": "true"}, key="b")
+    driver.put()
+    driver.produce("hits", None, key="a")
+    driver.produce("hits", {"n": 3, "__deleted": "false"}, key="c")
+    driver.put()
+    found = sorted((row["id"], row["__deleted"]) for row in (lake / "t").rows())
+    assert found == [("b", "true"), ("c", "false")]
+
+
+def test_rows_of_a_table_whose_columns_must_not_be_null_are_deleted(tmp_path):
+    table = Lakehouse("delta", tmp_path) / "t"
+    strict = [pa.field(name, kind, nullable=False) for name, kind in (("id", pa.string()), ("n", pa.int64()))]
+    DeltaTable.create(str(tmp_path / "t"), pa.schema(strict))
+    driver = upserts(table)
+    driver.produce("hits", {"n": 1}, key="a")
+    driver.produce("hits", {"n": 2}, key="b")
+    driver.put()
+    driver.produce("hits", None, key="a")
+    driver.produce("hits", {"n": 3}, key="c")
+    driver.put()
+    assert sorted(row["id"] for row in table.rows()) == ["b", "c"]
+
+
 def test_keys_of_several_fields_and_keys_in_the_value(lake):
     driver = upserts(lake / "t", pk_fields="a,b", pk_mode="record_value")
     for n, (a, b) in enumerate([(1, 1), (1, 2), (1, 1)]):
@@ -213,6 +252,23 @@ def test_new_fields_are_new_columns_and_what_does_not_fit_is_that_records_error(
     assert found[2] == {"n": 2, "o": {"a": 2, "b": "x"}, "m": None}
     assert found[3]["m"] == 1.5
     assert next(iter(driver.group_offsets().values())).offset == 10
+
+
+def test_a_first_record_whose_fields_are_all_null_is_an_error_of_that_record(lake):
+    driver = sink(lake / "t", **{"errors.tolerance": "all"})
+    driver.produce("hits", {"n": None})
+    driver.put()
+    driver.produce("hits", {"n": 1})
+    driver.put()
+    driver.produce("hits", {"n": None})
+    driver.put()
+    assert [row["n"] for row in (lake / "t").rows() if row["n"]] == [1]
+    assert len((lake / "t").rows()) == 2
+    strict = sink(lake / "strict")
+    strict.produce("hits", {"n": None})
+    with pytest.raises(ConnectError) as caught:
+        strict.put()
+    assert "all its fields are null, and there is no table yet" in str(caught.value)
 
 
 def test_errors_fail_the_task_unless_they_are_tolerated(lake):

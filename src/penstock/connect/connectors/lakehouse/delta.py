@@ -19,8 +19,6 @@ from penstock.log.base import TopicPartition
 
 __all__ = ["DELTA_SINK", "DeltaFormat", "DeltaSinkConnector", "DeltaSinkTask"]
 
-DELETED = "__deleted"
-
 DELTA_SINK = ConfigDef(
     [
         Setting(
@@ -147,12 +145,17 @@ class _DeltaTable(LakeTable):
             )  # fmt: skip
 
     def upsert(self, rows: Upsert, offsets: Mapping[TopicPartition, int]) -> None:
+        mark = "__deleted"
+        while mark in rows.rows.column_names:
+            mark += "_"
         changes = pa.concat_tables(
             [
-                rows.rows.append_column(DELETED, pa.array([False] * rows.rows.num_rows, pa.bool_())),
-                rows.deleted.append_column(DELETED, pa.array([True] * rows.deleted.num_rows, pa.bool_())),
+                table.cast(pa.schema([each.with_nullable(True) for each in table.schema])).append_column(
+                    mark, pa.array([is_deleted] * table.num_rows, pa.bool_())
+                )
+                for table, is_deleted in ((rows.rows, False), (rows.deleted, True))
             ],
-            promote_options="default",
+            promote_options="default",  # the other columns of keys are null, whatever the table's may be
         )
         columns = {_quoted(name): f"source.{_quoted(name)}" for name in rows.rows.column_names}
         with _errors(self._name):
@@ -165,9 +168,9 @@ class _DeltaTable(LakeTable):
                 commit_properties=self._offsets(offsets),
             )
             if rows.deleted.num_rows:
-                merger = merger.when_matched_delete(f"source.{DELETED}")
+                merger = merger.when_matched_delete(f"source.{mark}")
             merger.when_matched_update(columns).when_not_matched_insert(
-                columns, predicate=f"NOT source.{DELETED}"
+                columns, predicate=f"NOT source.{mark}"
             ).execute()
 
     def maintain(self) -> None:
