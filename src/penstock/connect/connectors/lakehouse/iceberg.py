@@ -227,14 +227,15 @@ class _IcebergTable(LakeTable):
         return self._stored().get(f"{tp.topic}-{tp.partition}")
 
     def _stored(self) -> dict[str, int]:
-        """Return the offsets of the newest snapshot that this connector has made, from the current one back."""
+        """Return the offsets of the newest snapshot that this connector has made for this log, from the current one back."""
         snapshot = self._table.current_snapshot()
         while snapshot is not None:
             summary = snapshot.summary
             text = None if summary is None else summary.additional_properties.get(self._form.property)
             if text is not None:
                 stored = json.loads(text)
-                return dict(stored["offsets"]) if stored["log"] == self._form.log else {}
+                if stored["log"] == self._form.log:
+                    return dict(stored["offsets"])
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         return {}
