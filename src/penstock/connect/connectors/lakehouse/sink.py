@@ -172,6 +172,11 @@ class LakeSinkTask(SinkTask):
             evolves = self._parsed["auto.evolve"]
             if made.rows.num_rows:
                 schema = merge_columns(schema, made.rows.schema, self._format, evolves=evolves)
+                if not schema.names:
+                    raise DataError(
+                        "all its fields are null, and there is no table yet that says what they are",
+                        hint="Make the table first, or send records with schemas.",
+                    )
                 conform(made.rows, schema)
             elif made.key_table is not None and schema is not None:
                 key_schema = made.key_table.schema
