@@ -259,6 +259,16 @@ def test_the_error_of_one_document_is_that_documents(cluster, result, reason):
     assert sorted(key for _, key in cluster.documents) == ["a", "c"]
 
 
+@pytest.mark.parametrize("method", ["insert", "upsert"])
+def test_nothing_is_to_delete_where_there_is_no_index_yet(cluster, method):
+    driver = sink(cluster, behavior_on_null_values="delete", write_method=method)
+    driver.produce("Hits", None, key="a")
+    driver.produce("Hits", {"n": 1}, key="b")
+    cluster.results = [failure(404, "index_not_found_exception", "no such index [hits]")]
+    assert len(driver.put()) == 2
+    assert sorted(key for _, key in cluster.documents) == ["b"]
+
+
 def test_a_document_of_an_older_version_is_no_error(cluster):
     driver = sink(cluster)
     driver.produce("Hits", {"n": 1}, key="a")

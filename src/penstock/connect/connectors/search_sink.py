@@ -83,8 +83,9 @@ SEARCH_MODEL = Model(
 
 
 CONFLICT, NOT_FOUND, TOO_LARGE = 409, 404, 413
+_NO_INDEX = "index_not_found_exception"
 _OF_CLUSTER = (
-    "index_not_found_exception",
+    _NO_INDEX,
     "security_exception",
     "index_closed_exception",
     "invalid_index_name_exception",
@@ -225,10 +226,7 @@ class SearchSinkTask(SinkTask):
         actions = [action for record in records if (action := self._action(record)) is not None]
         for batch in self._batches(actions):
             self._send(batch)
-        for (
-            record,
-            error,
-        ) in self._refused:  # now, as all of them would come again with those that the cluster is busy for
+        for record, error in self._refused:  # not before: what the cluster is busy for brings all of them again
             self._report(record, error)
 
     def stop(self) -> None:
@@ -326,7 +324,7 @@ class SearchSinkTask(SinkTask):
             status, kind = int(result.get("status", 500)), _kind_of(result)
             if status in AGAIN or status >= 500 or kind == "cluster_block_exception":
                 busy += 1
-            elif kind in _OF_CLUSTER:
+            elif kind in _OF_CLUSTER and not (kind == _NO_INDEX and action.record.value is None):
                 raise ConnectError(
                     f"{self._url} refuses documents of the index {result.get('_index')}: {_reason(result)} ({status})",
                     hint="Create the index, or correct index and the user's rights to it.",
