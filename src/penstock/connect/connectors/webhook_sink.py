@@ -110,8 +110,9 @@ class WebhookSinkTask(SinkTask):
                 self._send(record, body)
         self._arrived.difference_update(map(_place, records))
 
-    def close(self, places: Collection[TopicPartition]) -> None:  # noqa: ARG002 - all of the batch
-        self._arrived.clear()
+    def close(self, places: Collection[TopicPartition]) -> None:
+        gone = {(tp.topic, tp.partition) for tp in places}
+        self._arrived = {place for place in self._arrived if place[:2] not in gone}
 
     def stop(self) -> None:
         if self._client is not None:
