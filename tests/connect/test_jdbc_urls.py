@@ -58,6 +58,8 @@ def test_mariadbs_own_ways_of_tls_are_obeyed():
     [
         ("jdbc:mysql://h/d?serverTimezone=Europe/Berlin", "serverTimezone: .* set db.timezone=Europe/Berlin"),
         ("jdbc:mysql://h/d?connectionTimeZone=LOCAL", "db.timezone"),
+        ("jdbc:mysql://h:port/d", "is not a URL of a database"),
+        ("jdbc:postgresql://ann:secret@h1:5432,h2:5433/d", "is not a URL of a database"),
         ("jdbc:mysql://h/d?sslMode=VERIFY_CA", "name its file in PEM by ssl_ca"),
         ("jdbc:mysql://h/d?sslMode=perhaps", "none of disable, trust"),
         ("jdbc:mysql://h/d?useSSL=true&trustCertificateKeyStoreUrl=file:x.jks", "Java's key stores are not read"),

@@ -294,7 +294,7 @@ class DatabaseAddress:
         hosts = re.fullmatch(r"(\w+://)([^/?@]*,[^/?@]*)(.*)", text) if is_jdbc else None
         try:
             url = make_url(text if hosts is None else f"{hosts[1]}{hosts[3]}")
-        except ArgumentError as error:
+        except (ArgumentError, ValueError) as error:  # a port that is no number, such as several hosts behind a user
             hint = "For example postgresql+psycopg://host/db, or sqlite:///file.db."
             raise SettingError("connection.url is not a URL of a database", hint=hint) from error
         names = [] if hosts is None else hosts[2].split(",")
