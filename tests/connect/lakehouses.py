@@ -1,5 +1,6 @@
 """Tables of lakehouses for tests: where they are, the settings of their sinks, what is in them."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,12 @@ class LakehouseTable:
         if self.lake.kind == "delta":
             return DeltaTable(str(self.lake.folder / self.name))
         return self.lake.catalog().load_table(f"lake.{self.name}")
+
+    def drop(self):
+        if self.lake.kind == "delta":
+            shutil.rmtree(self.lake.folder / self.name)
+        else:
+            self.lake.catalog().drop_table(f"lake.{self.name}")
 
     def arrow(self, versions_back=0):
         """The rows, of now or of an older version: a commit before the last one, and so on."""

@@ -72,6 +72,24 @@ def test_rows_are_read_by_duckdb_polars_and_arrow(lake):
     assert next(iter(driver.group_offsets().values())).offset == 7
 
 
+def test_a_table_that_is_dropped_while_the_sink_runs_is_made_again_or_missed(lake):
+    table = lake / "t"
+    making, missing = sink(table), sink(table, auto_create="false", name="missing")
+    for driver in (making, missing):
+        driver.produce("hits", {"n": 1})
+        driver.put()
+    for number in (2, 3):
+        table.drop()
+        making.produce("hits", {"n": number})
+        making.put()
+        assert numbers(table) == [number]
+    table.drop()
+    missing.produce("hits", {"n": 4})
+    with pytest.raises(ConnectError) as caught:
+        missing.put()
+    assert "there is no table" in f"{caught.value}{caught.value.__cause__}"
+
+
 def test_rows_wait_for_their_number_or_their_time(lake):
     driver = sink(lake / "t", flush_interval_ms=600_000, flush_size=5)
     driver.produce("hits", *({"n": n} for n in range(4)))

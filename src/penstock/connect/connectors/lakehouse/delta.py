@@ -132,13 +132,14 @@ class _DeltaTable(LakeTable):
         return False  # commits compare the offsets of all that came between
 
     def next_offset(self, tp: TopicPartition) -> int | None:
-        version: int | None = self._table.transaction_version(self._application(tp))
+        with self._errors():
+            version: int | None = self._table.transaction_version(self._application(tp))
         return version
 
     def append(self, rows: pa.Table, offsets: Mapping[TopicPartition, int]) -> None:
         from deltalake import write_deltalake
 
-        with _errors(self._name):
+        with self._errors():
             write_deltalake(
                 self._table, rows, mode="append", schema_mode="merge" if rows.schema != self.schema else None,
                 commit_properties=self._offsets(offsets),
@@ -158,7 +159,7 @@ class _DeltaTable(LakeTable):
             promote_options="default",  # the other columns of keys are null, whatever the table's may be
         )
         columns = {_quoted(name): f"source.{_quoted(name)}" for name in rows.rows.column_names}
-        with _errors(self._name):
+        with self._errors():
             merger = self._table.merge(
                 changes,
                 " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in rows.key),
@@ -174,10 +175,24 @@ class _DeltaTable(LakeTable):
             ).execute()
 
     def maintain(self) -> None:
-        with _errors(self._name):
+        with self._errors():
             self._table.optimize.compact()
             if self._form.vacuum_hours >= 0:
                 self._table.vacuum(self._form.vacuum_hours, dry_run=False, enforce_retention_duration=False)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """As for all tables; but what fails since the table is gone is a conflict."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        with _errors(self._name):
+            try:
+                yield
+            except (DeltaError, TableNotFoundError) as error:
+                if DeltaTable.is_deltatable(self._name, storage_options=self._form.storage):
+                    raise
+                raise ConflictError(f"the table is gone: {_first_line(error)}") from error
 
     def _application(self, tp: TopicPartition) -> str:
         return f"penstock {self._form.owner} {tp.topic}-{tp.partition}"

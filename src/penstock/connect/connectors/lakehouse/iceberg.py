@@ -297,12 +297,17 @@ def _errors(name: str) -> Iterator[None]:
         exceptions.NoSuchPropertyException,
         exceptions.ValidationError,
     )
-    missing = (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.TableAlreadyExistsError)
+    changed = (
+        exceptions.CommitFailedException,
+        exceptions.CommitStateUnknownException,
+        exceptions.NoSuchTableError,
+        exceptions.NoSuchNamespaceError,
+    )
     try:
         yield
-    except (exceptions.CommitFailedException, exceptions.CommitStateUnknownException) as error:
+    except changed as error:
         raise ConflictError(str(error)) from error
-    except (*missing, ConnectError, ConflictError):
+    except (ConnectError, ConflictError):
         raise
     except final as error:
         raise ConnectError(

@@ -138,10 +138,14 @@ class LakeSinkTask(SinkTask):
         pending = self._pending.get(name)
         if pending is None:
             table = self._table(name)
-            if table is None and not self._parsed["auto.create"]:
-                raise ConnectError(f"there is no table {name}", hint="Make it, or set auto.create=true.")
+            if table is None:
+                self._check_creation(name)
             pending = self._pending[name] = _Pending(table, None if table is None else table.schema)
-        stored = 0 if pending.table is None else pending.table.next_offset(new.tp) or 0
+        try:
+            stored = 0 if pending.table is None else pending.table.next_offset(new.tp) or 0
+        except ConflictError:  # it is gone
+            self._look_again(name, pending)
+            stored = 0 if pending.table is None else pending.table.next_offset(new.tp) or 0
         pending.parts += self._fitted(pending, self._with_values(new.behind(stored)))
         self._taken[new.tp] = new.offsets[-1] + 1
         if self._since is None:
@@ -220,13 +224,14 @@ class LakeSinkTask(SinkTask):
         self.context.request_commit()
 
     def _write(self, name: str, pending: _Pending) -> None:
-        if pending.table is not None and pending.table.refresh():
-            self._fit_again(pending)
         for _ in range(_MOST_CONFLICTS):
-            if not pending.parts or pending.schema is None:
-                return
             try:
+                if pending.table is not None and pending.table.refresh():
+                    self._fit_again(pending)
+                if not pending.parts or pending.schema is None:
+                    return
                 if pending.table is None:
+                    self._check_creation(name)
                     self._format.create(name, pending.schema)
                 else:
                     self._commit(pending.table, pending)
@@ -234,10 +239,18 @@ class LakeSinkTask(SinkTask):
                     return
             except ConflictError as error:
                 _log.debug("%s has changed: %s", name, error)
-            self._tables.pop(name, None)
-            pending.table = self._table(name)
-            self._fit_again(pending)
+            self._look_again(name, pending)
         raise RetriableError(f"{name} is changed by other writers all the time: {_MOST_CONFLICTS} commits were in vain")
+
+    def _look_again(self, name: str, pending: _Pending) -> None:
+        """Look a table up that has changed, or is gone."""
+        self._tables.pop(name, None)
+        pending.table = self._table(name)
+        self._fit_again(pending)
+
+    def _check_creation(self, name: str) -> None:
+        if not self._parsed["auto.create"]:
+            raise ConnectError(f"there is no table {name}", hint="Make it, or set auto.create=true.")
 
     def _fit_again(self, pending: _Pending) -> None:
         """Compare kept records with what the table has become."""

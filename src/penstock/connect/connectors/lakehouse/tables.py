@@ -13,7 +13,7 @@ __all__ = ["ConflictError", "LakeFormat", "LakeTable", "Upsert"]
 
 
 class ConflictError(Exception):
-    """Another writer has committed first, or may have: look at the table again."""
+    """Another writer has committed first, or may have, or the table is gone: look it up again."""
 
 
 class Upsert(Protocol):
@@ -44,11 +44,19 @@ class LakeTable(Protocol):
     def schema(self) -> pa.Schema: ...
 
     def refresh(self) -> bool:
-        """Look whether the table has changed, for formats whose commits fail for any change; returns whether it has."""
+        """Look whether the table has changed, for formats whose commits fail for any change; returns whether it has.
+
+        Raises:
+            ConflictError: The table is gone.
+        """
         ...
 
     def next_offset(self, tp: TopicPartition) -> int | None:
-        """Return the offset behind the last record of a partition that is in the table; None: none is."""
+        """Return the offset behind the last record of a partition that is in the table; None: none is.
+
+        Raises:
+            ConflictError: The table is gone.
+        """
         ...
 
     def append(self, rows: pa.Table, offsets: Mapping[TopicPartition, int]) -> None:
