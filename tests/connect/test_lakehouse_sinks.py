@@ -258,6 +258,21 @@ def test_keys_of_several_fields_and_keys_in_the_value(lake):
     assert sorted((row["a"], row["n"]) for row in (lake / "k").rows()) == [(1, 2), (2, 1)]
 
 
+def test_keys_without_schemas_have_their_fields_in_any_order_and_other_keys_are_errors(lake):
+    log, plain = open_log(f"memory://lake-key-order-{lake.kind}"), "org.apache.kafka.connect.json.JsonConverter"
+    log.create_topic("hits")
+    more = {f"{part}.converter": plain for part in ("key", "value")}
+    more |= {f"{part}.converter.schemas.enable": "false" for part in ("key", "value")}
+    more |= {"flush.interval.ms": 600_000, "errors.tolerance": "all"}
+    driver = upserts(lake / "t", log, pk_fields="", flush_size=3, **more)
+    keys = [{"a": 1, "b": 1}, {"b": 1, "a": 1}, {"c": 1}, {"a": {"x": 1}, "b": 1}, {"b": 2, "a": 1}]
+    for n, key in enumerate(keys):  # one stretch each
+        with Producer(log) as producer:
+            producer.send("hits", json.dumps({"n": n}).encode(), key=json.dumps(key).encode())
+        driver.put()
+    assert sorted((row["a"], row["b"], row["n"]) for row in (lake / "t").rows()) == [(1, 1, 1), (1, 2, 4)]
+
+
 def test_new_fields_are_new_columns_and_what_does_not_fit_is_that_records_error(lake):
     table, log = lake / "t", open_log(f"memory://lake-evolution-{lake.kind}")
     driver = sink(table, log, **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "bad"})

@@ -133,7 +133,7 @@ class KeyRule:
         first = source[0]
         if isinstance(first, Struct | dict):
             table = _fields_table(source, schema, what)
-            names = self.fields or table.column_names
+            names = self.fields or sorted(table.column_names)  # JSON has fields in any order
             missing = [name for name in names if name not in table.column_names]
             if missing:
                 raise DataError(
@@ -152,6 +152,10 @@ class KeyRule:
             )
         else:
             table = table_of(source, schema).rename_columns([self.fields[0]])
+        if any(pa.types.is_nested(part.type) for part in table.schema):
+            raise DataError(
+                "a column of the record's key is a struct, a list or a map", hint="Name plain fields by pk.fields."
+            )
         if any(column.null_count for column in table.columns):
             raise DataError("a column of the record's key is null", hint="Write a key into each record.")
         return table.to_pylist(), table

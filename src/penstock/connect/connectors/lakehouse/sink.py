@@ -172,6 +172,7 @@ class LakeSinkTask(SinkTask):
             return []
         try:
             made = rows_of(stretch, self._key)
+            _check_key(made, pending)
             schema = pending.schema
             evolves = self._parsed["auto.evolve"]
             if made.rows.num_rows:
@@ -184,8 +185,8 @@ class LakeSinkTask(SinkTask):
                 conform(made.rows, schema)
             elif made.key_table is not None and schema is not None:
                 key_schema = made.key_table.schema
-                if merge_columns(schema, key_schema, self._format, evolves=False) and made.key_table is not None:
-                    conform(made.key_table, pa.schema([schema.field(name) for name in key_schema.names]))
+                merge_columns(schema, key_schema, self._format, evolves=False)
+                conform(made.key_table, pa.schema([schema.field(name) for name in key_schema.names]))
         except DataError as error:
             if len(stretch) == 1:
                 self._refuse(stretch, 0, error)
@@ -305,6 +306,18 @@ class LakeSinkTask(SinkTask):
             if table is not None:
                 self._tables[name] = table
         return table
+
+
+def _check_key(made: KeyedRows, pending: _Pending) -> None:
+    """Refuse keys that have other columns than those that are written in the same commit."""
+    earlier = next((rows.key_table for _, rows in pending.parts if rows.key_table is not None), None)
+    if earlier is None or made.key_table is None or made.key_table.column_names == earlier.column_names:
+        return
+    raise DataError(
+        f"its key has the fields {', '.join(made.key_table.column_names)}, and those before it "
+        f"{', '.join(earlier.column_names)}",
+        hint="Name the fields that all keys have by pk.fields.",
+    )
 
 
 class LakeSinkConnector(AlikeTasksSink):
