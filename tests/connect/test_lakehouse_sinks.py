@@ -304,6 +304,21 @@ def test_a_first_record_whose_fields_are_all_null_is_an_error_of_that_record(lak
     assert "all its fields are null, and there is no table yet" in str(caught.value)
 
 
+def test_names_that_a_table_cannot_have_are_errors_of_their_records(lake):
+    driver = sink(lake / "t", **{"errors.tolerance": "all"})
+    for value in (
+        {"n": 1},
+        {"n": 2, "N": 2},
+        {"n": 3, "": 3},
+        {"n": 4, "o": {"x": 1}},
+        {"n": 5, "o": {"X": 1}},
+        {"n": 6},
+    ):
+        driver.produce("hits", value)
+        driver.put()
+    assert numbers(lake / "t") == ([1, 4, 6] if lake.kind == "delta" else [1, 2, 4, 5, 6])
+
+
 def test_errors_fail_the_task_unless_they_are_tolerated(lake):
     driver = sink(lake / "t", auto_evolve="false")
     driver.produce("hits", {"n": 1})

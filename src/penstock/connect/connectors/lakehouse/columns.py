@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -34,12 +34,24 @@ def merge_columns(current: pa.Schema | None, incoming: pa.Schema, rules: LakeFor
         kind = _new_type(field.type, rules, field.name)
         if kind is None:
             continue  # only nulls so far: the column comes with its first value
+        _check_name(field.name, merged, rules)
         if current is not None and not evolves:
             raise DataError(
                 f"the table has no column {field.name}", hint="Set auto.evolve=true, or leave the field out of records."
             )
         merged[field.name] = pa.field(field.name, kind)
     return pa.schema(list(merged.values()))
+
+
+def _check_name(name: str, others: Mapping[str, pa.Field], rules: LakeFormat) -> None:
+    if not name:
+        raise DataError("a field has no name", hint="Rename it by the transformation ReplaceField, or leave it out.")
+    same = [each for each in others if each.lower() == name.lower()] if rules.ignores_case else []
+    if same:
+        raise DataError(
+            f"the field {name} and the column {same[0]} differ in capital letters alone, which the format ignores",
+            hint="Rename the field by the transformation ReplaceField.",
+        )
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

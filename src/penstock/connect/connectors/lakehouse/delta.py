@@ -47,7 +47,7 @@ DELTA_SINK = ConfigDef(
             kind=Kind.INT,
             default=100,
             rule=Range(0),
-            doc="After so many commits the first task makes large files of small ones; 0: never.",
+            doc="After so many commits of its own the first task makes large files of small ones; 0: never.",
         ),
         Setting(
             name="vacuum.retention.hours",
@@ -71,6 +71,8 @@ class DeltaFormat(LakeFormat):
         partition_by: Their partition columns.
         vacuum_hours: The age of files that a maintenance deletes; negative: none.
     """
+
+    ignores_case: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class _DeltaTable(LakeTable):
             mark += "_"
         changes = pa.concat_tables(
             [
-                table.cast(pa.schema([each.with_nullable(True) for each in table.schema])).append_column(
+                table.cast(pa.schema([pa.field(each.name, each.type) for each in table.schema])).append_column(
                     mark, pa.array([is_deleted] * table.num_rows, pa.bool_())
                 )
                 for table, is_deleted in ((rows.rows, False), (rows.deleted, True))
@@ -212,14 +214,14 @@ def _quoted(name: str) -> str:
 @contextmanager
 def _errors(name: str) -> Iterator[None]:
     """Raise Connect's errors for those of the library."""
-    from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, DeltaProtocolError, TableNotFoundError
 
     try:
         yield
+    except (ConnectError, ConflictError, TableNotFoundError):
+        raise
     except CommitFailedError as error:
         raise ConflictError(str(error)) from error
-    except TableNotFoundError:
-        raise
     except PermissionError as error:
         raise ConnectError(
             f"the table {name} cannot be used: {error}", hint="Check the rights to its folder, or the credentials."
@@ -231,7 +233,7 @@ def _errors(name: str) -> Iterator[None]:
             f"the table {name} needs what the package deltalake cannot do: {_first_line(error)}",
             hint="Upgrade deltalake, or make the table without that feature.",
         ) from error
-    except (DeltaError, ValueError) as error:
+    except Exception as error:  # the library raises that class itself, too
         raise ConnectError(
             f"the table {name} cannot be written: {_first_line(error)}", hint="Correct table.uri and the settings."
         ) from error

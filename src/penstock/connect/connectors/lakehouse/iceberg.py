@@ -103,7 +103,7 @@ ICEBERG_SINK = ConfigDef(
             kind=Kind.INT,
             default=100,
             rule=Range(0),
-            doc="After so many commits the first task expires old snapshots; 0: never.",
+            doc="After so many commits of its own the first task expires old snapshots; 0: never.",
         ),
         Setting(
             name="snapshot.retention.hours",
@@ -227,7 +227,7 @@ class _IcebergTable(LakeTable):
         return self._stored().get(f"{tp.topic}-{tp.partition}")
 
     def _stored(self) -> dict[str, int]:
-        """Return the offsets of the newest snapshot that this connector has made for this log, from the current one back."""
+        """Return the offsets of the newest snapshot of this connector and log, from the current one back."""
         snapshot = self._table.current_snapshot()
         while snapshot is not None:
             summary = snapshot.summary

@@ -177,11 +177,7 @@ class LakeSinkTask(SinkTask):
             evolves = self._parsed["auto.evolve"]
             if made.rows.num_rows:
                 schema = merge_columns(schema, made.rows.schema, self._format, evolves=evolves)
-                if not schema.names:
-                    raise DataError(
-                        "all its fields are null, and there is no table yet that says what they are",
-                        hint="Make the table first, or send records with schemas.",
-                    )
+                _check_columns(schema)
                 conform(made.rows, schema)
             elif made.key_table is not None and schema is not None:
                 key_schema = made.key_table.schema
@@ -318,6 +314,14 @@ def _check_key(made: KeyedRows, pending: _Pending) -> None:
         f"{', '.join(earlier.column_names)}",
         hint="Name the fields that all keys have by pk.fields.",
     )
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    if not schema.names:
+        raise DataError(
+            "all its fields are null, and there is no table yet that says what they are",
+            hint="Make the table first, or send records with schemas.",
+        )
 
 
 class LakeSinkConnector(AlikeTasksSink):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -85,14 +85,20 @@ class LakeTable(Protocol):
 
 
 class LakeFormat(Protocol):
-    """A format of tables."""
+    """A format of tables.
+
+    Attributes:
+        ignores_case: Whether columns must differ in more than capital letters.
+    """
+
+    ignores_case: ClassVar[bool] = False
 
     def column_type(self, incoming: pa.DataType) -> pa.DataType | None:
         """Return the type of a column that holds values of an Arrow type without fields; None: there is none."""
         ...
 
     def widened(self, current: pa.DataType, incoming: pa.DataType) -> pa.DataType:
-        """Return the type of a column that gets values of another one; by default the current type."""
+        """Return the type of a column that gets values of another one."""
         ...
 
     def load(self, name: str) -> LakeTable | None:
