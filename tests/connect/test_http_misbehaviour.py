@@ -36,9 +36,9 @@ def packed(coding, data):
     [
         chunked(b"[", b"1,", b"2]"),
         chunked(b"[1,2]", end=b"0\r\nTrailer-Field: x\r\n\r\n"),
-        packed("gzip", gzip.compress(b"[1,2]")),
+        packed("gzip", gzip.compress(b"[1,2]", mtime=0)),
         packed("deflate", zlib.compress(b"[1,2]")),
-        packed("gzip, gzip", gzip.compress(gzip.compress(b"[1,2]"))),
+        packed("gzip, gzip", gzip.compress(gzip.compress(b"[1,2]", mtime=0), mtime=0)),
         packed("identity", b"[1,2]"),
         raw("200 OK", b"[1,2]", length=False),  # it ends where the connection does
         raw("203 Non-Authoritative Information", b"[1,2]"),
