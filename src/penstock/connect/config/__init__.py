@@ -1,6 +1,6 @@
 """Settings of plugins: definitions, parsing, validation; Kafka's ``ConfigDef`` with its messages."""
 
-from penstock.connect.config.address_rules import DatabaseUrl, EachRegex, NamedValues, WebUrl
+from penstock.connect.config.address_rules import DatabaseUrl, EachRegex, NamedValues, WebUrl, named_values
 from penstock.connect.config.definition import NO_DEFAULT, ConfigDef, Recommender, Setting
 from penstock.connect.config.kinds import (
     FindClass,
@@ -63,6 +63,7 @@ __all__ = [
     "Width",
     "class_name",
     "java_class",
+    "named_values",
     "no_alias_twice",
     "parse_kind",
     "setting_text",

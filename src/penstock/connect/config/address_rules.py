@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.connect.data.errors import SettingError
 
-__all__ = ["DatabaseUrl", "EachRegex", "NamedValues", "WebUrl"]
+__all__ = ["DatabaseUrl", "EachRegex", "NamedValues", "WebUrl", "named_values"]
 
 _DATABASE = re.compile(r"(jdbc:)?(sqlite:|[a-z][\w+]*://).*", re.IGNORECASE | re.DOTALL)
 
@@ -61,6 +62,16 @@ class NamedValues:
 
     def __str__(self) -> str:
         return "list of name:value"
+
+
+def named_values(texts: Iterable[str]) -> dict[str, str]:
+    """Return the values of a setting with the rule `NamedValues` by their names.
+
+    >>> named_values(["endpoint:http://localhost:9000"])
+    {'endpoint': 'http://localhost:9000'}
+    """
+    pairs = (str(text).partition(":") for text in texts)
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)

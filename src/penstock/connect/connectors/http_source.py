@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
-from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
+from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl, named_values
 from penstock.connect.connectors.http import LONGEST_WAIT_S, is_same_server, may_pass, retry_after_s, untrusted
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
 from penstock.connect.functions.decorators import source
@@ -116,7 +116,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
 
     source_partition = {"url": str(settings.url)}
     state = _State(dict(offsets.get(source_partition) or {}))
-    headers = dict(_header(part) for part in settings.headers)
+    headers = named_values(settings.headers)
     headers["Accept"] = headers.get("Accept", "application/json")
     if settings.authorization:
         headers["Authorization"] = settings.authorization.secret
@@ -367,7 +367,7 @@ def _answer(
 
 
 def _has_secrets(settings: Settings) -> bool:
-    names = {_header(part)[0].lower() for part in settings.headers}
+    names = {name.lower() for name in named_values(settings.headers)}
     return bool(settings.authorization) or not names <= NO_SECRETS
 
 
@@ -410,11 +410,6 @@ def _body(answer: httpx.Response, deadline: float) -> bytes:
                 f"an answer of {answer.url.host} has more than {MOST_BYTES >> 20} MiB", hint="Ask for smaller pages."
             )
     return bytes(body)
-
-
-def _header(part: str) -> tuple[str, str]:
-    name, _, value = part.partition(":")
-    return name.strip(), value.strip()
 
 
 def _key(record: Any, path: str) -> Any:

@@ -21,6 +21,7 @@ from penstock.connect.config import (
     Range,
     Setting,
     WebUrl,
+    named_values,
 )
 from penstock.connect.connectors.http import AskedWait, is_same_server, json_bytes, may_pass, untrusted
 from penstock.connect.connectors.http_models import HTTP_SINK_MODEL
@@ -91,11 +92,10 @@ class WebhookSinkTask(SinkTask):
         self._shown = without_passwords(self._url)
         self._batch_size: int = parsed["batch.size"]
         self._timeout_s = parsed["timeout.ms"] / 1000
-        fields = [str(part).partition(":") for part in parsed["headers"]]
-        headers = {"Content-Type": "application/json"} | {name.strip(): value.strip() for name, _, value in fields}
+        headers = {"Content-Type": "application/json"} | named_values(parsed["headers"])
         if parsed["authorization"]:
             headers["Authorization"] = parsed["authorization"].secret
-        self._has_secrets = bool(fields or parsed["authorization"] or httpx.URL(self._url).userinfo)
+        self._has_secrets = bool(parsed["headers"] or parsed["authorization"] or httpx.URL(self._url).userinfo)
         self._client = httpx.Client(headers=headers, timeout=self._timeout_s)
         self._wait = AskedWait()
         self._arrived: set[tuple[Any, ...]] = set()  # of the batch that comes again

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, NamedValues, Range, Setting
-from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions, named_values
+from penstock.connect.config import ConfigDef, Importance, Kind, NamedValues, Range, Setting, named_values
+from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions
 from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
 from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable, Upsert
 from penstock.connect.data import RetriableError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Range, Setting
 
-__all__ = ["SINK_SETTINGS", "contradictions", "named_values"]
+__all__ = ["SINK_SETTINGS", "contradictions"]
 
 SINK_SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -85,13 +85,3 @@ def contradictions(parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "pk.fields", "must name the fields of the key with pk.mode=record_value"
     if parsed["insert.mode"] == "insert" and parsed["pk.fields"]:
         yield "pk.fields", "is for insert.mode=upsert"
-
-
-def named_values(options: Sequence[str]) -> dict[str, str]:
-    """Return options that are written as name:value.
-
-    >>> named_values(["endpoint:http://localhost:9000"])
-    {'endpoint': 'http://localhost:9000'}
-    """
-    pairs = (option.partition(":") for option in options)
-    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -23,6 +23,7 @@ from penstock.connect.config import (
     Range,
     Refused,
     Setting,
+    named_values,
 )
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
@@ -546,10 +547,7 @@ def _open_store(url: str, options: Sequence[str]) -> Any:
         return obstore.store.LocalStore(folder)
     if scheme == "memory":
         return object_store(url, ())
-    store_options: dict[str, Any] = {}
-    for option in options:
-        name, _, value = option.partition(":")
-        store_options[name.strip()] = value.strip()
+    store_options: dict[str, Any] = dict(named_values(options))
     if str(store_options.get("endpoint", "")).startswith("http://"):
         store_options["client_options"] = {"allow_http": True}
     try:
