@@ -18,6 +18,7 @@ from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 from penstock.log import Producer
 from penstock.log.open import open_log
+from s3_server import s3_server
 
 
 @pytest.fixture(params=KINDS)
@@ -412,18 +413,8 @@ def test_without_the_package_a_sentence_says_what_to_install(lake, monkeypatch):
 
 @pytest.fixture(scope="module")
 def bucket():
-    boto3 = pytest.importorskip("boto3", reason="moto[s3] and flask are not installed")
-    moto = pytest.importorskip("moto.server", reason="moto[s3] and flask are not installed")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ACCESS_KEY_ID": "anyone", "SECRET_ACCESS_KEY": "anything", "REGION": "us-east-1"}.items():
-            patch.setenv(f"AWS_{name}", value)
-        endpoint = f"http://{host}:{port}"
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="lake")
+    with s3_server("lake") as endpoint:
         yield endpoint
-    server.stop()
 
 
 def test_a_table_in_a_bucket_has_each_record_once_after_a_crash(bucket, tmp_path):

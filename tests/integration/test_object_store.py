@@ -17,11 +17,10 @@ from penstock.engines.dataframes.into_topic import spark_location
 from penstock.errors import EnvironmentProblemError
 from penstock.state.documents import list_documents
 from penstock.state.segments.object_storage import check_object_store
+from s3_server import s3_server
 
 from .conftest import Bench, long
 
-boto3 = pytest.importorskip("boto3", reason="moto[s3] and flask are not installed")
-moto = pytest.importorskip("moto.server", reason="moto[s3] and flask are not installed")
 APP = Path(__file__).with_name("counting_app.py")
 BUCKET = "penstock-tests"
 
@@ -29,16 +28,9 @@ BUCKET = "penstock-tests"
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """A bucket of an S3 server in this process; workers find it by the environment, as they do in production."""
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ACCESS_KEY_ID": "anyone", "SECRET_ACCESS_KEY": "anything", "REGION": "us-east-1"}.items():
-            patch.setenv(f"AWS_{name}", value)
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket=BUCKET)
+    with s3_server(BUCKET) as endpoint, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
         yield f"s3://{BUCKET}"
-    server.stop()
 
 
 def test_an_application_goes_on_where_only_the_bucket_is_left(bucket: str, tmp_path: Path) -> None:
