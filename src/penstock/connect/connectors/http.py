@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connect.api import SinkTaskContext
 from penstock.connect.data import DataError, Moment, RetriableError, Schema, Struct
+from penstock.errors import ConnectError
 from penstock.serde.data.logical import DATE_NAME, TIME_NAME
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ __all__ = [
     "json_bytes",
     "may_pass",
     "plain",
+    "require_trust",
     "retry_after_s",
-    "untrusted",
 ]
 
 AGAIN = (408, 425, 429)
 LONGEST_WAIT_S = 300.0
+AUTHORITIES = "The environment's variable SSL_CERT_FILE names a file with the authorities of servers."
 _LONGEST_SLEEP_S = 10.0  # a task that waits longer is asked in between whether it goes on
 
 
@@ -99,14 +101,23 @@ def is_same_server(one: httpx.URL, two: httpx.URL) -> bool:
     return one.host == two.host and (is_secured or (one.scheme, one.port) == (two.scheme, two.port))
 
 
-def untrusted(error: BaseException) -> str | None:
-    """Return why a server's certificate is not trusted; None: the error is another one."""
+def require_trust(error: BaseException, server: str, hint: str = AUTHORITIES) -> None:
+    """Go on only if an error has another reason than a certificate that is not trusted.
+
+    Args:
+        error: The error of a request.
+        server: The address, as it may be shown.
+        hint: How to trust the certificate.
+
+    Raises:
+        ConnectError: It is the certificate: the next request would fail, too.
+    """
     each: BaseException | None = error
     while each is not None:
         if isinstance(each, ssl.SSLCertVerificationError):
-            return each.verify_message or str(each)
+            problem = each.verify_message or str(each)
+            raise ConnectError(f"the certificate of {server} is not trusted: {problem}", hint=hint) from error
         each = each.__cause__ or each.__context__
-    return None
 
 
 def json_bytes(value: Any) -> bytes:

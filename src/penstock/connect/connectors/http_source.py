@@ -11,7 +11,7 @@ from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl, named_values
-from penstock.connect.connectors.http import LONGEST_WAIT_S, is_same_server, may_pass, retry_after_s, untrusted
+from penstock.connect.connectors.http import LONGEST_WAIT_S, is_same_server, may_pass, require_trust, retry_after_s
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.function_settings import Settings
@@ -284,12 +284,7 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     except httpx.UnsupportedProtocol as error:
         raise ConnectError(f"{shown} redirects to what is no HTTP: {error}", hint="Correct url.") from error
     except httpx.TransportError as error:
-        problem = untrusted(error)
-        if problem is not None:
-            raise ConnectError(
-                f"the certificate of {without_passwords(shown)} is not trusted: {problem}",
-                hint="The environment's variable SSL_CERT_FILE names a file with the authorities of servers.",
-            ) from error
+        require_trust(error, without_passwords(shown))
         raise _AgainError(f"{shown} does not answer: {str(error) or type(error).__name__}") from error
     except httpx.RequestError as error:  # it is compressed in another way than it says, or redirects without end
         raise ConnectError(f"the answer of {shown} cannot be read: {error}", hint="Correct url.") from error

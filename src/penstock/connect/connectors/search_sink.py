@@ -23,7 +23,7 @@ from penstock.connect.config import (
     Setting,
     WebUrl,
 )
-from penstock.connect.connectors.http import AGAIN, AskedWait, json_bytes, may_pass, plain, untrusted
+from penstock.connect.connectors.http import AGAIN, AskedWait, json_bytes, may_pass, plain, require_trust
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SettingError, SinkRecord, Struct
 from penstock.errors import ConnectError
@@ -372,9 +372,7 @@ class SearchSinkTask(SinkTask):
         try:
             answer = self._client.post(f"{self._url}/_bulk", content=body)
         except httpx.TransportError as error:
-            distrust = untrusted(error)
-            if distrust is not None:
-                raise ConnectError(f"the certificate of {self._url} is not trusted: {distrust}", hint=_TLS) from error
+            require_trust(error, self._url, _TLS)
             away, self._url = self._url, next(self._urls)
             raise RetriableError(f"{away} cannot be reached: {error}") from error
         if may_pass(answer):

@@ -23,7 +23,7 @@ from penstock.connect.config import (
     WebUrl,
     named_values,
 )
-from penstock.connect.connectors.http import AskedWait, is_same_server, json_bytes, may_pass, untrusted
+from penstock.connect.connectors.http import AskedWait, is_same_server, json_bytes, may_pass, require_trust
 from penstock.connect.connectors.http_models import HTTP_SINK_MODEL
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SinkRecord
@@ -184,12 +184,7 @@ class WebhookSinkTask(SinkTask):
                 problem = f"{self._shown} redirects to what is no HTTP: {error}"
                 raise ConnectError(problem, hint="Correct url.") from error
             except httpx.TransportError as error:
-                distrust = untrusted(error)
-                if distrust is not None:
-                    raise ConnectError(
-                        f"the certificate of {self._shown} is not trusted: {distrust}",
-                        hint="The environment's variable SSL_CERT_FILE names a file with the authorities of servers.",
-                    ) from error
+                require_trust(error, self._shown)
                 raise RetriableError(
                     f"{self._shown} cannot be reached: {str(error) or type(error).__name__}"
                 ) from error

@@ -12,7 +12,14 @@ from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, NamedValues, Range, Setting, named_values
 from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions
 from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
-from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable, Upsert
+from penstock.connect.connectors.lakehouse.tables import (
+    ConflictError,
+    LakeFormat,
+    LakeTable,
+    Upsert,
+    first_line,
+    require_columns,
+)
 from penstock.connect.data import RetriableError
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
@@ -109,12 +116,7 @@ class DeltaFormat(LakeFormat):
     def create(self, name: str, schema: pa.Schema) -> None:
         from deltalake import DeltaTable
 
-        missing = [column for column in self._partition_by if column not in schema.names]
-        if missing:
-            raise ConnectError(
-                f"partition.by names {missing[0]}, and the first records have no such field",
-                hint="Correct partition.by, or make the table.",
-            )
+        require_columns(self._partition_by, schema)
         with _errors(name):
             DeltaTable.create(
                 name, schema, mode="ignore", partition_by=self._partition_by or None,
@@ -194,7 +196,7 @@ class _DeltaTable(LakeTable):
             except (DeltaError, TableNotFoundError) as error:
                 if DeltaTable.is_deltatable(self._name, storage_options=self._form.storage):
                     raise
-                raise ConflictError(f"the table is gone: {_first_line(error)}") from error
+                raise ConflictError(f"the table is gone: {first_line(error)}") from error
 
     def _application(self, tp: TopicPartition) -> str:
         return f"penstock {self._form.owner} {tp.topic}-{tp.partition}"
@@ -227,20 +229,16 @@ def _errors(name: str) -> Iterator[None]:
             f"the table {name} cannot be used: {error}", hint="Check the rights to its folder, or the credentials."
         ) from error
     except OSError as error:
-        raise RetriableError(f"the table {name} cannot be reached: {_first_line(error)}") from error
+        raise RetriableError(f"the table {name} cannot be reached: {first_line(error)}") from error
     except DeltaProtocolError as error:
         raise ConnectError(
-            f"the table {name} needs what the package deltalake cannot do: {_first_line(error)}",
+            f"the table {name} needs what the package deltalake cannot do: {first_line(error)}",
             hint="Upgrade deltalake, or make the table without that feature.",
         ) from error
     except Exception as error:  # the library raises that class itself, too
         raise ConnectError(
-            f"the table {name} cannot be written: {_first_line(error)}", hint="Correct table.uri and the settings."
+            f"the table {name} cannot be written: {first_line(error)}", hint="Correct table.uri and the settings."
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 class DeltaSinkTask(LakeSinkTask):

@@ -26,7 +26,14 @@ from penstock.connect.config import (
 )
 from penstock.connect.connectors.lakehouse.lake_settings import SINK_SETTINGS, contradictions
 from penstock.connect.connectors.lakehouse.sink import LakeSinkConnector, LakeSinkTask
-from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable, Upsert
+from penstock.connect.connectors.lakehouse.tables import (
+    ConflictError,
+    LakeFormat,
+    LakeTable,
+    Upsert,
+    first_line,
+    require_columns,
+)
 from penstock.connect.data import RetriableError, SettingError
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
@@ -198,12 +205,7 @@ class IcebergFormat(LakeFormat):
         from pyiceberg.exceptions import TableAlreadyExistsError
         from pyiceberg.transforms import parse_transform
 
-        missing = [column for column, _ in self._partition_by if column not in schema.names]
-        if missing:
-            raise ConnectError(
-                f"partition.by names {missing[0]}, and the first records have no such field",
-                hint="Correct partition.by, or make the table.",
-            )
+        require_columns((column for column, _ in self._partition_by), schema)
         with _errors(name):
             self.catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
             try:
@@ -220,6 +222,8 @@ class IcebergFormat(LakeFormat):
 class _IcebergTable(LakeTable):
     def __init__(self, form: IcebergFormat, name: str, table: Any) -> None:
         self._form, self._name, self._table = form, name, table
+        self._looked_at: int | None = None  # the snapshot whose offsets are known
+        self._offsets: dict[str, int] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -239,6 +243,12 @@ class _IcebergTable(LakeTable):
     def _stored(self) -> dict[str, int]:
         """Return the offsets of the newest snapshot of this connector and log, from the current one back."""
         snapshot = self._table.current_snapshot()
+        current = None if snapshot is None else snapshot.snapshot_id
+        if current != self._looked_at:  # as many snapshots as others have made since may have to be looked through
+            self._looked_at, self._offsets = current, self._looked_for(snapshot)
+        return self._offsets
+
+    def _looked_for(self, snapshot: Any) -> dict[str, int]:
         while snapshot is not None:
             summary = snapshot.summary
             text = None if summary is None else summary.additional_properties.get(self._form.property)
@@ -320,19 +330,13 @@ def _errors(name: str) -> Iterator[None]:
     except (ConnectError, ConflictError):
         raise
     except final as error:
-        raise ConnectError(
-            f"{name} cannot be used: {_first_line(error)}", hint="Check catalog.* and rights."
-        ) from error
+        raise ConnectError(f"{name} cannot be used: {first_line(error)}", hint="Check catalog.* and rights.") from error
     except (ValueError, TypeError) as error:
         raise ConnectError(
-            f"{name} cannot be written: {_first_line(error)}", hint="Correct the settings, or the table."
+            f"{name} cannot be written: {first_line(error)}", hint="Correct the settings, or the table."
         ) from error
     except Exception as error:
-        raise RetriableError(f"{name} cannot be reached: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+        raise RetriableError(f"{name} cannot be reached: {first_line(error)}") from error
 
 
 class IcebergSinkTask(LakeSinkTask):

@@ -21,7 +21,7 @@ from penstock.connect.connectors.lakehouse.rows import (
     rows_of,
     stretches_of,
 )
-from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable
+from penstock.connect.connectors.lakehouse.tables import ConflictError, LakeFormat, LakeTable, Upsert
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SinkRecord
 from penstock.errors import ConnectError
@@ -43,13 +43,6 @@ class _Pending:
     table: LakeTable | None
     schema: pa.Schema | None
     parts: list[tuple[Stretch, KeyedRows]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Upsert:
-    rows: pa.Table
-    deleted: pa.Table
-    key: Sequence[str]
 
 
 class LakeSinkTask(SinkTask):
@@ -278,7 +271,7 @@ class LakeSinkTask(SinkTask):
             for each, at in zip(made, dead, strict=True)
             if each.key_table is not None
         ]
-        table.upsert(_Upsert(pa.concat_tables(rows), pa.concat_tables(deleted), names), offsets)
+        table.upsert(Upsert(pa.concat_tables(rows), pa.concat_tables(deleted), names), offsets)
 
     def _maintain(self, name: str) -> None:
         every, table = self._parsed[self.maintenance_setting], self._tables.get(name)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
+from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
-__all__ = ["ConflictError", "LakeFormat", "LakeTable", "Upsert"]
+__all__ = ["ConflictError", "LakeFormat", "LakeTable", "Upsert", "first_line", "require_columns"]
 
 
 class ConflictError(Exception):
     """Another writer has committed first, or may have, or the table is gone: look it up again."""
 
 
-class Upsert(Protocol):
+@dataclass(frozen=True, slots=True)
+class Upsert:
     """Rows by key.
 
     Attributes:
@@ -25,12 +28,28 @@ class Upsert(Protocol):
         key: The names of the columns of the key.
     """
 
-    @property
-    def rows(self) -> pa.Table: ...
-    @property
-    def deleted(self) -> pa.Table: ...
-    @property
-    def key(self) -> Sequence[str]: ...
+    rows: pa.Table
+    deleted: pa.Table
+    key: Sequence[str]
+
+
+def require_columns(names: Iterable[str], schema: pa.Schema) -> None:
+    """Require that a table that is made has the columns of ``partition.by``.
+
+    Raises:
+        ConnectError: It lacks one.
+    """
+    missing = next((name for name in names if name not in schema.names), None)
+    if missing is not None:
+        raise ConnectError(
+            f"partition.by names {missing}, and the first records have no such field",
+            hint="Correct partition.by, or make the table.",
+        )
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of a library says, without the details below."""
+    return str(error).strip().partition("\n")[0]
 
 
 class LakeTable(Protocol):
