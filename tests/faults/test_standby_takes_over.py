@@ -37,9 +37,10 @@ class Running:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                self.events.append(json.loads(line))
+        with self.process.stdout as lines:
+            for line in lines:
+                if line.startswith("{"):
+                    self.events.append(json.loads(line))
 
     def newest(self) -> dict[str, Any]:
         return next((each for each in reversed(self.events) if each["event"] == "state"), {"threads": {}})
