@@ -6,7 +6,7 @@ starts), so these two requests are made here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.kafka.wire.protocol_errors import check
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.members import JoinedMember
 
-__all__ = ["commit_as_streams_member", "commit_offsets", "committed_offsets"]
+__all__ = ["commit_as_streams_member", "commit_offsets", "committed_offsets", "offsets_by_topic"]
 
 _NO_GENERATION = -1
 
@@ -80,6 +80,26 @@ def commit_as_streams_member(
     _commit(cluster, group, offsets, GroupMembership(me.member, me.instance, me.epoch), (9, 9))
 
 
+def offsets_by_topic(offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: Any, partition: Any) -> list[Any]:
+    """Return offsets as requests have them.
+
+    Args:
+        offsets: The offsets.
+        topic: The request's class of topics.
+        partition: Its class of partitions.
+    """
+    by_topic: dict[str, list[Any]] = {}
+    for tp, each in offsets.items():
+        entry = partition(
+            partition_index=tp.partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=-1,
+            committed_metadata=each.metadata,
+        )
+        by_topic.setdefault(tp.topic, []).append(entry)
+    return [topic(name=name, partitions=entries) for name, entries in by_topic.items()]
+
+
 def _commit(
     cluster: Cluster,
     group: str,
@@ -90,22 +110,13 @@ def _commit(
     from kafka.protocol.consumer import OffsetCommitRequest
 
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    by_topic: dict[str, list[object]] = {}
-    for tp, next_offset in offsets.items():
-        partition = topic.OffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=next_offset.offset,
-            committed_leader_epoch=-1,
-            committed_metadata=next_offset.metadata,
-        )
-        by_topic.setdefault(tp.topic, []).append(partition)
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=me.generation,
         member_id=me.member,
         group_instance_id=me.instance or None,
         retention_time_ms=-1,
-        topics=[topic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=offsets_by_topic(offsets, topic, topic.OffsetCommitRequestPartition),
         min_version=versions[0],
         max_version=versions[1],
     )

@@ -17,6 +17,7 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.features import feature_level
+from penstock.log.kafka.wire.groups import offsets_by_topic
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.protocol_errors import check
@@ -326,15 +327,6 @@ class ProducerTransactions:
 
         me = self.membership or _NOBODY
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        by_topic: dict[str, list[Any]] = {}
-        for tp, each in offsets.items():
-            partition = topic.TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=-1,
-                committed_metadata=each.metadata,
-            )
-            by_topic.setdefault(tp.topic, []).append(partition)
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=self.group,
@@ -343,7 +335,7 @@ class ProducerTransactions:
             generation_id=me.generation,
             member_id=me.member,
             group_instance_id=me.instance or None,
-            topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+            topics=offsets_by_topic(offsets, topic, topic.TxnOffsetCommitRequestPartition),
             min_version=5 if self._is_of_kafka_4 else 3,
             max_version=5 if self._is_of_kafka_4 else 3,
         )
