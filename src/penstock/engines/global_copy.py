@@ -21,6 +21,7 @@ import lmdb
 
 from penstock.base.clock import unix_ms
 from penstock.log.base import TopicPartition
+from penstock.log.deletions import may_miss_deletions
 from penstock.log.topic_settings import setting
 from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
@@ -165,7 +166,7 @@ class GlobalCopy:
         is_other = any(noted_ids.get(topic, id_) != id_ for topic, id_ in ids.items())
         is_ahead = bool(ends) and any(at > ends.get(tp, 0) for tp, at in self.positions.items())
         is_old = not self.positions and self._files.position != ReplicaPosition()  # of a version with other notes
-        if is_other or is_ahead or is_old or self._may_miss_deletions(log, beginnings, ends):
+        if is_other or is_ahead or is_old or self._may_miss_deletions(log, ends):
             self._close_reader()
             self._files.reset()
             self.positions = {}
@@ -173,25 +174,16 @@ class GlobalCopy:
         self.positions = {tp: max(self.positions.get(tp, 0), start) for tp, start in beginnings.items()}
         self.show()
 
-    def _may_miss_deletions(
-        self, log: TopicLog, beginnings: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> bool:
-        """Return whether a compacted topic has new records, deletions among which may be gone since the last note.
-
-        One offset at the end may be the mark of the last transaction.
-        """
+    def _may_miss_deletions(self, log: TopicLog, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a compacted topic has new records, deletions among which may be gone since the last note."""
         away_ms = self.noted_for_ms()
         for tp, at in self.positions.items():
-            if (end := ends.get(tp, -1)) <= at:
-                continue
-            config = log.topic(tp.topic).config
-            is_short = away_ms is not None and away_ms < int(setting(config, "delete.retention.ms"))
-            if is_short or "compact" not in setting(config, "cleanup.policy"):
-                continue
-            if end - at > 1 or beginnings.get(tp, 0) > at:
-                return True
-            if any(each.num_rows for each in log.iterate(tp.topic, tp.partition, at, end)):
-                return True
+            end = ends.get(tp, -1)
+            if at < end:
+                config = log.topic(tp.topic).config
+                is_compacted = "compact" in setting(config, "cleanup.policy")
+                if is_compacted and may_miss_deletions(log, tp, config, at, end, away_ms):
+                    return True
         return False
 
     def noted_for_ms(self) -> int | None:

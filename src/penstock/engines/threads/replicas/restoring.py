@@ -28,7 +28,7 @@ from penstock.engines.threads.replicas.changelog_sources import (
 )
 from penstock.engines.threads.replicas.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
-from penstock.log.topic_settings import setting
+from penstock.log.deletions import may_miss_deletions
 from penstock.serde.buffers import to_bytes_list
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.restores.progress import RestoreProgress
@@ -125,19 +125,9 @@ class Restorer:
             return at.following == source.end
         if at.following < self._log.beginning_offset(source.topic, self._task.partition):
             return False
-        return not self._may_miss_deletions(source, at.following, noted.away_ms())
-
-    def _may_miss_deletions(self, source: StoreSource, start: int, away_ms: int | None) -> bool:
-        """Return whether there are new records, and deletions among them may have been removed since.
-
-        They may have been deletions alone, all of which are gone: one offset at the end is the mark of the last commit.
-        """
-        if away_ms is not None and away_ms < int(setting(self._log.topic(source.topic).config, "delete.retention.ms")):
-            return False
-        if source.end - start > 1:
-            return True
-        records = self._log.iterate(source.topic, self._task.partition, start, source.end)
-        return any(each.num_rows for each in records)
+        tp = TopicPartition(source.topic, self._task.partition)
+        config = self._log.topic(source.topic).config
+        return not may_miss_deletions(self._log, tp, config, at.following, source.end, noted.away_ms())
 
     def _emptied(
         self, noted: TaskPosition, sources: Iterable[StoreSource], sound: set[str], *, is_kept: bool
