@@ -1,1 +1,1 @@
-"""`penstock simulate` and `penstock replay`: an application under faults, and one record of it once more."""
+"""`penstock simulate`: an application under faults."""
