@@ -127,7 +127,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "testing",
     ),
     "state": ("views", "segments", "replicas", "restores", "changelog"),
-    "testing": ("simulation",),
+    "testing": ("simulation", "replay"),
     "tools": ("broker", "demo"),
     "topology": ("operations", "description", "configured", "building", "plan"),
 }

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import uuid
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,8 @@ from confluent_kafka import KafkaException, Producer
 
 from brokers import running_broker
 from eventually import eventually
-from penstock import StreamsBuilder
+from penstock import Consumed, Materialized, Produced, StreamsBuilder
+from penstock.config import StreamsConfig
 from penstock.engines.threads.loop.bounded import BoundedLog
 from penstock.engines.threads.loop.thread import StreamThread
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
@@ -28,6 +30,7 @@ from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.runtime.exception_handlers import Response
+from penstock.testing.replay.replaying import Place, replays_of
 from threads import append, new_thread, records_of, thread_app
 
 PATIENCE_S = 120.0
@@ -634,3 +637,39 @@ def test_commits_in_the_name_of_a_member_fail_once_the_group_has_removed_it(log)
     log.release_lease(app.lease)
     for each in (producer, gone):
         each.close()
+
+
+def test_a_replay_over_kafka_has_the_state_and_the_outputs_of_production(log):
+    name = f"replay-{uuid.uuid4().hex[:8]}"
+    for topic in (f"{name}-in", f"{name}-out"):
+        log.create_topic(topic, 2)
+    builder = StreamsBuilder()
+    lines = builder.stream(f"{name}-in", Consumed(key_serde="string", value_serde="string"))
+    counts = lines.group_by_key().count(Materialized("counts")).to_stream()
+    counts.to(f"{name}-out", Produced(key_serde="string", value_serde="long"))
+    settings = {"application.id": name, "bootstrap.servers": log.url, "statestore.cache.max.bytes": 0}
+    app = thread_app(builder.build(), StreamsConfig(settings), log)
+    for start in range(0, 30, 10):
+        for partition in (0, 1):
+            rows = [(f"k{number % 3}", "v", number) for number in range(start, start + 10)]
+            append(log, f"{name}-in", rows, partition)
+        thread = new_thread(app, log)
+        thread.start()
+        eventually(partial(stepped_to, thread, 2 * (start + 10)), PATIENCE_S)
+        thread.close(commit=True)
+    written = sorted(each for partition in (0, 1) for each in records_of(log, f"{name}-out", partition))
+    replays = [
+        replay
+        for partition in (0, 1)
+        for offset in range(30)
+        for replay in replays_of(app, log, Place(f"{name}-in", partition, offset, offset))
+    ]
+    outputs = [(each.key, each.value, each.timestamp) for replay in replays for each in replay.steps[0].outputs]
+    assert sorted(outputs) == written
+    assert replays[25].steps[0].changes[0].before.startswith("'k1': ValueAndTimestamp(value=8,")
+    assert replays[25].before < 25  # from a commit before, not from the beginning
+
+
+def stepped_to(thread, count):
+    thread.step(0.1)
+    return sum(thread.positions.values()) >= count

@@ -26,7 +26,7 @@ from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
 from penstock.cli.servers.ui import ui
-from penstock.cli.testing import simulate
+from penstock.cli.testing import replay, simulate
 from penstock.errors import PenstockError
 
 __all__ = ["app", "hint_for", "main"]
@@ -92,6 +92,7 @@ datagen.register(app)
 app.command()(logged(mirror))
 app.command()(ui)
 simulate.register(app)
+replay.register(app)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)
 

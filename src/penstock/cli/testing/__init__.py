@@ -1,1 +1,1 @@
-"""`penstock simulate`: an application under faults."""
+"""`penstock simulate`, an application under faults, and `penstock replay`, records of production again."""

@@ -15,9 +15,10 @@ from penstock.errors import StateError
 from penstock.serde.buffers import bytes_column
 from penstock.state.changelog.base import now_of, records_of
 
-__all__ = ["APPLICATION", "TaskNumbers"]
+__all__ = ["APPLICATION", "NOTE", "TaskNumbers"]
 
 APPLICATION = b"application"  # the key of a record that is of no task: the plan, for when the checkpoint is lost
+NOTE = b"@"  # in the keys of notes for replays, behind the task
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from penstock.engines.batches.recovery.reports import (
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.log.fenced_record import OFFSETS_KEY
 from penstock.log.lease_keeper import held_lease
-from penstock.state.changelog.numbers import APPLICATION, TaskNumbers
+from penstock.state.changelog.numbers import APPLICATION, NOTE, TaskNumbers
 from penstock.state.changelog.restore import in_pieces, put_snapshot
 from penstock.state.segments.chain import follow_chain
 from penstock.state.segments.loading import read_segment
@@ -235,7 +235,7 @@ class Rebuilder:
             for records in self._changelogs.read(topic, partition, None, lambda *_: None):
                 columns = records.select(["key", "value"]).to_pydict()
                 for key, value in zip(columns["key"], columns["value"], strict=True):
-                    if value is not None and key not in (APPLICATION, OFFSETS_KEY):
+                    if value is not None and key not in (APPLICATION, OFFSETS_KEY) and NOTE not in key:
                         number = TaskNumbers.parse(value)
                         numbers[key.decode()] = number
                         if key.decode() in self._firsts and number.batch < self._firsts[key.decode()]:

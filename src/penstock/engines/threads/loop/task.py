@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.threads.loop.buffers import PartitionGroup
+from penstock.engines.threads.loop.replay_notes import ReplayNotes
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.replicas.task_replica import TaskReplica
     from penstock.log.base import Fetched, TopicPartition
+    from penstock.log.thread_clients import Part
     from penstock.runtime.context import Surroundings
     from penstock.runtime.task import TaskOutput
     from penstock.topology.plan.plan import TaskId
@@ -75,6 +77,7 @@ class ActiveTask:
         # Single records go depth first, so that users' functions are called in Kafka's order; with caching a batch is
         # what is cached.
         self._depth_first = int(app.config["statestore.cache.max.bytes"]) == 0
+        self._notes = ReplayNotes(app, task, replica, positions, surroundings.start_ms())
 
     def add(self, tp: TopicPartition, fetched: Fetched) -> None:
         """Buffer records that have been fetched."""
@@ -94,6 +97,7 @@ class ActiveTask:
         wakes_at = self._wakes_at_ms()
         if not taken and (wakes_at is None or now_ms < wakes_at):
             return None
+        self._notes.took(now_ms, {tp: records.num_rows for tp, records in taken})
         batch = [TopicBatch(self._logical[tp], tp.partition, records) for tp, records in taken]
         count = sum(each.records.num_rows for each in batch)
         began = time.perf_counter()
@@ -165,6 +169,20 @@ class ActiveTask:
         moved = {tp: offset for tp, offset in positions.items() if offset != self.committed[tp]}
         return positions if some and self.is_changed and not moved else moved
 
+    @property
+    def has_unnoted(self) -> bool:
+        """Whether a note for replays is to be written before the task leaves."""
+        return self._notes.has_turns
+
+    def changes(self, now_ms: int, *, is_last: bool = False) -> list[Part]:
+        """Return what a commit adds to the outputs: changelog records, numbers, and a note for replays if one is due.
+
+        Args:
+            now_ms: The wall-clock time.
+            is_last: Whether the task leaves the thread with this commit.
+        """
+        return [*self.replica.changes(), *self._notes.part(now_ms, self.buffers.positions(), is_last=is_last)]
+
     def commit(self, following: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int]) -> None:
         """Note that the log has committed everything so far.
 
@@ -176,6 +194,7 @@ class ActiveTask:
         self.replica.commit(following, inputs)
         self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
         self.committed |= inputs
+        self._notes.committed(self.committed)
         self.is_changed = False
 
     @property

@@ -183,8 +183,11 @@ class StreamThread:
             self._pace.report(self._tasks.values(), ends)
         return has_committed or self._is_busy
 
-    def commit(self) -> None:
+    def commit(self, leaving: Iterable[TaskId] = ()) -> None:
         """Commit everything that has been processed, with the positions and the state.
+
+        Args:
+            leaving: Tasks that leave the thread then.
 
         Raises:
             ProductionError: The log refuses records, and production.exception.handler says fail.
@@ -192,16 +195,19 @@ class StreamThread:
         """
         self._committed_s = self._schedule.since(time.monotonic())
         self._records = 0
+        last = set(leaving)
+        self._touched |= {id_: self._tasks[id_] for id_ in last if self._tasks[id_].has_unnoted}
         if not self._touched:
             return
         touched, self._touched = list(self._touched.values()), {}
+        now_ms = self._hooks.clock()
         moved = {task.id: task.moved(some=self._notes.are_fenced) for task in touched}
         with self._times.step("send"):
             if not self._writer.exactly_once:
                 self._commit.flush()
             for task in touched:
-                if task.is_changed:
-                    self._commit.collect(task.replica.changes(), str(task.id))
+                if task.is_changed or task.id in last:
+                    self._commit.collect(task.changes(now_ms, is_last=task.id in last), str(task.id))
         self._hooks.reach("sent")
         offsets = {
             tp: OffsetAndMetadata(offset, self._notes.text(self._app, task.id, task.replica.state.meta, tp))
@@ -227,7 +233,7 @@ class StreamThread:
         """
         try:
             if commit and self._fetcher is not None:
-                self.commit()
+                self.commit(leaving=self._tasks)
         finally:
             self._resources.close()
             self._fetcher = self._open_commit = None
@@ -264,7 +270,8 @@ class StreamThread:
 
     def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
         """Commit, and give up these tasks; return their replicas, still open, for the caller to close."""
-        self.commit()
+        tasks = list(tasks)
+        self.commit(leaving=tasks)
         gone = {}
         for id_ in tasks:
             task = self._tasks.pop(id_)

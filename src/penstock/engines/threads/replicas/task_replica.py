@@ -169,6 +169,10 @@ class TaskReplica:
         """Return the bytes on disk of each store, as of the last commit; those in memory are left out."""
         return stored_bytes(self.state.maps)
 
+    def changelog_ends(self) -> dict[str, int]:
+        """Return the offset after the last record of each store's changelog, as of the last commit."""
+        return {store: at.following for store, at in self._position.stores.items() if store in self._app.changelogs}
+
     def following(self) -> dict[TopicPartition, int]:
         """Return the offset after the last record that each store holds of its topic, also before `restore`."""
         try:

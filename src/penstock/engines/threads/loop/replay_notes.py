@@ -1,0 +1,202 @@
+"""Notes of what a task has processed, with which `penstock replay` finds the state of a moment that has passed.
+
+The changelogs of a task have its state as of any commit, as long as they are not compacted beyond it; but they do not
+say which input it belongs to. So a commit carries from time to time, in the topic of the tasks' numbers, a note: where
+the task stood at an earlier commit, in its input and in its changelogs, and how it has got from there to this one. A
+note says nothing that a restore needs, and readers of the topic pass over it.
+
+Notes become rarer with age: a number of them is kept of each power of two of the distance between two, and compaction
+removes the others, so that the topic does not grow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.log.base import TopicPartition
+from penstock.serde.buffers import bytes_column
+from penstock.state.changelog.base import records_of
+from penstock.state.changelog.numbers import NOTE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.engines.threads.app import ThreadApp
+    from penstock.engines.threads.replicas.task_replica import TaskReplica
+    from penstock.log.thread_clients import Part
+    from penstock.topology.plan.plan import TaskId
+
+__all__ = ["ReplayNote", "ReplayNotes", "Turn"]
+
+_INTERVAL_MS = 10_000
+_MOST_TURNS = 1_000  # after which a note is due, too
+_LEVELS, _KEPT = 13, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Records that a task has processed together.
+
+    Attributes:
+        now_ms: The wall-clock time.
+        counts: How many of each partition.
+    """
+
+    now_ms: int
+    counts: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayNote:
+    """What a task has done between two commits.
+
+    Attributes:
+        noted_ms: The wall-clock time of the second one.
+        began_ms: That of the first one, or of the task's start.
+        before: The positions in the input at the first one.
+        after: Those at the second one.
+        ends: Store -> the offset after its last changelog record at the first one.
+        numbers: The task's numbers at the first one.
+        turns: What was processed, in order; None if the order of the input follows from the positions.
+    """
+
+    noted_ms: int
+    began_ms: int
+    before: Mapping[TopicPartition, int]
+    after: Mapping[TopicPartition, int]
+    ends: Mapping[str, int]
+    numbers: Mapping[str, int]
+    turns: Sequence[Turn] | None = None
+
+    def record(self, task: str) -> pa.RecordBatch:
+        """Return the note as a record of the topic of the tasks' numbers.
+
+        >>> place = TopicPartition("in", 1)
+        >>> note = ReplayNote(7, 5, {place: 2}, {place: 5}, {"counts": 9}, {"stream_time": 4}, [Turn(6, {place: 3})])
+        >>> record = note.record("0_1")
+        >>> ReplayNote.is_key(record.column("key")[0].as_py(), "0_1")
+        True
+        >>> ReplayNote.parse(record.column("value")[0].as_py()) == note
+        True
+        """
+        places = list(self.before)
+        turns = None
+        if self.turns is not None:
+            turns = [[turn.now_ms, *(turn.counts.get(tp, 0) for tp in places)] for turn in self.turns]
+        facts = {
+            "noted": self.noted_ms,
+            "began": self.began_ms,
+            "input": [[tp.topic, tp.partition, self.before[tp], self.after[tp]] for tp in places],
+            "ends": dict(self.ends),
+            "meta": dict(self.numbers),
+            "turns": turns,
+        }
+        value = json.dumps(facts, separators=(",", ":")).encode()
+        return records_of(self.noted_ms, bytes_column([_key(task, self.noted_ms)]), bytes_column([value]))
+
+    @classmethod
+    def is_key(cls, key: bytes | None, task: str | None = None) -> bool:
+        """Return whether a record with this key is a note, of that task if one is named."""
+        of_task, separator, _ = (key or b"").partition(NOTE)
+        return bool(separator) and (task is None or of_task == task.encode())
+
+    @classmethod
+    def parse(cls, value: bytes) -> ReplayNote | None:
+        """Parse a record's value; None if it is no such note."""
+        try:
+            facts = json.loads(value)
+            places = [TopicPartition(str(topic), int(partition)) for topic, partition, _, _ in facts["input"]]
+            before, after = ([int(each[at]) for each in facts["input"]] for at in (2, 3))
+            turns = facts["turns"]
+            return cls(
+                int(facts["noted"]),
+                int(facts["began"]),
+                dict(zip(places, before, strict=True)),
+                dict(zip(places, after, strict=True)),
+                {str(store): int(end) for store, end in facts["ends"].items()},
+                {str(name): int(number) for name, number in facts["meta"].items()},
+                None if turns is None else [_turn(each, places) for each in turns],
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def _turn(numbers: Sequence[int], places: Sequence[TopicPartition]) -> Turn:
+    now_ms, *counts = map(int, numbers)
+    return Turn(now_ms, {tp: count for tp, count in zip(places, counts, strict=True) if count})
+
+
+def _key(task: str, noted_ms: int) -> bytes:
+    """Return the key of a note; a later note with the same one takes its place.
+
+    >>> len({_key("0_0", number * 10_000) for number in range(1, 100_000)}) <= 13 * 16
+    True
+    """
+    number = max(1, noted_ms // _INTERVAL_MS)
+    level = min((number & -number).bit_length() - 1, _LEVELS - 1)
+    return f"{task}{NOTE.decode()}{level}.{(number >> level + 1) % _KEPT}".encode()
+
+
+class ReplayNotes:
+    """The notes of one task of a stream thread.
+
+    Args:
+        app: The application.
+        task: The task.
+        replica: Its state, restored.
+        positions: Its positions in the input.
+        now_ms: The wall-clock time.
+    """
+
+    def __init__(
+        self, app: ThreadApp, task: TaskId, replica: TaskReplica, positions: Mapping[TopicPartition, int], now_ms: int
+    ) -> None:
+        sub = app.subtopology(task)
+        self._task = task
+        self._replica = replica
+        self._topic = app.numbers_topic if sub.stores or sub.keeps_state else None
+        self._keeps_turns = len(positions) > 1 or sub.ticks
+        self._turns: list[Turn] = []
+        self._due_ms = self._noted_ms = now_ms
+        self._begin(positions)
+
+    def took(self, now_ms: int, counts: Mapping[TopicPartition, int]) -> None:
+        """Note that these records are processed now."""
+        if self._keeps_turns and self._topic is not None:
+            self._turns.append(Turn(now_ms, counts))
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether something was processed whose order no note says yet."""
+        return bool(self._turns)
+
+    def part(self, now_ms: int, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> list[Part]:
+        """Return the note that the next commit carries, if one is due.
+
+        Args:
+            now_ms: The wall-clock time.
+            positions: The positions that are committed.
+            is_last: Whether the task leaves the thread with this commit.
+        """
+        is_due = (is_last and self.has_turns) or not now_ms < self._due_ms <= now_ms + _INTERVAL_MS
+        is_due = is_due or len(self._turns) >= _MOST_TURNS
+        if self._topic is None or not is_due:
+            return []
+        turns = self._turns if self._keeps_turns else None
+        note = ReplayNote(now_ms, self._began_ms, self._before, positions, self._ends, self._numbers, turns)
+        self._due_ms, self._noted_ms, self._is_out = now_ms + _INTERVAL_MS, now_ms, True
+        return [(self._topic, self._task.partition, note.record(str(self._task)))]
+
+    def committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin the next note, if the commit has carried one."""
+        if self._is_out:
+            self._begin(positions)
+
+    def _begin(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._before, self._began_ms = dict(positions), self._noted_ms
+        self._ends = self._replica.changelog_ends()
+        self._numbers = dict(self._replica.state.meta)
+        self._turns, self._is_out = [], False

@@ -1,0 +1,1 @@
+"""Records of production processed again, with the state of their moment."""
