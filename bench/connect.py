@@ -29,13 +29,13 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parent))
 
 from machine import TreeWatch, facts
-from penstock.base.jars import KAFKA_VERSION, fetch_jars, java_command
+from penstock.base.jars import CONNECT_VERSION, fetch_jars, java_command
 from penstock.log.open import open_log
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
 
 PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
-JARS = (*(("org.apache.kafka", part, KAFKA_VERSION) for part in PARTS), ("org.slf4j", "slf4j-nop", "1.7.36"))
+JARS = (*(("org.apache.kafka", part, CONNECT_VERSION) for part in PARTS), ("org.slf4j", "slf4j-nop", "1.7.36"))
 HEAP = ("-Xms256M", "-Xmx2G")  # those of Kafka's own script
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -72,7 +72,7 @@ class Worker:
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         command = [*PENSTOCK, "connect", "worker", str(file)]
         if kind == "java":
-            jars = fetch_jars(f"kafka-connect-{KAFKA_VERSION}", JARS)
+            jars = fetch_jars(f"kafka-connect-{CONNECT_VERSION}", JARS)
             main = "org.apache.kafka.connect.cli.ConnectDistributed"
             command = [java_command(), *HEAP, "-cp", f"{jars}/*", main, str(file)]
         began = time.monotonic()

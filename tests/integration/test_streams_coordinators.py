@@ -18,7 +18,7 @@ from penstock.log.streams_groups.description import (
     InternalTopicSpec,
 )
 from penstock.log.streams_groups.member import MemberState, StreamsMember
-from penstock.log.streams_groups.messages import StatusCode
+from penstock.log.streams_groups.messages import HeartbeatError, StatusCode
 from penstock.log.streams_groups.refusals import refusal
 from streams_stage import PATIENCE_S, STEP_MS, Stage, counting
 
@@ -253,6 +253,44 @@ def test_a_member_that_takes_its_time_keeps_its_tasks_from_others(stage: Stage) 
     assert stage.described().state == "Reconciling"
     stage.until(stage.all_tasks(2))
     assert len(second.owned.active) == 1
+
+
+def test_a_static_member_that_comes_back_within_its_session_finds_its_tasks(stage: Stage) -> None:
+    topology = counting(stage.app, stage.topic("in", 2))
+    static, other = stage.member(topology, instance="one"), stage.member(topology)
+    stage.until(lambda: static.owned.active and other.owned.active and stage.all_tasks(4)())
+    before, epoch = (static.owned, other.owned), other.epoch
+    static.leave(stage.now_ms(), comes_back=True)
+    stage.until(lambda: static.state is MemberState.LEFT)
+    stage.members.remove(static)
+    again = stage.member(topology, instance="one", process=static.facts.process)
+    stage.until(stage.all_tasks(4))
+    assert ((again.owned, other.owned), other.epoch) == (before, epoch)
+    assert sorted(each.instance or "" for each in stage.described().members) == ["", "one"]
+
+
+def test_a_second_member_of_an_instance_id_is_refused_and_the_first_goes_on(stage: Stage) -> None:
+    topology = counting(stage.app, stage.topic("in", 2))
+    first = stage.member(topology, instance="one")
+    stage.until(stage.all_tasks(4))
+    second = stage.member(topology, instance="one")
+    stage.until(lambda: second.failure)
+    assert second.failure is not None
+    assert second.failure.code == HeartbeatError.UNRELEASED_INSTANCE_ID
+    stage.members.remove(second)
+    stage.until(stage.all_tasks(4))
+    assert first.state is MemberState.STABLE
+
+
+def test_how_far_the_copies_of_a_member_go_is_known_to_the_group(stage: Stage) -> None:
+    assert not stage.coordinator.set_group_settings(stage.app, {"streams.task.offset.interval.ms": "100"})
+    member = stage.member(counting(stage.app, stage.topic("in", 1)))
+    stage.until(stage.all_tasks(2))
+    task = GroupTask("1", 0)
+    member.report_offsets({task: 70}, {task: 90}, stage.now_ms())
+    stage.until(lambda: stage.described().members[0].task_offsets)
+    [described] = stage.described().members
+    assert (described.task_offsets, described.task_end_offsets) == ({task: 70}, {task: 90})
 
 
 def _must(heartbeat: Any) -> Any:

@@ -1,7 +1,7 @@
 """The verifiers of Apache Kafka's system tests, run from their jars against applications of Penstock.
 
-``SmokeTestDriver`` and ``RelationalSmokeTest`` come with Kafka Streams 4.3.1, ``EosTestDriver`` with 4.0.0, the last one
-that has it.
+``SmokeTestDriver`` and ``RelationalSmokeTest`` come with Kafka Streams 4.3.1, whose test jar is published, ``EosTestDriver``
+with 4.0.0, the last one that has it. Brokers are of the default version.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from types import MappingProxyType
 from penstock.errors import EnvironmentProblemError
 
 __all__ = [
+    "CONNECT_VERSION",
     "KAFKA_VERSION",
+    "KAFKA_VERSIONS",
     "PINS",
     "Coordinates",
     "broker_jars",
@@ -63,11 +65,14 @@ def _check_jars(folder: Path) -> None:
 Coordinates = tuple[str, str, str]
 """Group, artifact, version; ``artifact:classifier`` means the jar of that classifier beside the artifact's own."""
 
-KAFKA_VERSION = "4.3.1"
-_COORDINATES = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),  # without it the broker writes no log at all
-)
+KAFKA_VERSION = "4.4.0"
+KAFKA_VERSIONS = (KAFKA_VERSION, "4.3.1")
+"""The versions of the broker whose jars are pinned; tests run over each."""
+
+CONNECT_VERSION = "4.3.1"
+"""The version of Kafka Connect whose worker is run, and whose behaviour ours is compared with."""
+
+_LOGGER = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")  # without it the broker writes no log at all
 _PATIENCE_S = 600
 
 
@@ -107,13 +112,13 @@ def kafka_java_options() -> list[str]:
         ) from error
 
 
-def broker_jars() -> Path:
-    """Return the folder of the broker's jars; downloads them (about 45 MB) if they are not cached.
+def broker_jars(version: str = KAFKA_VERSION) -> Path:
+    """Return the folder of the jars of a broker of this version; downloads them (about 45 MB) if they are not cached.
 
     Raises:
         EnvironmentProblemError: They cannot be downloaded.
     """
-    return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
+    return fetch_jars(f"kafka-{version}", [("org.apache.kafka", "kafka_2.13", version), _LOGGER])
 
 
 def fetch_jars(
@@ -197,8 +202,8 @@ def _dependency(coordinates: Coordinates, *, transitive: bool) -> str:
 def _file_names(coordinates: Coordinates) -> list[str]:
     """Return the names of the files that must come.
 
-    >>> _file_names(("org.apache.kafka", "kafka-streams:test", "4.3.1"))
-    ['kafka-streams-4.3.1.jar', 'kafka-streams-4.3.1-test.jar']
+    >>> _file_names(("org.apache.kafka", "kafka-streams:test", "4.4.0"))
+    ['kafka-streams-4.4.0.jar', 'kafka-streams-4.4.0-test.jar']
     """
     _, name, version = coordinates
     name, _, classifier = name.partition(":")

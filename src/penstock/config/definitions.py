@@ -409,11 +409,12 @@ _WITHOUT_EFFECT = (
     "default.client.supplier", "default.list.key.serde.inner", "default.list.key.serde.type",
     "default.list.value.serde.inner", "default.list.value.serde.type",
     "enable.metrics.push", "log.summary.interval.ms",
-    "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
-    "poll.ms",
+    "metadata.cluster.check.enable", "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms",
+    "metric.reporters", "poll.ms",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
     "rack.aware.assignment.traffic_cost", "rocksdb.config.setter",
-    "state.cleanup.dir.max.age.ms", "task.assignor.class", "upgrade.from",
+    "state.cleanup.dir.max.age.ms", "task.assignor.class", "topology.description.push.enabled",
+    "upgrade.from",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.base.jars import KAFKA_VERSION, KAFKA_VERSIONS
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_text, waiting
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
@@ -38,6 +39,9 @@ def start(
     acls: Annotated[bool, typer.Option("--acls", help="Users need ACLs.")] = False,
     partitions: Annotated[int, typer.Option(help="The partitions of topics created on first use.")] = 1,
     heap_mb: Annotated[int, typer.Option(help="The broker's memory in MiB.")] = 512,
+    version: Annotated[
+        str, typer.Option("--kafka", help=f"The version of Kafka: {' or '.join(KAFKA_VERSIONS)}.")
+    ] = KAFKA_VERSION,
     as_json: Json = False,
 ) -> None:
     """Start a single-node Kafka in the background.
@@ -49,8 +53,9 @@ def start(
 
     users = collect_users(user, users_file)
     settings = BrokerSettings(
-        directory.absolute(), port, controller_port, sasl_port, tls_port, users, acls, partitions, heap_mb
-    )
+        directory.absolute(), port, controller_port, sasl_port, tls_port, users, acls, partitions, heap_mb,
+        version=version,
+    )  # fmt: skip
     with waiting("starting Kafka; the first start downloads its jars, about 45 MB"):
         started = Broker(settings).start()
     _show(started, as_json=as_json)

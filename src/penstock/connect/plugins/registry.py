@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.base.jars import CONNECT_VERSION
 from penstock.connect.api import Connector, SinkConnector
 from penstock.connect.config import NO_MODEL, ConfigDef, Model, java_class
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
@@ -16,7 +17,7 @@ from penstock.connect.transforms import ABSTRACT, TRANSFORMS
 
 __all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "connector_plugin", "standard_plugins"]
 
-KAFKA_VERSION = "4.3.1"  # whose behaviour the plugins under Kafka's names have
+KAFKA_VERSION = CONNECT_VERSION  # whose behaviour the plugins under Kafka's names have
 ABSTRACT_INTERFACES = (
     "org.apache.kafka.connect.storage.Converter",
     "org.apache.kafka.connect.storage.HeaderConverter",

@@ -8,6 +8,7 @@ import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from penstock.base.jars import KAFKA_VERSION, KAFKA_VERSIONS
 from penstock.base.randomness import RANDOM
 from penstock.errors import ConfigError
 
@@ -39,6 +40,7 @@ class BrokerSettings:
         node: Its number in the cluster.
         controller_ports: The controller ports of all brokers of the cluster, in order; empty: it is alone.
         cluster_id: The id of the cluster; empty: a new one.
+        version: The version of Kafka.
     """
 
     directory: Path
@@ -53,6 +55,7 @@ class BrokerSettings:
     node: int = 1
     controller_ports: tuple[int, ...] = ()
     cluster_id: str = ""
+    version: str = KAFKA_VERSION
 
     def __post_init__(self) -> None:
         ports = self.ports
@@ -67,6 +70,11 @@ class BrokerSettings:
                     f"user {name!r}: names and passwords of a broker have no blanks, commas, quotes, brackets or '='",
                     hint="Choose letters and digits.",
                 )
+        if self.version not in KAFKA_VERSIONS:
+            raise ConfigError(
+                f"there are no jars of a broker of Kafka {self.version!r}",
+                hint=f"Choose one of {', '.join(KAFKA_VERSIONS)}.",
+            )
         if self.users and self.sasl_port is None:
             raise ConfigError("users need a listener with authentication", hint="Give --sasl-port as well.")
 
@@ -112,6 +120,7 @@ class BrokerSettings:
             "group.streams.assignment.interval.ms": "0",
             "group.streams.min.session.timeout.ms": "6000",  # for groups that ask for it
             "group.streams.min.heartbeat.interval.ms": "100",
+            "group.streams.min.task.offset.interval.ms": "100",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.num.partitions": "4",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

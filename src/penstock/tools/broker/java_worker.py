@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.base.jars import KAFKA_VERSION, Coordinates, fetch_jars, java_command, kafka_java_options
+from penstock.base.jars import CONNECT_VERSION, Coordinates, fetch_jars, java_command, kafka_java_options
 from penstock.errors import ConfigError
 from penstock.tools.broker.guard import guard
 from penstock.tools.broker.packages import package_folder
@@ -19,7 +19,7 @@ __all__ = ["JavaWorker", "worker_jars"]
 
 _PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
 _COORDINATES: tuple[Coordinates, ...] = (
-    *(("org.apache.kafka", part, KAFKA_VERSION) for part in _PARTS),
+    *(("org.apache.kafka", part, CONNECT_VERSION) for part in _PARTS),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 )
 _MAIN = "org.apache.kafka.connect.cli.Connect"
@@ -42,7 +42,7 @@ def worker_jars() -> Path:
     Raises:
         EnvironmentProblemError: They cannot be downloaded.
     """
-    return fetch_jars(f"kafka-connect-worker-{KAFKA_VERSION}", _COORDINATES)
+    return fetch_jars(f"kafka-connect-worker-{CONNECT_VERSION}", _COORDINATES)
 
 
 class JavaWorker:

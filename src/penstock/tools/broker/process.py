@@ -126,7 +126,7 @@ class Broker:
                 hint="End that process, or give the broker another port.",
                 port=taken[0],
             )
-        jars = broker_jars()
+        jars = broker_jars(self.settings.version)
         self._dismiss_guard()  # of one that has ended by itself
         self._prepare(jars)
         offset = self.log_file.stat().st_size if self.log_file.exists() else 0

@@ -237,9 +237,9 @@ class GroupMembers:
             return self._newer_than(before)
 
     def _report_copies(self, seat: _Seat, thread: ThreadState) -> None:
-        """Tell the group how far a thread's copies of state go; brokers that know no warm-ups refuse to hear it."""
+        """Tell the group how far a thread's copies of state go."""
         member = seat.member
-        if member is None or not (self._identities.tells_places or member.owned.warmup):
+        if member is None:
             return
         copies = {self._identities.group_task(task): sums for task, sums in thread.copies.items()}
         offsets = {task: offset for task, (offset, _) in copies.items() if task is not None}

@@ -80,7 +80,7 @@ def heartbeat_request(heartbeat: StreamsHeartbeat) -> Any:
         task_offsets=_sums(Request.TaskOffset, heartbeat.task_offsets),
         task_end_offsets=_sums(Request.TaskOffset, heartbeat.task_end_offsets),
         shutdown_application=heartbeat.shutdown,
-        max_version=0,
+        max_version=1,
     )
 
 
@@ -140,13 +140,14 @@ def _sums(kind: Any, sums: TaskSums | None) -> list[Any] | None:
 
 
 def _answer_of(message: Any) -> HeartbeatAnswer:
+    lag = message.acceptable_recovery_lag  # -1 before version 1, whose brokers refuse to hear of offsets
     return HeartbeatAnswer(
         error=message.error_code,
         message=message.error_message or "",
         epoch=message.member_epoch,
         heartbeat_interval_ms=message.heartbeat_interval_ms,
-        acceptable_recovery_lag=message.acceptable_recovery_lag,
-        task_offset_interval_ms=message.task_offset_interval_ms,
+        acceptable_recovery_lag=max(0, lag),
+        task_offset_interval_ms=message.task_offset_interval_ms if lag >= 0 else 0,
         status=tuple(GroupStatus(each.status_code, each.status_detail) for each in message.status or ()),
         active=tasks_of(message.active_tasks),
         standby=tasks_of(message.standby_tasks),
