@@ -111,8 +111,8 @@ MUTANTS = (
            'with self._times.step("commit"):\n        following = self._commit.complete(offsets)',
            'for task in touched:\n        task.commit({}, moved[task.id])\n'
            '    with self._times.step("commit"):\n        following = self._commit.complete(offsets)'),
-    Mutant("a task is taken over before its last commit shows", _thread("add"),
-           "self._log.settled_ends([tp for task in tasks for tp in restored_places(app, task)])", "pass"),
+    Mutant("a task is taken over before its last commit shows", _thread("_begin"),
+           "self._log.settled_ends(places)", "pass"),
     Mutant("a task that is taken over begins at the beginning", _thread("add"),
            "committed = self._log.group_offsets(app.application_id)", "committed = {}"),
     Mutant("a task without committed offsets begins at the end", _thread("_start_positions"),

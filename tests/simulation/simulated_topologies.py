@@ -30,6 +30,11 @@ TEXTS = Produced(key_serde="string", value_serde="string")
 KEYS, RECORDS = 7, 36
 
 
+def is_end(record: Input) -> bool:
+    """Return whether a record closes the windows before it."""
+    return record.value == b"end"
+
+
 def stateless() -> Plan:
     builder = StreamsBuilder()
     lines = builder.stream("in", TEXT)
@@ -68,7 +73,7 @@ def closed() -> Plan:
     kept = Materialized("counts", retention="1 h")  # longer than any pause between two records of a partition
     counts = windowed.emit_strategy("on_window_close").count(kept).to_stream()
     counts.map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, {EMIT_INTERVAL: 0}, has_one_state=False)
+    return Plan(builder.build(), {"in": 2, "out": 2}, {EMIT_INTERVAL: 0}, has_one_state=False, needs=is_end)
 
 
 def remembered() -> Plan:
@@ -83,7 +88,7 @@ def suppress() -> Plan:
     counts = words.windowed_by(TimeWindows.of(5_000, grace=1_000)).count()
     closed = counts.suppress(Suppressed.until_window_closes()).to_stream()
     closed.map(lambda key, value: (f"{key.key}@{key.window.start}", value)).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 2, "out": 2}, has_one_state=False)
+    return Plan(builder.build(), {"in": 2, "out": 2}, has_one_state=False, needs=is_end)
 
 
 class Sums(Processor[str, str, str, int]):
@@ -120,7 +125,7 @@ class ClockSums(Sums):
 def punctuated() -> Plan:
     builder = StreamsBuilder()
     builder.stream("in", TEXT).process(Sums).to("out", NUMBERS)
-    return Plan(builder.build(), {"in": 1, "out": 1}, comparison="in order")
+    return Plan(builder.build(), {"in": 1, "out": 1}, comparison="in order", needs=is_end)
 
 
 def clocked() -> Plan:

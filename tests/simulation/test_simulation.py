@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from mutants import MUTANTS
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.testing.simulation.application import Layout
+from penstock.testing.simulation.brokers import Brokers
 from penstock.testing.simulation.faults import Fault, draw
 from penstock.testing.simulation.machines import Machine
 from penstock.testing.simulation.run import run
@@ -119,6 +121,15 @@ def test_the_story_names_the_fault_and_the_commits() -> None:
     assert any("FAULT (crash at point 60): crashes at:" in line for line in lines)
     assert any("thread-0" in line and "committed in-" in line for line in lines)
     assert len([line for line in lines if "started" in line]) > 2  # one of the two a second time
+
+
+def test_a_commit_that_shows_is_not_undone_by_an_earlier_one_that_is_marked_later() -> None:
+    scheduler, place = Scheduler(1), TopicPartition("in", 0)
+    brokers = Brokers(scheduler)
+    brokers.commit("thread-0", {place: OffsetAndMetadata(8)}, 0.0, 5.0)
+    brokers.commit("thread-1", {place: OffsetAndMetadata(10)}, 0.0, 0.0)
+    brokers.mark()
+    assert brokers.committed[place].offset == 10
 
 
 def test_a_failure_is_made_small() -> None:

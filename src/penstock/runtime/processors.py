@@ -138,7 +138,10 @@ class NodeContext:
             first = timestamp_ms(start)
             if first < 0:
                 raise TopologyError(f"{self._node.name}: punctuations start in 1970 or later, not at {first} ms")
-        schedule = Schedule(self._node.name, self._task.get_meta(meta_name, first), interval_ms, callback, meta_name)
+        next_ms = self._task.get_meta(meta_name, first)
+        if type == "wall_clock_time":  # noted by a machine whose clock was ahead, it would wait until this one is there
+            next_ms = min(next_ms, max(first, self._task.wall_clock_ms + interval_ms))
+        schedule = Schedule(self._node.name, next_ms, interval_ms, callback, meta_name)
         queue = self._operator.stream_queue if type == "stream_time" else self._operator.wall_clock_queue
         queue.add(schedule)
         return schedule

@@ -63,3 +63,29 @@ def test_copies_of_a_topology_remember_nothing_of_each_other() -> None:
         task.close()
     assert [each.value for each in written] == [b"1/1", b"2/2"] * 2
     assert (seen, Noting.noted) == ([], [])
+
+
+class Beating(Processor):
+    def init(self, context):
+        super().init(context)
+        context.schedule("1 s", "wall_clock_time", lambda at_ms: context.forward(Record("k", "beat", at_ms)))
+
+    def process(self, record: Record) -> None:
+        pass
+
+
+def test_a_punctuation_noted_by_a_clock_that_was_ahead_does_not_wait_for_it() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).process(Beating).to("out")
+    written: list[RawRecord] = []
+    config = StreamsConfig({"application.id": "a", "default.key.serde": "string", "default.value.serde": "string"})
+    ahead = LocalTask(builder.build(), config, written.append, wall_clock_ms=200_000_000)
+    ahead.pass_time(1_000)
+    assert len(written) == 1
+    rows = ahead.rows()
+    assert list(rows.numbers.values()) == [200_002_000]
+    behind = LocalTask(builder.build(), config, written.append, wall_clock_ms=5_000, restored=rows)
+    behind.pass_time(1_000)
+    assert [each.timestamp for each in written[1:]] == [6_000]
+    behind.close()
+    ahead.close()

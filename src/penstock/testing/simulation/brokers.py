@@ -39,6 +39,7 @@ class OpenTransaction:
     is_marked: bool = False
     places: dict[TopicPartition, None] = field(default_factory=dict)
     offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    is_shown: bool = False
     marks_at_s: float = 0.0
     shows_at_s: float = 0.0
 
@@ -270,7 +271,8 @@ class Brokers:
             return
         now = self._scheduler.now_s
         for each in self._unmarked:
-            if each.shows_at_s <= now:
+            if each.shows_at_s <= now and not each.is_shown:
+                each.is_shown = True  # a later commit may show, and be marked, before this one is
                 self._show(each.offsets)
         for each in [each for each in self._unmarked if each.marks_at_s <= now]:
             self._unmarked.remove(each)

@@ -95,6 +95,7 @@ class Plan:
             records of a partition in order; or, where the clock decides what is written when, the sum of each key's
             numbers.
         has_one_state: Whether the rows of all tasks together are those of one task that has all records.
+        needs: Whether a record is never left out to make a failure small, as without it windows stay open.
         judge: Returns what is wrong with a run, in place of the comparison with an undisturbed one: called with the
             records, with what was written (topic -> partitions -> key, value and time), and with all stores' rows.
     """
@@ -105,6 +106,7 @@ class Plan:
     comparison: Comparison = "by key"
     has_one_state: bool = True
     judge: Judge | None = None
+    needs: Callable[[Input], bool] = lambda _: False
 
     @cached_property
     def config(self) -> StreamsConfig:

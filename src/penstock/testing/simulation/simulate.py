@@ -146,8 +146,10 @@ def _smallest(plan: Plan, failure: Failure, most_tries: int) -> Failure:
     while size:
         start = 0
         while start < len(failure.inputs):
-            rest_inputs = failure.inputs[:start] + failure.inputs[start + size :]
-            smaller = tries.of(failure, inputs=rest_inputs) if rest_inputs else None
+            needed = tuple(each for each in failure.inputs[start : start + size] if plan.needs(each))
+            rest_inputs = failure.inputs[:start] + needed + failure.inputs[start + size :]
+            is_less = 0 < len(rest_inputs) < len(failure.inputs)
+            smaller = tries.of(failure, inputs=rest_inputs) if is_less else None
             if smaller is None:
                 start += size
             else:

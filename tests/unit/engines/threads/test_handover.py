@@ -97,3 +97,38 @@ def test_a_thread_takes_the_tasks_of_partitions_that_have_come(log: EmbeddedLog)
     settle(thread)
     assert sorted(records_of(log, "counts")) == [(b"a", b"1", 1), (b"a", b"2", 2), (b"c", b"1", 2)]
     thread.close(commit=True)
+
+
+class LateMarks:
+    """A log whose last commit shows in the changelogs only once somebody has waited for it, as Kafka's markers may."""
+
+    def __init__(self, log: EmbeddedLog) -> None:
+        self._log = log
+        self._is_settled = False
+
+    def settled_ends(self, places: Any) -> Any:
+        self._is_settled = True
+        return self._log.settled_ends(places)
+
+    def end_offsets(self, topics: Any) -> dict[TopicPartition, int]:
+        ends = self._log.end_offsets(topics)
+        return {tp: end if self._is_settled or "changelog" not in tp.topic else 0 for tp, end in ends.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def test_a_thread_that_begins_with_tasks_waits_for_the_commits_of_their_last_owner(log: EmbeddedLog) -> None:
+    app = counting(log, 1)
+    append(log, "lines", [("a", "x", 1)] * 3)
+    old = new_thread(app, log)  # which goes on to live, without this task
+    old.start()
+    settle(old)
+    late: Any = LateMarks(log)
+    new = new_thread(app, late, name="thread-1")
+    new.start()
+    append(log, "lines", [("a", "x", 2)])
+    settle(new)
+    assert counts_of(log, b"a") == [1, 2, 3, 4]
+    new.close(commit=True)
+    old.close(commit=False)

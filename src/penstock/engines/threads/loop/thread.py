@@ -264,8 +264,6 @@ class StreamThread:
         if not tasks:
             return
         committed = self._log.group_offsets(app.application_id)
-        # The commits of the last owner may be final before its changelogs show them.
-        self._log.settled_ends([tp for task in tasks for tp in restored_places(app, task)])
         self._begin(tuple(tasks), tasks, committed)
 
     def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
@@ -329,6 +327,9 @@ class StreamThread:
         group: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Restore tasks, and fetch their partitions too."""
+        # The commits of the last owner, which may be a thread that lives, may be final before its changelogs show them.
+        if places := [tp for task in tasks for tp in restored_places(self._app, task)]:
+            self._log.settled_ends(places)
         committed = {tp: each.offset for tp, each in group.items()}
         positions = self._start_positions(tasks, committed)
         log = cast("ThreadLog", AskedOnce(self._log))  # the changelogs of these tasks have no other writer now
