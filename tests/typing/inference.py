@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_type
 from uuid import UUID
@@ -56,6 +57,27 @@ assert_type(clicks, KStream[str, int])
 assert_type(builder.stream("pages", Consumed(key_serde=str, value_serde=bytes)), KStream[str, bytes])
 assert_type(builder.stream("half", Consumed(key_serde=Serdes.string(), value_serde="json")), KStream[str, Any])
 assert_type(builder.stream("untyped"), KStream[Any, Any])
+
+
+@dataclass
+class Order:
+    amount: float
+
+
+@dataclass
+class Invoice:
+    total: float
+
+
+def invoice(order: Order) -> Invoice:
+    return Invoice(order.amount)
+
+
+orders = builder.stream("orders", Consumed(key_serde="string", value_serde=Order))
+assert_type(orders, KStream[str, Order])
+assert_type(orders.map_values(invoice), KStream[str, Invoice])
+assert_type(orders.filter(lambda order: order.amount > 1), KStream[str, Order])
+assert_type(builder.table("orders", Consumed(key_serde=str, value_serde=list[Order])), KTable[str, list[Order]])
 assert_type(builder.stream("named", Consumed(key_serde="string", value_serde="long")), KStream[str, int])
 assert_type(builder.stream("named", Consumed(key_serde="string", value_serde="integer")), KStream[str, int])
 assert_type(builder.stream("named", Consumed(key_serde=bytes, value_serde="double")), KStream[bytes, float])

@@ -33,6 +33,12 @@ def resolve(serde: Any) -> Any:
         from penstock.serde import Serdes
 
         return Serdes.of(serde)
+    from penstock.serde.models import is_model
+
+    if is_model(serde):  # such as Order | None
+        from penstock.serde import Serdes
+
+        return Serdes.of(serde)
     raise TopologyError(
         f"{serde!r} is not a serde",
         hint='Give a serde such as Serdes.json(), a name such as "json", or a Python type such as str.',

@@ -496,6 +496,8 @@ class TaskContext:
         if source.topic is not None:
             source = source._replace(topic=self.physical_name(source.topic))
 
+        field = error.facts.get("field") if isinstance(error, SerializationError) else None
+
         def wrapped() -> SerializationError:
             said = self._said_of(error)
             return SerializationError(
@@ -509,6 +511,7 @@ class TaskContext:
                 topic=source.topic,
                 partition=source.partition,
                 offset=source.offset,
+                **({"field": field} if field else {}),
             )
 
         # All dead letters of records that never were input come first, in the order in which they were read.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MissingFields"]
 
+_NOT_OBJECTS = {dict, type(None), str, int, float, bool, bytes, list, tuple}
 _LOG = own_logger("penstock.runtime")
 _FIRST_REPORT = 10  # values; from then on at ten times as many each time
 _NAMES_KEPT = 100
@@ -106,7 +107,8 @@ class MissingFields:
 
 def _names_in(column: Column) -> tuple[set[str], int]:
     """Return the fields of the values, and how many values there are; nulls are none."""
-    if column.is_columnar or type(column) is not Column:  # one that still has its bytes is better read by column
+    has_bytes = type(column) is not Column  # such a one is better read by column
+    if column.is_columnar or has_bytes or not set(map(type, column.items())) <= _NOT_OBJECTS:
         with suppress(SerializationError):
             series = column.series()
             fields = {f.name for f in series.dtype.fields} if isinstance(series.dtype, pl.Struct) else set()

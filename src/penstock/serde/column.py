@@ -157,6 +157,9 @@ def series_of_items(items: list[Any]) -> tuple[pl.Series, bool]:
     """
     kinds = set(map(type, items))
     if dict not in kinds:
+        documents = _documents(kinds - {type(None)}, items)
+        if documents is not None:
+            return documents, False
         return _checked(pl.Series("", items, strict=True), items), False
     if not kinds <= {dict, type(None)}:
         raise TypeError(f"dicts are mixed with {', '.join(sorted(kind.__name__ for kind in kinds - {dict}))}")
@@ -170,6 +173,26 @@ def series_of_items(items: list[Any]) -> tuple[pl.Series, bool]:
     if not _same(series.to_list(), filled):
         raise TypeError("nested values differ in their types")
     return _checked(series, items), filled != items
+
+
+def _documents(kinds: set[type], items: list[Any]) -> pl.Series | None:
+    """Return objects of one dataclass or pydantic model as structs; None if they are something else."""
+    kind = next(iter(kinds), None)
+    if len(kinds) != 1 or kind is None or kind.__module__ == "builtins":
+        return None
+    from penstock.serde.model_serde import Model
+    from penstock.serde.models import has_fields
+
+    if not has_fields(kind):
+        return None
+    model = Model.of(kind)
+    if model.column_type is None:
+        return None
+    names = model.column_type.to_schema()
+    rows = [None if item is None else model.document(item) for item in items]
+    return pl.Series(
+        "", [row if row is None else {name: row[name] for name in names} for row in rows], model.column_type
+    )
 
 
 def _checked(series: pl.Series, items: list[Any]) -> pl.Series:

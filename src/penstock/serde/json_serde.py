@@ -18,7 +18,7 @@ from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
 
-__all__ = ["JsonSerde", "decode_json", "encoded", "json_text"]
+__all__ = ["JsonSerde", "decode_json", "dump_json", "encoded", "json_text"]
 
 # A flat object: every text in it is closed, and no bracket stands outside of them but the first and the last.
 _FLAT = r'(?s)^\s*\{(?:[^{}\[\]"\\]|"(?:[^"\\]|\\.)*")*\}\s*$'
@@ -35,7 +35,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain).encode
+dump_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain).encode
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
@@ -50,7 +50,7 @@ class JsonSerde(BaseSerde):
         if value is None:
             return None
         try:
-            return _dump(value).encode()
+            return dump_json(value).encode()
         except (TypeError, ValueError, RecursionError) as error:
             self.refuse(value, f"values that JSON knows ({error})", error)
 

@@ -17,6 +17,8 @@ from penstock.serde.changes import ChangeSerde
 from penstock.serde.json_serde import JsonSerde
 from penstock.serde.json_struct import StructSerde
 from penstock.serde.lists import ListSerde
+from penstock.serde.model_serde import ModelSerde
+from penstock.serde.models import is_model
 from penstock.serde.numbers import BooleanSerde, NumberSerde, TextLongSerde
 from penstock.serde.own import own_serde
 from penstock.serde.text import BytesSerde, StringSerde, UuidSerde, VoidSerde
@@ -148,7 +150,8 @@ class Serdes:
         """Return the serde of JSON values with a JSON Schema (Kafka: ``KafkaJsonSchemaSerde``).
 
         Args:
-            schema: JSON text, a dict, or the path of a file; without one, any value is read.
+            schema: JSON text, a dict, the path of a file, or a type whose values are read and written: a dataclass, a
+                model of pydantic; without one, any value is read.
             framing: As for `avro`.
             registry: As for `avro`.
         """
@@ -320,7 +323,8 @@ class Serdes:
 
         Args:
             serde: A serde, a name ("string", "list<long>", "windowed<string,60000>"), a Python type (str, int, float,
-                bool, bytes, UUID; dict and list are JSON) or the name of Kafka's Java class.
+                bool, bytes, UUID; dict and list are JSON; so are dataclasses, pydantic's models, and types that hold
+                them, such as ``Order | None`` or ``list[Order]``) or the name of Kafka's Java class.
 
         Raises:
             ConfigError: There is no serde of that name.
@@ -328,8 +332,12 @@ class Serdes:
         if isinstance(serde, type):
             if serde in _PYTHON:
                 return _SIMPLE[_PYTHON[serde]]()
+            if is_model(serde):
+                return ModelSerde(serde)
             if _looks_like_serde(serde):
                 return own_serde(_made(serde))
+        elif is_model(serde):
+            return ModelSerde(serde)
         elif isinstance(serde, str):
             return _by_name(serde.strip())
         elif _looks_like_serde(serde):
@@ -337,7 +345,8 @@ class Serdes:
         raise ConfigError(
             f"{serde!r} is not a serde",
             hint='Give Serdes.string(), a name such as "long", an object with serialize() and deserialize(), best '
-            "derived from penstock.serde.BaseSerde, or a type: str, int, float, bool, bytes, UUID, dict or list.",
+            "derived from penstock.serde.BaseSerde, or a type: str, int, float, bool, bytes, UUID, dict or list, "
+            "a dataclass, a pydantic model.",
         )
 
 
@@ -415,6 +424,8 @@ def _by_name(name: str) -> Serde[Any]:
         raise ConfigError(
             f"a serde in more than {_MOST_LEVELS} others: {name[:40]}...", hint="Use json for such values."
         )
+    if name.startswith("model<"):  # its type is not to be had by name, but its values are JSON
+        return JsonSerde()
     if name == "string<replace>":
         return StringSerde(replaces=True)
     head, bracket, rest = name.partition("<")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.api.builder import value_serdes
 from penstock.base.argument_checks import check_given
 from penstock.errors import SqlError, SqlSyntaxError
 from penstock.sql.analyse import apply, located, refusal
@@ -12,17 +13,20 @@ from penstock.sql.analyse.transient import TransientAnalysis
 from penstock.sql.catalog import Catalog
 from penstock.sql.compile import compile_results
 from penstock.sql.compile.plain_keys import with_plain_keys
+from penstock.sql.formats import columns_of_model
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query
+from penstock.sql.types.sql_type import quoted
 
 if TYPE_CHECKING:
     from penstock.api.builder import StreamsBuilder
     from penstock.api.stream import KStream
     from penstock.api.table import KTable
+    from penstock.sql.formats.interface import Columns
 
-__all__ = ["HasCatalog", "stream"]
+__all__ = ["HasCatalog", "columns_of", "stream"]
 
 DECLARED = (s.CreateSource, s.CreateType)
 
@@ -44,6 +48,7 @@ def stream(
     Args:
         builder: The builder of the topology.
         text: A SELECT; before it there may be CREATE STREAM, CREATE TABLE and CREATE TYPE that declare what it reads.
+            A topic that the builder writes with a type as the serde of values (``value_serde=Order``) needs no columns.
         session: A session whose streams and tables it may read too.
 
     Returns:
@@ -74,6 +79,7 @@ def stream(
             kind = type(session).__name__
             raise SqlError(f"sql(): session must be a SqlSession, not {kind}", hint="Make one with SqlSession(config).")
         catalog = session.catalog.copy()
+    catalog.typed.update(_typed_topics(builder))
     parsed = parse_script(text, catalog.variables)
     if not parsed:
         raise SqlError("there is no statement", hint='Give a SELECT, such as "SELECT * FROM clicks WHERE id > 3".')
@@ -95,6 +101,46 @@ def stream(
     selected: KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]
     selected = rows.map_values(_AsDictionary(tuple(field.name for field in analysed.step.fields)))
     return selected
+
+
+def columns_of(kind: Any) -> str:
+    """Return the columns of a dataclass or a model of pydantic, as a CREATE statement lists them.
+
+    Times, decimals and UUIDs are STRING, as they are in JSON text; CAST and PARSE_TIMESTAMP read them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Click:
+    ...     page: str
+    ...     ms: int
+    ...     tags: list[str]
+    >>> columns_of(Click)
+    '`PAGE` STRING, `MS` BIGINT, `TAGS` ARRAY<STRING>'
+
+    Args:
+        kind: The type.
+
+    Raises:
+        SqlError: It has no fields, or none of a type that SQL has.
+        ConfigError: A field has no JSON form.
+    """
+    from penstock.serde.model_serde import Model
+
+    model = Model(kind)
+    columns = columns_of_model(model)
+    if not columns:
+        raise SqlError(f"{model.name} has no columns", hint="Give a dataclass or a model of pydantic with fields.")
+    return ", ".join(f"{quoted(name)} {column_type}" for name, column_type in columns)
+
+
+def _typed_topics(builder: StreamsBuilder) -> dict[str, Columns]:
+    """Return the columns of the topics that the builder reads or writes with a type as the serde of their values."""
+    typed = {}
+    for topic, serde in value_serdes(builder).items():
+        model = getattr(serde, "value_model", None)
+        if model is not None and (columns := columns_of_model(model)):
+            typed[topic] = columns
+    return typed
 
 
 def _located(text: str, error: SqlError, at: Any) -> SqlError:

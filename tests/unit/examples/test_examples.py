@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ EXPECTED: dict[str, dict[str, list[tuple[Any, Any]]]] = {
 def load(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where annotations of its classes are resolved
     spec.loader.exec_module(module)
     return module
 
@@ -100,8 +102,18 @@ def test_example(name: str, batch_size: int) -> None:
     assert outputs(load(name), batch_size) == EXPECTED[name]
 
 
+@pytest.mark.parametrize("batch_size", [1, 1000])
+def test_typed_orders(batch_size: int) -> None:
+    example = load("typed_orders")
+    made = outputs(example, batch_size)
+    amounts = [(value.name, str(value.amount), value.currency.name) for _, value in made["invoices"]]
+    assert amounts == [("Ann", "39.80", "EUR"), ("Bob", "8.50", "USD"), ("Ann", "0.90", "EUR")]
+    turnover = [(country, value.orders, str(value.amount)) for country, value in made["turnover"]]
+    assert turnover == [("IT", 1, "39.80"), ("NO", 1, "8.50"), ("IT", 2, "40.70")]
+
+
 def test_every_example_is_tested_and_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*EXPECTED, "access_log"}
+    assert names == {*EXPECTED, "access_log", "typed_orders"}
     page = (EXAMPLES.parent / "docs" / "examples.md").read_text()
     assert [name for name in sorted(names) if f"{name}.py" not in page] == []

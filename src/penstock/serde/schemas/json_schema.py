@@ -14,9 +14,12 @@ import pyarrow as pa
 
 from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
-from penstock.serde.buffers import cut, series_of
+from penstock.serde.buffers import cut, large_binary, series_of
+from penstock.serde.column import Column
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.json_serde import JsonSerde, decode_json
+from penstock.serde.model_serde import Model
+from penstock.serde.models import is_model
 from penstock.serde.rowwise import show
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
@@ -36,18 +39,23 @@ class JsonSchemaSerde(SchemaSerde):
     Values are checked against the schema if ``json.fail.invalid.schema`` is true (as in Java, it is not by default).
 
     Args:
-        schema: JSON text, a dict, or the path of a file; None reads whatever comes.
+        schema: JSON text, a dict, the path of a file, or a type such as a dataclass, whose values are then the serde's;
+            None reads whatever comes.
         framing: See `SchemaSerde`.
         registry: See `SchemaSerde`.
     """
 
     def __init__(
         self,
-        schema: str | Mapping[str, Any] | Path | None = None,
+        schema: Any = None,
         framing: str | None = None,
         registry: str | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(framing, registry)
+        self._model: Model | None = None
+        if is_model(schema):
+            self._model = Model(schema)
+            schema = {"$schema": "http://json-schema.org/draft-07/schema#", **self._model.schema()}
         self._text = None if schema is None else SchemaText(_schema_text(schema), "JSON")
         if self._text is None and framing == "none":
             raise ConfigError("JSON Schema without a registry needs a schema", hint="Use Serdes.json() for any JSON.")
@@ -65,7 +73,12 @@ class JsonSchemaSerde(SchemaSerde):
 
     @property
     def schema_key(self) -> Any:
-        return self._text
+        return self._text, self._model
+
+    @property
+    def value_model(self) -> Model | None:
+        """The type of the values, if the schema was made of one."""
+        return self._model
 
     @property
     def record_name(self) -> str | None:
@@ -83,8 +96,8 @@ class JsonSchemaSerde(SchemaSerde):
 
     def write(self, value: Any, registered: Registered | None) -> bytes:
         if self._checks:
-            self._check(value, registered, "writes")
-        data = _JSON.serialize(value)
+            self._check(value if self._model is None else self._model.document(value), registered, "writes")
+        data = self._model.write(value) if self._model is not None else _JSON.serialize(value)
         return b"null" if data is None else data
 
     def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
@@ -94,10 +107,19 @@ class JsonSchemaSerde(SchemaSerde):
                 hint="Give the topic the serde it was written with.",
                 serde=self.name,
             )
+        if self._model is not None and not self._checks:
+            return self._model.read(data, start)
         value = _JSON.deserialize(data[start:])
         if self._checks:
             self._check(value, registered, "reads")
-        return value
+        return value if self._model is None else self._model.read(data, start)
+
+    def decode(self, data: pa.Array) -> Column:
+        if self._model is None:
+            return super().decode(data)
+        if not len(data) and self._model.column_type is not None:
+            return Column.of_series(pl.Series("", [], self._model.column_type))
+        return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()))
 
     def _check(self, value: Any, registered: Registered | None, verb: str) -> None:
         schema = self._text or (None if registered is None else registered.schema)

@@ -166,7 +166,10 @@ def _inferred(
             raise _no_schema(properties, "KEY_SCHEMA_ID", "keys", name)
         all_columns += [SourceColumn(column, kind, role) for column, kind in inferred or ()]
     all_columns += [column for column in columns if column.name not in {each.name for each in all_columns}]
-    if not any(column.role == "VALUE" for column in columns) and format_info(value.name).infers:
+    has_values = any(column.role == "VALUE" for column in columns)
+    if not has_values and name in catalog.typed and value.name in {"JSON", "JSON_SR"}:
+        all_columns += [SourceColumn(column, kind) for column, kind in catalog.typed[name]]
+    elif not has_values and format_info(value.name).infers:
         wrapped = replace(value, wrap=properties.flag("WRAP_SINGLE_VALUE"))
         inferred = catalog.infer(name, "value", wrapped) if catalog.infer else None
         if inferred is None:

@@ -28,6 +28,7 @@ class Catalog:
             None without a schema.
         queries: The plans of persistent queries by id, in the order in which they were made.
         functions: The functions that users have written.
+        typed: The value columns of topics whose serde in the program is a type.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Catalog:
     made: int = 0
     infer: Callable[[str, str, DataFormat], Sequence[tuple[str, SqlType]] | None] | None = None
     functions: UserFunctions = field(default_factory=UserFunctions)
+    typed: dict[str, Sequence[tuple[str, SqlType]]] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
         """Return a copy that can be changed without changing this one: a script is applied whole or not at all."""
@@ -52,6 +54,7 @@ class Catalog:
             self.made,
             self.infer,
             self.functions.copy(),
+            dict(self.typed),
         )
 
     def setting(self, name: str, otherwise: str = "") -> str:

@@ -1,7 +1,7 @@
 """The formats of topics: JSON, DELIMITED, KAFKA and NONE, and those with schemas in a registry."""
 
 from penstock.sql.formats.formats import check_columns, format_info, row_format
-from penstock.sql.formats.inference import inferred_columns
+from penstock.sql.formats.inference import columns_of_model, inferred_columns
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "RowSerde",
     "check_columns",
     "format_info",
+    "columns_of_model",
     "inferred_columns",
     "row_format",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from penstock.errors import SchemaRegistryError, SerializationError, SqlError
+from penstock.errors import ConfigError, SchemaRegistryError, SerializationError, SqlError
 from penstock.serde.data import DataError
 from penstock.sql.formats.formats import format_info
 from penstock.sql.formats.interface import Columns, FormatProperties
@@ -13,8 +14,9 @@ from penstock.sql.types.sql_type import with_inner_types
 
 if TYPE_CHECKING:
     from penstock.serde.formats.schema_text import SchemaText
+    from penstock.serde.model_serde import Model
 
-__all__ = ["SINGLE_KEY", "SINGLE_VALUE", "inferred_columns"]
+__all__ = ["SINGLE_KEY", "SINGLE_VALUE", "columns_of_model", "inferred_columns"]
 
 SINGLE_KEY, SINGLE_VALUE = "ROWKEY", "ROWVAL"
 NOT_FOUND = 404
@@ -63,6 +65,23 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
         ) from error
     except (ValueError, LookupError, SqlTypeError, TypeError, AttributeError, RecursionError) as error:
         raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
+
+
+def columns_of_model(model: Model) -> Columns:
+    """Return the columns of a Python type: what its JSON Schema has, with names in upper case; empty without fields.
+
+    Times, decimals and UUIDs are STRING, as they are in JSON text.
+    """
+    from penstock.serde.formats.schema_text import SchemaText
+    from penstock.sql.formats.json_schema import json_columns
+
+    try:
+        columns = json_columns(
+            SchemaText(json.dumps(model.shape.schema()), "JSON"), unwrapped=False, single=SINGLE_VALUE
+        )
+    except (DataError, ConfigError, ValueError, LookupError, SqlTypeError, TypeError, AttributeError, RecursionError):
+        return ()
+    return _upper(columns)
 
 
 def _columns(name: str, schema: SchemaText, properties: FormatProperties) -> Columns | None:

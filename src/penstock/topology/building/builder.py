@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.topology.building.assembly import Assembly
-from penstock.topology.building.graph import GraphNode, ProcessorGraph, RepartitionGraph, Root, StoreGraph
+from penstock.topology.building.graph import (
+    GraphNode,
+    ProcessorGraph,
+    RepartitionGraph,
+    Root,
+    SinkGraph,
+    SourceGraph,
+    StoreGraph,
+    TableSourceGraph,
+)
 from penstock.topology.building.joins import rewrite_self_joins
 from penstock.topology.building.names import Names, check_name
 from penstock.topology.building.optimize import find_upstream, merge_sources, relax_null_keys, reuse_source_topics, walk
@@ -57,6 +66,16 @@ class GraphBuilder:
             parent.add_child(node)
             node.priority = next(self._priorities)
             self._merger.note(node)
+
+    def value_serdes(self) -> dict[str, Any]:
+        """Return the serdes of the values of the topics that are read or written."""
+        serdes: dict[str, Any] = {}
+        for node in walk(self.root):
+            if isinstance(node, SourceGraph | TableSourceGraph):
+                serdes |= dict.fromkeys(node.source.topics, node.source.value_serde)
+            elif isinstance(node, SinkGraph) and node.topic is not None:
+                serdes.setdefault(node.topic, node.value_serde)
+        return serdes
 
     def copartition(self, sources: Collection[str]) -> None:
         """Note that the topics of these source nodes join each other."""
