@@ -71,7 +71,7 @@ class Reader:
             with (self.folder / step.file).open("a" if step.appended else "w") as file:
                 file.write(("\n\n" if step.appended else "") + step.text)
         if step.kind == "python" or step.file.endswith(".py"):
-            exec(compile(step.text, f"{self.page}, step {number}", "exec"), self._names)
+            exec(compile(step.text, f"{self.page}, step {number}", "exec", dont_inherit=True), self._names)
         elif (
             step.kind == "command"
             and step.text.startswith("penstock ")
