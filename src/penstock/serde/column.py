@@ -180,19 +180,14 @@ def _documents(kinds: set[type], items: list[Any]) -> pl.Series | None:
     kind = next(iter(kinds), None)
     if len(kinds) != 1 or kind is None or kind.__module__ == "builtins":
         return None
-    from penstock.serde.model_serde import Model
-    from penstock.serde.models import has_fields
+    from penstock.serde.models import compiled, documents, has_fields
 
-    if not has_fields(kind):
+    column_type = compiled(kind).column_type if has_fields(kind) else None
+    if column_type is None:
         return None
-    model = Model.of(kind)
-    if model.column_type is None:
-        return None
-    names = model.column_type.to_schema()
-    rows = [None if item is None else model.document(item) for item in items]
-    return pl.Series(
-        "", [row if row is None else {name: row[name] for name in names} for row in rows], model.column_type
-    )
+    names = column_type.to_schema()
+    rows = [each if each is None else {name: each[name] for name in names} for each in documents(kind, items)]
+    return pl.Series("", rows, column_type)
 
 
 def _checked(series: pl.Series, items: list[Any]) -> pl.Series:

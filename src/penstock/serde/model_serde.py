@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NoReturn
 
 import polars as pl
@@ -41,12 +41,6 @@ class Model:
         self._scan = _scan_exactly if holds_decimals(self.shape) else _scan
         if self.is_pydantic:
             _ = self._adapter  # a model that is not complete fails here
-
-    @staticmethod
-    @lru_cache(maxsize=1024)
-    def of(kind: Any) -> Model:
-        """Return the model of a type, made once for all columns."""
-        return Model(kind)
 
     def read(self, data: bytes, start: int = 0) -> Any:
         """Return the value of JSON text from a position on; JSON's null is None.

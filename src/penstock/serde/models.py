@@ -30,6 +30,7 @@ __all__ = [
     "Node",
     "RecordNode",
     "compiled",
+    "documents",
     "has_fields",
     "holds_decimals",
     "is_model",
@@ -538,6 +539,14 @@ def is_model(kind: Any) -> bool:
 def has_fields(kind: type) -> bool:
     """Return whether a class is a dataclass or a model of pydantic."""
     return dataclasses.is_dataclass(kind) or _is_pydantic(kind)
+
+
+def documents(kind: type, items: Sequence[Any]) -> list[Any]:
+    """Return objects of a class with fields as what their JSON text holds; None stays None."""
+    if hasattr(kind, "model_dump"):
+        return [item if item is None else item.model_dump(mode="json", by_alias=True) for item in items]
+    write = compiled(kind).write
+    return [item if item is None else write(item) for item in items]
 
 
 def model_name(kind: Any) -> str:
