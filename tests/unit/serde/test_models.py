@@ -381,7 +381,7 @@ def test_sql_has_the_columns_of_a_type():
     with TopologyTestDriver(builder.build(), {"default.key.serde": "string"}) as driver:
         driver.input_topic("raw").pipe(Line("a", Decimal("1.5"), 4), "k")
         driver.input_topic("raw").pipe(Line("b", Decimal("0.5"), 4), "k")
-        assert driver.output_topic("twice").read_values_to_list() == [{"ITEM": "a", "TWICE": 8}]
+        assert driver.output_topic("twice").read_values_to_list() == [{"K": "k", "ITEM": "a", "TWICE": 8}]
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
