@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import SessionWindows, StreamsBuilder, Suppressed, TimeWindows
 from penstock.engines.threads.outputs import by_partition
 from penstock.errors import SerializationError
+from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import groups
 from penstock.runtime.tables.groups import group_windows
+from penstock.runtime.tables.stored import StoredTable
 from penstock.serde import buffers, partitioner, text, windowed_serde
 from penstock.serde import few as few_rows
 from penstock.serde.buffers import nulls_of, to_bytes_list
@@ -30,6 +33,7 @@ from penstock.state.memory import MemoryTaskState
 from penstock.state.views import frames, open_view, session, window
 from penstock.state.views import keys as key_bytes
 from penstock.state.views.frames import decode_stamped, encode_stamped, frame, unframe
+from penstock.testing import TopologyTestDriver
 from penstock.topology.stores import StoreSpec
 
 keys = st.lists(st.none() | st.binary(max_size=40), max_size=30)
@@ -262,3 +266,84 @@ def _kept(call: Any, kind: str, keeps_headers: bool, persistent: bool, batches: 
         dict(state.meta),
         view.take_dropped() if options.get("retention_ms") else 0,
     )
+
+
+def _counts(lines: Any) -> Any:
+    return lines.group_by_key().count()
+
+
+def _last_texts(lines: Any) -> Any:
+    return lines.group_by_key().aggregate(lambda: "", lambda _key, value, texts: (texts + value)[-9:])
+
+
+def _filtered(lines: Any) -> Any:
+    return lines.group_by_key().count().filter(lambda _, number: number % 3 != 1)
+
+
+def _reduced_windows(lines: Any) -> Any:
+    windows = lines.group_by_key().windowed_by(TimeWindows.of("5s", grace="2s"))
+    return windows.reduce(lambda old, new: old if len(old) > 3 else f"{old}{new}")
+
+
+def _counted_windows(lines: Any) -> Any:
+    return lines.group_by_key().windowed_by(TimeWindows.of("5s", grace="2s")).count()
+
+
+def _sessions(lines: Any) -> Any:
+    sessions = lines.group_by_key().windowed_by(SessionWindows.of("3s", grace="2s"))
+    return sessions.aggregate(
+        lambda: "", lambda _key, value, texts: f"{texts}{value}"[-5:], lambda _key, one, two: (one + two)[-5:]
+    )
+
+
+def _closed_sessions(lines: Any) -> Any:
+    sessions = lines.group_by_key().windowed_by(SessionWindows.of("3s", grace="2s")).count()
+    return sessions.suppress(Suppressed.until_window_closes())
+
+
+def _late_sessions(lines: Any) -> Any:
+    sessions = lines.group_by_key().windowed_by(SessionWindows.of("3s", grace="2s")).count()
+    return sessions.suppress(Suppressed.until_time_limit("4s"))
+
+
+_AGGREGATES = [
+    *(_counts, _last_texts, _filtered, _counted_windows, _reduced_windows),
+    *(_sessions, _closed_sessions, _late_sessions),
+]
+_TEXTS = {"default.key.serde": "string", "default.value.serde": "string"}
+_records = st.tuples(
+    st.sampled_from(["a", "b", "ab", None]), st.sampled_from(["x", "yy", None]), st.integers(0, 40_000)
+)
+
+
+def _results(aggregate: Any, cache_bytes: int, records: list[Any], *, by_entry: bool) -> Any:
+    """Return what an application writes and keeps, with aggregations entry by entry, or by the general way."""
+    builder = StreamsBuilder()
+    written: list[Any] = []
+    changes = aggregate(builder.stream("in"))
+    changes.to_stream().foreach(lambda key, value: written.append((key, value)))
+    changes.to_stream().map(lambda key, value: (str(key), str(value))).to("out")
+    config = {**_TEXTS, "statestore.cache.max.bytes": cache_bytes}
+    with pytest.MonkeyPatch.context() as patch:
+        if not by_entry:
+            patch.setattr(StoredTable, "__setattr__", _without_entries, raising=False)
+            patch.setattr(suppress_operator, "_FEW", 0)
+        with TopologyTestDriver(builder.build(), config) as driver:
+            for key, value, timestamp in records:
+                driver.input_topic("in").pipe(value, key, timestamp)
+            out = driver.output_topic("out").read_records_to_list()
+            kept = {name: list(driver.get_state_store(name)._map.scan()) for name in driver.topology.stores}
+            return written, out, kept, driver.dropped_records
+
+
+def _without_entries(table: Any, name: str, value: Any) -> None:
+    object.__setattr__(table, name, False if name == "takes_entries" else value)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 10_000_000])
+@pytest.mark.parametrize("aggregate", _AGGREGATES)
+@settings(max_examples=15, deadline=None)
+@given(records=st.lists(_records, max_size=25))
+def test_aggregates(aggregate: Any, cache_bytes: int, records: list[Any]) -> None:
+    few = _results(aggregate, cache_bytes, records, by_entry=True)
+    assert few == _results(aggregate, cache_bytes, records, by_entry=False)

@@ -56,6 +56,13 @@ class Spread:
             self.low = min(self.low, low)
             self.high = max(self.high, high)
 
+    def add_one(self, value: float) -> None:
+        """Add one value."""
+        self.count += 1
+        self.total += value
+        self.low = min(self.low, value)
+        self.high = max(self.high, value)
+
     def merge(self, other: Spread) -> None:
         """Add the values of another one."""
         self.add(other.total, other.count, other.low, other.high)
@@ -67,8 +74,7 @@ class Spread:
     def add_all(self, values: NDArray[np.int64]) -> None:
         """Add the values of an array."""
         if len(values) == 1:
-            value = float(values[0])
-            self.add(value, 1, value, value)
+            self.add_one(float(values[0]))
         elif len(values):
             self.add(float(values.sum()), len(values), float(values.min()), float(values.max()))
 

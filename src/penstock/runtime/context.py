@@ -67,6 +67,7 @@ __all__ = ["STREAM_TIME", "DropLines", "Failure", "Surroundings", "TaskContext",
 
 STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
+_NO_INPUT = TaskInput((), ordered=True)
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
 _MOST_OF_A_TEXT = 1_000  # characters of an error's text, in the log and in the figures
@@ -154,7 +155,7 @@ class TaskContext:
         self.batch = 0
         self.stream_queue = PunctuationQueue()
         self.wall_clock_queue = PunctuationQueue()
-        self.input = TaskInput((), ordered=True)
+        self.input = _NO_INPUT
         self.input_stream_times: NDArray[np.int64] = np.full(1, -1, np.int64)
         self.dropped = 0
         self.letters: list[tuple[Place, DeadLetter]] = []
@@ -164,13 +165,16 @@ class TaskContext:
         self.until_latest = surroundings.until_latest
         self.current = surroundings.current
         self.keeps_partition_times = surroundings.keeps_partition_times
+        self._physical_names: dict[str, str] = {}
         self._views: dict[str, Any] = {}
+        self._forgetful: dict[str, Callable[[], int]] = {}  # of each store that drops what comes too late: how many
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
         self._causes: Counter[Cause] = Counter()
         self._examples: dict[Cause, list[Example]] = {}
         self._drops = DropLines(task_id, _LOG)
         self._hides_records = hides_records(config)
+        self._may_go_on = config["processing.exception.handler"] != "fail"
         self._cache_bytes = int(config["statestore.cache.max.bytes"])
         self._tasks = tasks
         self.is_global = False
@@ -203,7 +207,10 @@ class TaskContext:
 
     def physical_name(self, topic: str) -> str:
         """Return a topic's name in the log; internal ones have the application's prefix."""
-        return self.topology.physical_name(topic, self._config["application.id"])
+        name = self._physical_names.get(topic)
+        if name is None:
+            name = self._physical_names[topic] = self.topology.physical_name(topic, self._config["application.id"])
+        return name
 
     @property
     def caching(self) -> bool:
@@ -225,7 +232,7 @@ class TaskContext:
         self.input = batch
         before = self.stream_time
         if batch.length == 1:
-            latest = max(int(batch.timestamps[0]), before)
+            latest = max(batch.timestamps.item(), before)
             self.input_stream_times = np.array([latest, latest], np.int64)
         else:
             times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
@@ -236,14 +243,17 @@ class TaskContext:
 
     def let_go(self) -> None:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""
-        self.input = TaskInput((), ordered=True)
+        self.input = _NO_INPUT
 
     def end(self) -> None:
         """Count the records that the stores have dropped, and log the drops of the batch."""
-        for name, view in self._views.items():
-            late = view.take_dropped() if hasattr(view, "take_dropped") else 0
+        for name, take_dropped in self._forgetful.items():
+            late = take_dropped()
             if late:
                 self.drop(name, late, "too old for the store")
+        if not self._causes:
+            self._drops.write()
+            return
         for cause, count in self._causes.items():
             examples = self._examples.get(cause, [])
             self._drops.add(cause, count, *_newest(cause, examples))
@@ -266,6 +276,8 @@ class TaskContext:
             spec = self.topology.stores[name]
             cache_bytes = self._share_of_cache() if self.caches(spec) else 0
             view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta, cache_bytes)
+            if hasattr(view, "take_dropped"):
+                self._forgetful[name] = view.take_dropped
         return view
 
     def _share_of_cache(self) -> int:
@@ -370,7 +382,7 @@ class TaskContext:
     @property
     def goes_on(self) -> bool:
         """Whether the processing handler may leave a record out."""
-        return self._config["processing.exception.handler"] != "fail" and not self.is_global
+        return self._may_go_on and not self.is_global
 
     @property
     def keeps_raw_bytes(self) -> bool:

@@ -66,7 +66,8 @@ class CountingSensor(Sensor):
         records = int(metrics["records_in"])
         if records:
             counts.processed += records - int(metrics["unread"])
-            counts.seconds.add(seconds, records, seconds / records, seconds / records)
+            each = seconds / records
+            counts.seconds.add(seconds, records, each, each)
 
     def on_input(
         self, task_id: str, timestamps: NDArray[np.int64], stream_times: NDArray[np.int64], unread: int
@@ -74,7 +75,10 @@ class CountingSensor(Sensor):
         if not self.detailed:
             return
         lateness = self._of(task_id).lateness_ms
-        lateness.add_all(stream_times[:-1] - timestamps)
+        if len(timestamps) == 1:
+            lateness.add_one(float(stream_times[0] - timestamps[0]))
+        else:
+            lateness.add_all(stream_times[:-1] - timestamps)
         if unread:  # to Kafka, a record that cannot be used has the time -1
             late = float(stream_times[-1]) + 1
             lateness.add(late * unread, unread, late, late)
@@ -97,7 +101,13 @@ class CountingSensor(Sensor):
 
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
         spreads = self._of(task_id).e2e_latency_ms
-        spreads.setdefault(node, Spread()).add_all(self._clock() - timestamps)
+        spread = spreads.get(node)
+        if spread is None:
+            spread = spreads[node] = Spread()
+        if len(timestamps) == 1:
+            spread.add_one(float(self._clock() - int(timestamps[0])))
+        else:
+            spread.add_all(self._clock() - timestamps)
 
     def on_emitted(self, task_id: str, node: str, records: int, seconds: float = 0.0) -> None:
         counts = self._of(task_id)
@@ -142,8 +152,9 @@ class CountingSensor(Sensor):
 
     def on_node(self, task_id: str, node: str, rows_in: int, rows_out: int, seconds: float) -> None:
         totals = self._of(task_id).nodes.setdefault(node, [0, 0, 0.0])
-        for at, value in enumerate((rows_in, rows_out, seconds)):
-            totals[at] += value
+        totals[0] += rows_in
+        totals[1] += rows_out
+        totals[2] += seconds
 
     def _is_few(self, of: tuple[str, str, str], name: Hashable) -> bool:
         """Return whether a name is among the first of its kind: each is a series for good, and records make names."""
@@ -167,13 +178,14 @@ def _bytes_of_columns(batch: pa.RecordBatch) -> int:
 
 
 def _bytes_of_record(record: RawRecord) -> int:
-    size = sum(-1 if data is None else len(data) for data in (record.key, record.value))  # -1 as above
+    key, value = record.key, record.value
+    size = (-1 if key is None else len(key)) + (-1 if value is None else len(value))  # -1 as above
     return size + _bytes_of_headers(record.headers) if record.headers else size
 
 
 def _bytes_of(column: BytesColumn) -> int:
     if isinstance(column, list):
-        return sum(len(data) for data in column if data is not None)
+        return sum([len(data) for data in column if data is not None])
     if column.null_count == len(column):
         return 0
     if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes

@@ -8,6 +8,7 @@ tables.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
-from penstock.runtime.serde_errors import naming_stores
+from penstock.runtime.serde_errors import NamingStores
 from penstock.serde.headers import RecordHeaders
 from penstock.topology.building.joins import JoinWindow
 from penstock.topology.nodes import ProcessorNode
@@ -46,6 +47,18 @@ Failure = tuple["Function | None", Exception]
 _SAME_RECORD = (PassThrough, Branch, JoinWindow, Process)
 
 
+def _in_order(sources: list[tuple[str, Rows]], length: int) -> list[tuple[str, Rows, int]]:
+    """Return the source of each input record, its rows, and the number of the record among them."""
+    if length == 1:
+        ((source, rows),) = sources
+        return [(source, rows, 0)]
+    rows_of: list[tuple[str, Rows, int]] = [("", Rows.empty(), 0)] * length
+    for source, rows in sources:
+        for row, position in enumerate(rows.place.inputs.tolist()):
+            rows_of[position] = (source, rows, row)
+    return rows_of
+
+
 def _sends_same_record(node: Node) -> bool:
     return not isinstance(node, ProcessorNode) or isinstance(node.operation, _SAME_RECORD)
 
@@ -62,7 +75,6 @@ class DepthFirst:
         missing: MissingFields,
     ) -> None:
         self._children = graph.children
-        self._order = graph.order
         self._operators = operators
         self._sinks = sinks
         self._context = context
@@ -74,11 +86,13 @@ class DepthFirst:
         self._timed: dict[str, Operator] = {}
         self._work: dict[str, list[float]] = {}  # node -> rows in, rows out, its own seconds; of this batch
         self._below_s = 0.0  # of the running processor's time, what the nodes took that it forwarded to
+        self._naming = {name: NamingStores(context.topology, name, context.task_id) for name in operators}
         self._same_record = {name for name, node in graph.nodes.items() if _sends_same_record(node)}
-        for name, operator in operators.items():
+        for name in graph.order:
+            operator = operators.get(name)
             if isinstance(operator, ProcessOperator):
                 self._processors[name] = operator
-            elif operator.runs_without_rows:
+            elif operator is not None and operator.runs_without_rows:
                 self._timed[name] = operator
 
     def run(self, sources: list[tuple[str, Rows]]) -> None:
@@ -98,27 +112,25 @@ class DepthFirst:
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         context = self._context
         self._step, self._work = 0, {}
-        rows_of: list[tuple[str, Rows, int]] = [("", Rows.empty(), 0)] * context.input.length
-        for source, rows in sources:
-            for row, position in enumerate(rows.place.inputs.tolist()):
-                rows_of[position] = (source, rows, row)
-        for position, (source, rows, row) in enumerate(rows_of):
+        for position, (source, rows, row) in enumerate(_in_order(sources, context.input.length)):
             self._position = position
             self._send_source(source, rows if len(rows) == 1 else rows.take(np.array([row])))
-            now = int(context.input_stream_times[position])
-            if now >= 0:
-                context.stream_queue.fire(now, self._punctuate_at(now))
-            self._flush()
+            if self._processors:
+                now = int(context.input_stream_times[position])
+                if now >= 0:
+                    context.stream_queue.fire(now, self._punctuate_at(now))
+            if self._flushes:
+                self._flush()
             if context.headers is not None:  # who asks for a store between records reads it by those of the last one
                 headers = rows.headers[row] if rows.headers and context.is_global else None
                 context.headers.headers = RecordHeaders(headers or context.input.record(position).headers)
         self._position = context.input.length
-        wall_clock = context.wall_clock_ms
-        context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
+        if self._processors:
+            wall_clock = context.wall_clock_ms
+            context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
         self._context.by_record = False  # these operators are called without a record
-        for name in self._order:
-            if name in self._timed:
-                self._call(name, self._timed[name], Rows.empty(), "")
+        for name, operator in self._timed.items():
+            self._call(name, operator, Rows.empty(), "")
         self._flush()
 
     def _send_source(self, source: str, row: Rows) -> None:
@@ -184,17 +196,14 @@ class DepthFirst:
                 self._call(child, self._operators[child], row, node)
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
-        if self._context.headers is not None:
-            with self._context.headers.at(rows.headers[0] if rows.headers else RecordHeaders()):  # type: ignore[arg-type]
-                self._noted(name, operator, rows, parent)
-            return
-        self._noted(name, operator, rows, parent)
-
-    def _noted(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
-        if self._context.current is None:
+        context = self._context
+        if context.headers is None and context.current is None:
             self._process(name, operator, rows, parent)
             return
-        with self._context.processing(rows):
+        with ExitStack() as stack:
+            if context.headers is not None:
+                stack.enter_context(context.headers.at(rows.headers[0] if rows.headers else RecordHeaders()))  # type: ignore[arg-type]
+            stack.enter_context(context.processing(rows))
             self._process(name, operator, rows, parent)
 
     def _process(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
@@ -220,20 +229,27 @@ class DepthFirst:
     def _run_operator(self, name: str, operator: Operator, rows: Rows, parent: str) -> Failure | None:
         """Run an operator with one row, and pass on what comes of it; return the failure that ended that, if any."""
         began = time.perf_counter()
-        with naming_stores(self._context.topology, name, self._context.task_id):
+        with self._naming[name]:
             result = operator.process(rows, parent)
         failure = self._context.take_failure()
+        if isinstance(result, Rows):
+            self._worked(name, len(rows), len(result), time.perf_counter() - began)
+            self._pass_on(name, None, result)
+            return failure or self._context.take_failure()
         self._worked(name, len(rows), 0, time.perf_counter() - began)
-        outputs = iter(self._counted(name, [(None, result)] if isinstance(result, Rows) else result))
+        outputs = iter(self._counted(name, result))
         while (output := next(outputs, None)) is not None:
             failure = failure or self._context.take_failure()  # of an operator that works while its rows are passed on
-            child, out = output
-            flush = out.place.flush
-            if flush is None:
-                self._send_each(name, child, out)
-            else:
-                self._flushes.setdefault(flush, []).append((name, out))
+            self._pass_on(name, *output)
         return failure or self._context.take_failure()
+
+    def _pass_on(self, name: str, wanted: str | None, rows: Rows) -> None:
+        """Send rows on; what leaves a cache waits until all else that the record causes is done."""
+        flush = rows.place.flush
+        if flush is None:
+            self._send_each(name, wanted, rows)
+        else:
+            self._flushes.setdefault(flush, []).append((name, rows))
 
     def _counted(self, name: str, outputs: Iterable[tuple[str | None, Rows]]) -> Iterator[tuple[str | None, Rows]]:
         """Yield outputs, each of which the operator may compute after the one before has been sent on."""

@@ -38,6 +38,10 @@ class DecodedRecords:
         return len(self.timestamps)
 
 
+_NO_TIMES = np.empty(0, np.int64)
+_FIRST = np.zeros(1, np.int64)  # the position of a record that is alone; nobody changes it
+
+
 class TaskInput:
     """All pieces of a batch in processing order.
 
@@ -53,7 +57,7 @@ class TaskInput:
         self.length = sum(map(len, pieces))
         if len(pieces) <= 1:
             self._order: NDArray[np.int64] | None = None
-            self.timestamps = pieces[0].timestamps if pieces else np.empty(0, np.int64)
+            self.timestamps = pieces[0].timestamps if pieces else _NO_TIMES
         else:
             stamps = np.concatenate([p.timestamps for p in pieces])
             self._order = self._placed() if ordered else self._merged()
@@ -92,7 +96,8 @@ class TaskInput:
     def rows(self) -> list[tuple[str, Rows]]:
         """Return (source node, its rows) for each source node that has any."""
         if len(self._pieces) == 1 and self.length:
-            return [(self._pieces[0].source, _rows_of(self._pieces[0], np.arange(self.length)))]
+            positions = _FIRST if self.length == 1 else np.arange(self.length)
+            return [(self._pieces[0].source, _rows_of(self._pieces[0], positions))]
         if self._order is None:
             positions = np.arange(self.length)
         else:

@@ -117,6 +117,8 @@ class LocalTask:
             stores.headers = self._global_task.headers
         self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", self._state, stores)
         self._is_running = False
+        application = config["application.id"]
+        self._physical_names = {name: topology.physical_name(name, application) for name in topology.internal_topics}
         self._positions: dict[str, dict[str, dict[int, int]]] = {}
         self._sources = _Readers([node for node in topology.sources if not node.global_store])
         self._global_sources = _Readers([node for node in topology.sources if node.global_store])
@@ -160,7 +162,7 @@ class LocalTask:
         if self._is_running:  # a processor asks for the state in the middle of a record
             return
         inputs = [record for record in records if self._sources.read(record.topic)]
-        if len(inputs) == 1:
+        if len(inputs) == 1 and self._queues:  # an error has left some
             self._queues.add(inputs[0])
         elif inputs:
             self._run(inputs)
@@ -284,7 +286,7 @@ class LocalTask:
         for store in stores:
             position = self._positions.setdefault(store, {})
             for record in records:
-                topic = self.topology.physical_name(record.topic, self._config["application.id"])
+                topic = self._physical_names.get(record.topic, record.topic)
                 position.setdefault(topic, {})[record.partition] = record.offset
 
 
@@ -352,6 +354,8 @@ def _fill(maps: Mapping[str, MemoryMap], restored: TaskRows) -> None:
 
 def _batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
     """Return the records as one batch for each topic and partition, which know the places of their records."""
+    if len(records) == 1:
+        return [TopicBatch.of_rows(records)]
     places: dict[tuple[str, int], list[int]] = {}
     for place, record in enumerate(records):
         places.setdefault((record.topic, record.partition), []).append(place)

@@ -97,7 +97,8 @@ class TopicBatch:
         """Return each record's headers; None when no record has any."""
         if self.rows is None:
             return headers_of(self._records.column("headers"))
-        return [row.headers for row in self.rows] if any(row.headers for row in self.rows) else None
+        headers = [row.headers for row in self.rows]
+        return headers if any(headers) else None
 
 
 class RecordContext(NamedTuple):

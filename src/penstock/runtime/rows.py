@@ -68,6 +68,9 @@ class Rows:
     def with_keys(self, keys: Column) -> Rows:
         return Rows(self.place, self.timestamps, keys, self.values, self.headers, self.olds, self.latest, self.origins)
 
+    def with_pairs(self, keys: Column, values: Column) -> Rows:
+        return Rows(self.place, self.timestamps, keys, values, self.headers, self.olds, self.latest, self.origins)
+
     def with_place(self, place: Place) -> Rows:
         return Rows(place, self.timestamps, self.keys, self.values, self.headers, self.olds, self.latest, self.origins)
 
@@ -78,7 +81,7 @@ class Rows:
     @staticmethod
     def empty() -> Rows:
         """Return no rows."""
-        return Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))
+        return _NONE
 
     @staticmethod
     def merge(batches: Sequence[Rows]) -> Rows:
@@ -107,3 +110,6 @@ class Rows:
             origins,
         )
         return merged.take(merged.place.order())
+
+
+_NONE = Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from penstock.errors import SerializationError
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.topology import Topology
 
-__all__ = ["naming_stores"]
+__all__ = ["NamingStores"]
 
 
-@contextmanager
-def naming_stores(topology: Topology, node: str, task_id: str) -> Iterator[None]:
-    """Make errors of serdes that leave an operator name it and its stores, as Kafka's ``StreamsException`` does."""
-    try:
-        yield
-    except SerializationError as error:
-        if "node" in error.facts:
-            raise
-        raise _named(error, topology, node, task_id) from error
+class NamingStores:
+    """Makes errors of serdes that leave an operator name it and its stores, as Kafka's ``StreamsException`` does.
+
+    Args:
+        topology: The topology.
+        node: The operator's node.
+        task_id: The task.
+    """
+
+    __slots__ = ("_node", "_task_id", "_topology")
+
+    def __init__(self, topology: Topology, node: str, task_id: str) -> None:
+        self._topology = topology
+        self._node = node
+        self._task_id = task_id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, SerializationError) and "node" not in error.facts:
+            raise _named(error, self._topology, self._node, self._task_id) from error
 
 
 def _named(error: SerializationError, topology: Topology, node: str, task_id: str) -> SerializationError:

@@ -72,6 +72,9 @@ class EncodedRows:
         """Return the rows one by one, as records that have no offset yet."""
         keys = self.keys if isinstance(self.keys, list) else self.keys.to_pylist()
         values = self.values if isinstance(self.values, list) else self.values.to_pylist()
+        if len(keys) == 1:
+            of_one = () if self.headers is None else _plain_headers(self.headers[0])
+            return [RawRecord(topic, -1, int(self.timestamps[0]), keys[0], values[0], of_one)]
         headers = repeat((), len(self)) if self.headers is None else map(_plain_headers, self.headers)
         columns = (self.timestamps.tolist(), keys, values, headers)
         return [RawRecord(topic, -1, *row) for row in zip(*columns, strict=True)]
@@ -160,7 +163,12 @@ def _headers_array(headers: list[Headers] | None, length: int) -> pa.Array:
     return pa.array(rows, HEADERS_TYPE)
 
 
+_UNKNOWN, _ONLY = np.full(1, -1, np.int32), np.zeros(1, np.int32)  # of one row; nobody changes them
+
+
 def _partitions(keys: BytesColumn, count: int) -> NDArray[np.int32]:
+    if count <= 1 == len(keys):
+        return _UNKNOWN if count <= 0 else _ONLY
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
     if count == 1:
@@ -247,7 +255,8 @@ class SinkWriter:
         else:
             keys = _encode(key_serde, rows.keys, of_keys)
             values = _encode_values(value_serde, rows, of_values)
-        if failures := {**of_values, **of_keys}:
+        if of_keys or of_values:
+            failures = {**of_values, **of_keys}
             for row, error in sorted(failures.items()):
                 self._unencodable(topic, rows, row, "key" if row in of_keys else "value", error)
             mask = np.ones(len(rows), np.bool_)
@@ -384,7 +393,7 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
         except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
             data.append(None)
             failures.setdefault(row, error)
-    if set(map(type, data)) <= _BYTES:
+    if _BYTES.issuperset(map(type, data)):
         return data
     return pa.array(data, pa.large_binary())
 

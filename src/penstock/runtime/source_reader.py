@@ -174,13 +174,15 @@ class SourceReader:
 
     def _stamp(self, piece: DecodedRecords) -> DecodedRecords:
         extractor = self._extractor
-        name = partition_time_meta(piece.batch.topic, piece.batch.partition)
         if extractor is None:
-            if len(piece) and int(piece.timestamps.min()) < 0:
+            times = piece.timestamps
+            if (times.item() if len(times) == 1 else times.min(initial=0)) < 0:
                 self._refuse_negative(piece)
             if len(piece) and self._context.keeps_partition_times:
-                self._context.put_meta(name, max(self._context.get_meta(name, -1), int(piece.timestamps.max())))
+                name = partition_time_meta(piece.batch.topic, piece.batch.partition)
+                self._context.put_meta(name, max(self._context.get_meta(name, -1), int(times.max())))
             return piece
+        name = partition_time_meta(piece.batch.topic, piece.batch.partition)
         fn: Callable[..., Any] = extractor.fn
         partition_time = self._context.get_meta(name, -1)
         stamps = np.empty(len(piece), np.int64)

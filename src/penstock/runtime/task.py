@@ -25,7 +25,7 @@ from penstock.runtime.missing_fields import MissingFields
 from penstock.runtime.record import RawRecord, TopicBatch
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
-from penstock.runtime.serde_errors import naming_stores
+from penstock.runtime.serde_errors import NamingStores
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, SinkWriter, columns_of
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.runtime.suppress import operator as suppress_operator
@@ -110,6 +110,8 @@ class TaskOutput:
 
     def one_by_one(self) -> list[RawRecord]:
         """Return the rows of all topics in the order in which Kafka Streams would have written them."""
+        if not self._written:
+            return []
         parts = [part for parts in self._written.values() for part in parts]
         rows = [row for topic, parts in self._written.items() for part in parts for row in part.raw_records(topic)]
         if len(rows) <= 1:
@@ -211,13 +213,13 @@ class StreamTask:
         context = self._context
         context.wall_clock_ms = wall_clock_ms
         context.stream_queue.is_held = context.wall_clock_queue.is_held = hold_punctuation
-        self._sensor.on_batch_start(self.task_id, sum(map(len, batch)))
+        records_in = sum(map(len, batch))
+        self._sensor.on_batch_start(self.task_id, records_in)
         dropped = context.dropped
         pieces = [self._reader(one.topic).read(one) for one in batch if len(one)]
         for piece in pieces:
             self._sensor.on_consumed(self.task_id, context.physical_name(piece.batch.topic), piece)
         context.begin(TaskInput(pieces, ordered=ordered, names=self._physical_names))
-        records_in = sum(map(len, batch))
         unread = records_in - context.input.length
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
@@ -227,7 +229,8 @@ class StreamTask:
         else:
             self._run(rows)
         context.end()
-        self._missing.report()
+        if self._missing.nodes:
+            self._missing.report()
         for where, count in reported_errors.take().items():
             self._sensor.on_reported(self.task_id, where, count)
         output = self._output(records_in, context.dropped - dropped, started)
@@ -300,7 +303,7 @@ class StreamTask:
             self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
             try:
-                with self._context.processing(rows), naming_stores(self._context.topology, name, self.task_id):
+                with self._context.processing(rows), NamingStores(self._context.topology, name, self.task_id):
                     result = operator.process(rows, arrived[0][0])
                     out = [(None, result)] if isinstance(result, Rows) else list(result)
             except Exception as error:
@@ -338,7 +341,7 @@ class StreamTask:
         seconds = time.perf_counter() - started
         metrics: dict[str, int | float] = {
             "records_in": records_in,
-            "records_out": sum(len(part) for parts in written.values() for part in parts),
+            "records_out": sum([len(part) for parts in written.values() for part in parts]),
             "dropped": dropped,
             "unread": records_in - self._context.input.length,
             "fields_never_found": self._missing.never_found,

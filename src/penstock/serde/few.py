@@ -22,7 +22,7 @@ def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
     """Return the bytes of a column as ``serde.encode`` does."""
     if len(column) <= FEW and isinstance(serde, BaseSerde) and serde.few_by_row:
         rows = serde.serialize_rows(column.items())
-        if set(map(type, rows)) <= _BYTES:
+        if _BYTES.issuperset(map(type, rows)):
             return rows
     return to_bytes_list(serde.encode(column))
 

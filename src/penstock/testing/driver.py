@@ -132,7 +132,7 @@ class TopologyTestDriver:
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
         """Write a record of bytes to a source topic."""
         self._open()
-        pairs = tuple((name, _bytes(value)) for name, value in headers)
+        pairs = tuple((name, _bytes(value)) for name, value in headers) if headers else ()
         self.pipe_record(RawRecord(topic, self._task.next_offset(topic), timestamp, _bytes(key), _bytes(value), pairs))
 
     def pipe_record(self, record: RawRecord) -> None:
@@ -302,6 +302,8 @@ class TopologyTestDriver:
     def _logical(self, topic: str) -> str:
         """Return the name of a topic in the topology; internal topics may have their full names too."""
         check_given(topic, str, "the name of a topic", "a text")
+        if not topic.startswith(self._prefix):
+            return topic
         plain = topic.removeprefix(self._prefix)
         return plain if plain in self.topology.internal_topics else topic
 

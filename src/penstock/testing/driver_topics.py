@@ -69,6 +69,7 @@ class TestInputTopic(Generic[K, V]):
         self._driver = driver
         self._name = name
         self._key_serde, self._value_serde, self._current = _with_headers(key_serde, value_serde)
+        self._has_frames = _have_frames(self._key_serde, self._value_serde)
         self._auto_advance_ms = duration_ms(auto_advance, "auto_advance")
         self._now_ms = driver.wall_clock_ms
 
@@ -99,8 +100,9 @@ class TestInputTopic(Generic[K, V]):
         key_data, value_data = self._key_serde.serialize(key), self._value_serde.serialize(value)
         if self._current is not None:
             record_headers = tuple(self._current.headers)
-        key_data, record_headers = _to_headers(self._key_serde, key_data, record_headers, "key")
-        value_data, record_headers = _to_headers(self._value_serde, value_data, record_headers, "value")
+        if self._has_frames:
+            key_data, record_headers = _to_headers(self._key_serde, key_data, record_headers, "key")
+            value_data, record_headers = _to_headers(self._value_serde, value_data, record_headers, "value")
         self._driver.pipe_raw(self._name, key_data, value_data, stamp, record_headers)
 
     def pipe_many(
@@ -153,6 +155,11 @@ def _headers(headers: HeadersLike | None) -> Headers:
     return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
 
 
+def _have_frames(*serdes: Serde[Any]) -> bool:
+    """Return whether the ids of schemas may stand in headers."""
+    return any(schema_at_front(serde) is not None for serde in serdes)
+
+
 def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
     """Move the id of a schema into the headers, if the serde writes it there."""
     frame = None if data is None else header_frame(serde)
@@ -164,7 +171,7 @@ def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: s
 
 def _from_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
     """Return the bytes with the id of their schema in front."""
-    if not headers or schema_at_front(serde) is None:
+    if schema_at_front(serde) is None:
         return data, headers
     whole, (rest,) = joined(pa.array([data], pa.large_binary()), [headers], part)
     return whole[0].as_py(), rest
@@ -180,6 +187,7 @@ class TestOutputTopic(Generic[K, V]):
         self._driver = driver
         self._name = name
         self._key_serde, self._value_serde, self._current = _with_headers(key_serde, value_serde)
+        self._has_frames = _have_frames(self._key_serde, self._value_serde)
 
     def read_record(self) -> TestRecord[K, V]:
         """Read the next record.
@@ -198,8 +206,10 @@ class TestOutputTopic(Generic[K, V]):
         return self._record(raw)
 
     def _record(self, raw: RawRecord) -> TestRecord[K, V]:
-        key_data, headers = _from_headers(self._key_serde, raw.key, raw.headers, "key")
-        value_data, headers = _from_headers(self._value_serde, raw.value, headers, "value")
+        key_data, value_data, headers = raw.key, raw.value, raw.headers
+        if headers and self._has_frames:
+            key_data, headers = _from_headers(self._key_serde, key_data, headers, "key")
+            value_data, headers = _from_headers(self._value_serde, value_data, headers, "value")
         if self._current is not None:
             self._current.headers = RecordHeaders(headers)
         key: Any = self._key_serde.deserialize(key_data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from penstock.runtime.fold.columns import fold_known
 from penstock.runtime.fold.expressions import fold_expression
 from penstock.runtime.fold.model import FoldInput
 from penstock.runtime.fold.recognise import few_by_row, recognise
-from penstock.runtime.fold.rows import fold_changes, fold_rows
+from penstock.runtime.fold.rows import fold_changes, fold_rows, row_fold
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.tables.stored import StoredTable
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "Aggregator", "aggregator_of"]
 
+_NOTHING = np.empty(0, np.int64)
+
 
 class Aggregator:
     """Aggregates rows with keys into a stored table, by the fastest way with the same result as the row loop."""
@@ -45,10 +48,26 @@ class Aggregator:
         self._few_by_row = few_by_row(aggregation, self._known)
         self._table = table
         self._context = context
+        self._row_fold = row_fold(aggregation)
+        function = aggregation.aggregator
+        by_call = self._known is None and not (function is not None and function.is_expression)
+        self.takes_one = table.takes_entries and (self._few_by_row or by_call)
 
     def add(self, rows: Rows) -> Rows:
         """Add the rows (no null keys) to the table; return the table's changes."""
         return self._table.update(rows, self._fold)
+
+    def add_one(self, rows: Rows, key: Any, entry: bytes) -> Rows:
+        """Add one row to an entry of the table, if `takes_one`; return the change: what `add` does with it."""
+        store, table = self._table.store, self._table
+        before, its_stamp = store.read_entry(entry)
+        try:
+            old, new, stamp = self._row_fold(key, rows.values.items()[0], rows.timestamps.item(), before, its_stamp)
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            self._context.failed(self._name, self._aggregation.aggregator, rows, 0, error)
+            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+        store.write_entry(entry, new, stamp)
+        return table.change_of(rows, before if table.caching else old, new, stamp)
 
     def _fold(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldResult:
         function = self._aggregation.aggregator
@@ -72,10 +91,14 @@ class _StreamAggregate(StreamAggregator):
         operation = cast("StreamAggregate", node.operation)
         self._name = node.name
         self._context = context
-        table = StoredTable(node, topology, context)
-        self._aggregator = Aggregator(node.name, operation.aggregation, table, context)
+        self._table = StoredTable(node, topology, context)
+        self._aggregator = Aggregator(node.name, operation.aggregation, self._table, context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        if len(rows) == 1 and self._aggregator.takes_one:
+            key = rows.keys.items()[0]
+            if key is not None and rows.values.items()[0] is not None:
+                return self._aggregator.add_one(rows, key, self._table.store.entry_of(key))
         null = rows.keys.null_mask() | rows.values.null_mask()
         if null.any():
             self._context.drop_rows(self._name, rows, np.flatnonzero(null), "null key or value")
@@ -92,6 +115,27 @@ class _WindowedAggregate(WindowOperator):
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._aggregator = Aggregator(node.name, self._operation.aggregation, self._table, context)
+        windows = self._operation.windows
+        is_tumbling = windows.kind == "time" and windows.advance_ms in {0, windows.size_ms}
+        self._takes_one = self._aggregator.takes_one and is_tumbling and self._closed is None
+
+    def process(self, rows: Rows, parent: str) -> Rows:
+        if self._takes_one and len(rows) == 1:
+            changes = self._add_one(rows)
+            if changes is not None:
+                return changes
+        return super().process(rows, parent)
+
+    def _add_one(self, rows: Rows) -> Rows | None:
+        """Add one row to its window; None if anything about it is unusual."""
+        key = rows.keys.items()[0]
+        window = self._windows.open_window(rows.timestamps.item())
+        entry = None if key is None or window is None else self._table.store.entry_of(key, window[0])
+        if entry is None or window is None:
+            return None
+        self._windows.observe_one(rows.timestamps.item())
+        windowed = WindowedColumn(rows.keys, np.array(window[:1], np.int64), np.array(window[1:], np.int64))
+        return self._aggregator.add_one(rows.with_keys(windowed), key, entry)
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         rows = self._windows.assign(rows, stream_times)

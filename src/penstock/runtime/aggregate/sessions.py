@@ -13,20 +13,24 @@ from penstock.runtime.aggregate.session_columns import Session, SessionRuns, by_
 from penstock.runtime.aggregate.windowed import WindowOperator
 from penstock.runtime.fold.recognise import KnownAggregation, few_by_row, recognise
 from penstock.runtime.fold.rows import initial, snapshot, step_of
-from penstock.runtime.rows import FEW
+from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.tables.groups import RowGroups, group_keys
 from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.runtime.rows import Rows
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.operations.base import Aggregation
     from penstock.topology.topology import Topology
 
 __all__ = ["SessionAggregate"]
+
+_NOTHING = np.empty(0, np.int64)
 
 
 class SessionAggregate(WindowOperator):
@@ -38,6 +42,51 @@ class SessionAggregate(WindowOperator):
         self._retention_ms = topology.stores[self._operation.store].retention_ms
         self._known = _known(self._operation.aggregation)
         self._few_by_row = few_by_row(self._operation.aggregation, self._known)
+        self._loop = _SessionLoop(self._operation.aggregation, self._gap, self._name, context)
+        function = self._operation.aggregation.aggregator
+        by_call = self._known is None and not (function is not None and function.is_expression)
+        by_row = self._few_by_row or by_call
+        self._takes_one = by_row and self._closed is None and self._table.takes_entries and not self._table.logs_passing
+
+    def process(self, rows: Rows, parent: str) -> Rows:
+        if self._takes_one and len(rows) == 1 and (key := rows.keys.items()[0]) is not None:
+            return self._add_one(rows, key)
+        return super().process(rows, parent)
+
+    def _add_one(self, rows: Rows, key: Any) -> Rows:
+        """Add one row that has a key; return the changes: what `add` does with it."""
+        table, store, time = self._table, self._table.store, rows.timestamps.item()
+        stream_time = self._windows.observe_one(time)
+        data, stored = store.find_near(key, time - self._gap, time + self._gap)
+        close_time = stream_time - self._operation.windows.closes_after_ms
+        changes = self._loop.run(rows, [0], {0: list(stored)}, [close_time], [-1], store)
+        if not changes.rows:
+            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+        lost = sum(changes.lost)
+        if lost:
+            self._context.drop(self._name, lost, "the store keeps no session that old")
+        shown_from = store.observed_stream_time - self._retention_ms if table.caching else -1
+        before = {(start, end): value if end > shown_from else None for start, end, value in stored}
+        windows = list(zip(changes.starts, changes.ends, strict=True))
+        last = {window: at for at, window in enumerate(windows)}  # of equal windows the last change counts
+        finals = {window: None if changes.lost[at] else changes.news[at] for window, at in last.items()}
+        written = [
+            window for window in sorted(last, key=last.__getitem__) if window in before or finals[window] is not None
+        ]
+        if written:
+            store.put_near(data, [(*window, finals[window]) for window in written])
+        store.observe(max(changes.ends))
+        if not table.caching:
+            return _sent(rows, range(len(windows)), windows, changes.news, changes.olds if table.send_old else None)
+        sent = [window for window in written if finals[window] is not None or before[window] is not None]
+        if not sent:
+            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+        olds = [before.get(window) for window in sent] if table.send_old else None
+        return table.flushed(
+            _sent(
+                rows, [last[window] for window in sent], sent, [finals[window] for window in sent], olds, headers=True
+            )
+        )
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Add rows that have keys; return the changes."""
@@ -72,8 +121,8 @@ class SessionAggregate(WindowOperator):
             return SessionRuns(some, keys, windows, self._gap, before[index])
 
         def loop(some: Rows, codes: NDArray[np.int64], index: NDArray[np.int64], observed: list[int]) -> WindowChanges:
-            one = _SessionLoop(self._operation.aggregation, self._gap, self._name, self._context, store)
-            return one.run(some, codes.tolist(), by_key(stored), close_times[index].tolist(), observed).columns()
+            close = close_times[index].tolist()
+            return self._loop.run(some, codes.tolist(), by_key(stored), close, observed, store).columns()
 
         ways = ByKey(rows, groups, stored, runs, loop, by_end=True)
         behind = stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0]))
@@ -96,12 +145,12 @@ class SessionAggregate(WindowOperator):
 class _SessionLoop:
     """The row loop: exact for every function, and the reference for aggregation by column."""
 
-    def __init__(self, aggregation: Aggregation, gap: int, node: str, context: TaskContext, store: Any) -> None:
+    def __init__(self, aggregation: Aggregation, gap: int, node: str, context: TaskContext) -> None:
         self._aggregation = aggregation
         self._gap = gap
         self._node = node
         self._context = context
-        self._store = store
+        self._initial, self._merge, self._step = initial(aggregation), _merger(aggregation), step_of(aggregation)
 
     def run(
         self,
@@ -110,13 +159,13 @@ class _SessionLoop:
         sessions: dict[int, list[Session]],
         close_times: list[int],
         observed_before: list[int],
+        store: Any,
     ) -> WindowChangeList:
         """Return the changes; ``observed_before`` is the store's stream time before each row, as other rows move it."""
-        start_value, merge = initial(self._aggregation), _merger(self._aggregation)
-        step = step_of(self._aggregation)
+        start_value, merge, step = self._initial, self._merge, self._step
         fn = self._aggregation.aggregator and self._aggregation.aggregator.fn
         refuses = isinstance(fn, BuiltInAggregator)  # single values, for which no session may be lost
-        gap, store, context = self._gap, self._store, self._context
+        gap, context = self._gap, self._context
         changes = WindowChangeList()
         observed: int = store.observed_stream_time
         late = 0
@@ -167,6 +216,29 @@ def _known(aggregation: Aggregation) -> KnownAggregation | None:
         if aggregation.aggregator is None or builtin is not aggregation.aggregator.fn:
             return None
     return recognise(aggregation)
+
+
+def _sent(
+    rows: Rows,
+    numbers: Sequence[int],
+    windows: list[tuple[int, int]],
+    news: list[Any],
+    olds: list[Any] | None,
+    *,
+    headers: bool = False,
+) -> Rows:
+    """Return changes of windows that one row has caused, each with its number among them."""
+    count = len(windows)
+    index = np.zeros(count, np.int64)
+    starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
+    return Rows(
+        rows.place.take(index).extend(np.array(numbers, np.int64)),
+        ends,
+        WindowedColumn(rows.keys.take(index), starts, ends),
+        Column.of_items(news),
+        rows.headers * count if headers and rows.headers is not None else None,
+        Column.nulls(count) if olds is None else Column.of_items(olds),
+    )
 
 
 def _by_end(session: Session) -> tuple[int, int]:

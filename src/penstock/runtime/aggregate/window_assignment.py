@@ -64,6 +64,21 @@ class WindowAssigner:
             self._context.put_meta(self._meta, int(times[-1]))
         return rows, times
 
+    def open_window(self, timestamp: int) -> tuple[int, int] | None:
+        """Return the tumbling window of a time; None if it has closed."""
+        size = self._windows.size_ms
+        start = max(timestamp, 0) // size * size
+        stream_time = max(timestamp, self._context.get_meta(self._meta, NO_TIME))
+        return (start, start + size) if start + size > stream_time - self._windows.grace_ms else None
+
+    def observe_one(self, timestamp: int) -> int:
+        """Move the operator's stream time on, and return it."""
+        before = self._context.get_meta(self._meta, NO_TIME)
+        if timestamp <= before:
+            return before
+        self._context.put_meta(self._meta, timestamp)
+        return timestamp
+
     def assign(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Return each row once for every open window of its time, under a windowed key; others count as dropped."""
         index, starts, ends = window_bounds(self._windows, rows.timestamps)

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from penstock.topology.operations.base import Aggregation
     from penstock.topology.operations.functions import Function
 
-__all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot", "step_of"]
+__all__ = [
+    "RowFold",
+    "fold_changes",
+    "fold_rows",
+    "initial",
+    "plain_keys",
+    "row_fold",
+    "snapshot",
+    "step_of",
+]
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
@@ -66,25 +75,52 @@ def initial(aggregation: Aggregation) -> Callable[[], Any]:
     return aggregation.initializer or (lambda: None)
 
 
+RowFold = Callable[[Any, Any, int, Any, int], tuple[Any, Any, int]]
+
+
+def row_fold(aggregation: Aggregation) -> RowFold:
+    """Return the fold of one row: (key, value, timestamp, aggregate, its timestamp) -> old, new, its timestamp.
+
+    As in Kafka, the old value of a first row is the initializer's.
+    """
+    if aggregation.kind == "reduce":
+        return _reducing(aggregation)
+    step, start = _step(aggregation.aggregator, aggregation.kind), initial(aggregation)
+
+    def fold(key: Any, value: Any, stamp: int, old: Any, old_stamp: int) -> tuple[Any, Any, int]:
+        if old is None:
+            old = start()
+        elif old_stamp > stamp:
+            stamp = old_stamp
+        return old, step(key, value, old if type(old) in _IMMUTABLE else snapshot(old)), stamp
+
+    return fold
+
+
+def _reducing(aggregation: Aggregation) -> RowFold:
+    reducer = aggregation.aggregator
+    assert reducer is not None  # noqa: S101 - a reduce has a reducer
+    reduce = reducer.fn
+
+    def fold(key: Any, value: Any, stamp: int, old: Any, old_stamp: int) -> tuple[Any, Any, int]:  # noqa: ARG001
+        if old is None:
+            return None, value, stamp
+        return old, reduce(old if type(old) in _IMMUTABLE else snapshot(old), value), max(stamp, old_stamp)
+
+    return fold
+
+
 def fold_rows(fold_input: FoldInput) -> FoldResult:
     """Add each row to its group's aggregate: KStreamAggregate, KStreamReduce, KStreamWindowAggregate."""
     aggregation, rows = fold_input.aggregation, fold_input.rows
-    if aggregation.kind == "reduce":
-        return _reduce_rows(fold_input)
-    step, start = _step(aggregation.aggregator, aggregation.kind), initial(aggregation)
+    fold = row_fold(aggregation)
     progress = fold_input.begin()
     state, state_stamps, keep = progress.state, progress.state_stamps, progress.keep
     keys = plain_keys(rows).items() if _uses_key(aggregation.aggregator) else [None] * len(rows)
     columns = zip(fold_input.groups.codes.tolist(), keys, rows.values.items(), rows.timestamps.tolist(), strict=True)
     for row, (code, key, value, stamp) in enumerate(columns):
-        old = state[code]
         try:
-            if old is None:
-                old = start()
-                state_stamp = stamp
-            else:
-                state_stamp = max(stamp, state_stamps[code])
-            new = step(key, value, old if type(old) in _IMMUTABLE else snapshot(old))
+            old, new, state_stamp = fold(key, value, stamp, state[code], state_stamps[code])
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             progress.failed += fold_input.failed(aggregation.aggregator, row, error)
             if progress.failed[-1] > row:
@@ -100,31 +136,8 @@ def plain_keys(rows: Rows) -> Column:
 
 
 def _uses_key(function: Function | None) -> bool:
+    """Return whether an aggregator gets the key."""
     return function is not None and function.arity == 3
-
-
-def _reduce_rows(fold_input: FoldInput) -> FoldResult:
-    reducer, rows = fold_input.aggregation.aggregator, fold_input.rows
-    assert reducer is not None  # noqa: S101 - a reduce has a reducer
-    reduce = reducer.fn
-    progress = fold_input.begin()
-    state, state_stamps, keep = progress.state, progress.state_stamps, progress.keep
-    columns = zip(fold_input.groups.codes.tolist(), rows.values.items(), rows.timestamps.tolist(), strict=True)
-    for row, (code, value, stamp) in enumerate(columns):
-        old = state[code]
-        if old is None:
-            new = value
-        else:
-            try:
-                new = reduce(old if type(old) in _IMMUTABLE else snapshot(old), value)
-            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                progress.failed += fold_input.failed(reducer, row, error)
-                if progress.failed[-1] > row:
-                    break
-                continue
-            stamp = max(stamp, state_stamps[code])  # noqa: PLW2901 - the result's timestamp
-        keep(code, old, new, stamp)
-    return fold_input.finish(progress)
 
 
 def fold_changes(fold_input: FoldInput) -> FoldResult:

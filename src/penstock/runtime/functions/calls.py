@@ -41,9 +41,10 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
         return evaluate_by_halves(
             lambda part: evaluate(function, part_of(rows, part), node), whole, failed_at, fatal=(ProcessingError,)
         )
-    column = function.over_columns(*((rows.values,) if function.arity == 1 else (rows.keys, rows.values)))
-    if column is not None:
-        return column, None
+    if function.takes_columns:
+        column = function.over_columns(*((rows.values,) if function.arity == 1 else (rows.keys, rows.values)))
+        if column is not None:
+            return column, None
     results, failed = call(function, rows, failed_at)
     if results and is_expression(results[0]):
         raise returned_expression(function, node)

@@ -163,7 +163,7 @@ class _MapPairs(_Unpacking):
             rows, pairs = self._unpack_results(kept, results.items())
         else:
             rows, pairs = self._unpack(self._fn, rows, pair_of)
-        return replace(rows, keys=Column.of_items([p[0] for p in pairs]), values=Column.of_items([p[1] for p in pairs]))
+        return rows.with_pairs(Column.of_items([p[0] for p in pairs]), Column.of_items([p[1] for p in pairs]))
 
     def _unpack_results(self, rows: Rows, results: list[Any]) -> tuple[Rows, list[Any]]:
         """Unpack results of an expression that are not structs {key, value}: each row fails by itself."""
@@ -180,10 +180,9 @@ class _MapPairs(_Unpacking):
 
 
 def _with_pairs(rows: Rows, pairs: pl.Series) -> Rows:
-    return replace(
-        rows,
-        keys=Column.of_series(pairs.struct.field("key").alias("")),
-        values=Column.of_series(pairs.struct.field("value").alias("")),
+    fields = pairs.struct
+    return rows.with_pairs(
+        Column.of_series(fields.field("key").alias("")), Column.of_series(fields.field("value").alias(""))
     )
 
 
@@ -229,11 +228,8 @@ class _FlatMap(_Unpacking):
                 return _with_pairs(_repeated(kept, counts), values)
         kept, lists = self._unpack(self._fn, rows, lambda result: [pair_of(r) for r in _iterable(result)])
         pairs = [p for one in lists for p in one]
-        return replace(
-            _repeated(kept, _counts(lists)),
-            keys=Column.of_items([p[0] for p in pairs]),
-            values=Column.of_items([p[1] for p in pairs]),
-        )
+        repeated = _repeated(kept, _counts(lists))
+        return repeated.with_pairs(Column.of_items([p[0] for p in pairs]), Column.of_items([p[1] for p in pairs]))
 
 
 def _exploded(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

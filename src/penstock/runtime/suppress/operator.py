@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["FACTORIES", "SuppressedView"]
 
 _NO_TIME = -1
+_FEW = 4  # rows that take less time one by one
 _NOT_HELD = -2  # in place of a timestamp: the key does not wait, the table above has its value
 _HELD = -1  # Kafka does not know the timestamp of the value before
 _Place = tuple[str | None, int, int]  # topic, partition, offset
@@ -167,6 +168,8 @@ class _Suppress(Operator):
         expiries = self._observe(rows) - self._operation.wait_ms
         if len(rows) == 1:
             return self._one_row(rows, expiries.tolist())
+        if len(rows) <= _FEW and not self._is_read:  # nobody sees what waits while a change is passed on
+            return self._one_by_one(rows, expiries.tolist())
         keys, puts = self._puts(rows)
         if self._raw is not None:
             self._raw.begin(to_bytes_list(keys), puts, partial(self._context.record_context, rows))
@@ -239,6 +242,10 @@ class _Suppress(Operator):
         if self._is_read:
             others: dict[bytes, BufferedChange | None] = {e.key: e.change for e in done}
             self._note(rows, outcome_of([put], done, {**others, put.key: before}))
+
+    def _one_by_one(self, rows: Rows, expiries: list[int]) -> Iterator[tuple[str | None, Rows]]:
+        for row, expiry in enumerate(expiries):
+            yield from self._one_row(rows.take(np.array([row])), [expiry])
 
     def _by_row(self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]) -> Rows:
         all_puts = puts_of(keys, puts)

@@ -219,7 +219,7 @@ class _TableToStream(Operator):
         pass
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
-        return replace(rows, olds=None, latest=None)
+        return Rows(rows.place, rows.timestamps, rows.keys, rows.values, rows.headers, origins=rows.origins)
 
 
 class _TableRegroup(_Derived):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["StoredTable"]
 
 
+_NOTHING = np.empty(0, np.int64)
+
+
 class _TableOperation(Protocol):
     """An operation whose result is kept in a store."""
 
@@ -75,6 +78,9 @@ class StoredTable:
         # Kafka's cache sends sessions with the headers of their entries, where these have any.
         self._forgets_headers = spec.kind == "session" and spec.keeps_headers
         self._reads_back = self.caching and uses_headers(spec.value_serde)
+        # Whether the value and the timestamp of one entry are all that matters: nobody looks at versions or headers.
+        is_stamped = spec.kind in {"timestamped", "session"} or (spec.kind == "window" and spec.timestamped)
+        self.takes_entries = is_stamped and not (spec.keeps_headers or self.is_read or self._reads_back)
 
     @property
     def per_row(self) -> bool:
@@ -112,6 +118,27 @@ class StoredTable:
         groups = group_keys(rows.keys, self.key_serde)
         before = self.stored(rows.keys.take(groups.first))
         return self.commit(rows, groups, fold(rows, groups, before), before)
+
+    def change_of(self, rows: Rows, old: Any, new: Any, stamp: int) -> Rows:
+        """Return the change of one row, whose entry has been written: what `commit` returns for it."""
+        olds = Column.of_items([old if self.send_old else None])
+        if not self.caching:
+            return Rows(rows.place, np.array([stamp], np.int64), rows.keys, Column.of_items([new]), rows.headers, olds)
+        if new is None and old is None:
+            return rows.take(_NOTHING)
+        return Rows(
+            rows.place.flushed(self._flush_number),
+            rows.timestamps if new is None else np.array([stamp], np.int64),
+            rows.keys,
+            Column.of_items([new]),
+            None if self._forgets_headers else rows.headers,
+            olds,
+        )
+
+    def flushed(self, changes: Rows) -> Rows:
+        """Return changes as they leave the cache."""
+        headers = None if self._forgets_headers else changes.headers
+        return replace(changes, place=changes.place.flushed(self._flush_number), headers=headers)
 
     def commit(
         self, rows: Rows, groups: RowGroups, fold: FoldResult, before: tuple[Column, NDArray[np.int64]] | None

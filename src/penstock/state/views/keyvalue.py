@@ -192,6 +192,23 @@ class TimestampedView(OrderedView):
         """Return the values of entries that `stored_rows` has returned."""
         return decode_stamped(self._values, rows)[0]
 
+    # One entry at a time, as the columns are read and written
+
+    def entry_of(self, key: Any) -> bytes:
+        """Return the place of a key's entry."""
+        return key_bytes(self.spec, key)
+
+    def read_entry(self, entry: bytes) -> tuple[Any, int]:
+        """Return value and timestamp of an entry; None and -1 if there is none."""
+        data = self._map.get(entry)
+        if data is None:
+            return None, -1
+        return self._values.deserialize(data[8:]), int.from_bytes(data[:8], "big", signed=True)
+
+    def write_entry(self, entry: bytes, value: Any, timestamp: int) -> None:
+        """Set value and timestamp of an entry; a null value deletes."""
+        self._map.put(entry, self._dump(value, timestamp))
+
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
         """Return all entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.
 

@@ -20,7 +20,7 @@ Both are among the task's numbers, so a reader of the store follows them too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -266,9 +266,14 @@ class Retention:
         """Count rows that are put although their time is over: one, by its size, or many, by what is stored."""
         if self._cache_bytes:
             expired = self._meta.get(self._counted_to, 0)
-            late = int(np.count_nonzero(np.less(time, expired)))
+            late = int(time < expired) if isinstance(time, int) else int(np.count_nonzero(time < expired))
             if late:
                 self._count(late * (rows if isinstance(rows, int) else arrow_bytes(rows) // len(rows)), expired)
+
+    def note_late_rows(self, times: Sequence[int], rows: list[bytes | None]) -> None:
+        """Count the rows of a list that are put although their time is over; there is one at least."""
+        if self._cache_bytes and min(times) < self._meta.get(self._counted_to, 0):
+            self.note_late(np.array(times, np.int64), rows)
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment

@@ -7,6 +7,7 @@ one short range in each of a few buckets. For the rules of retention see `retent
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionView"]
 
 _FOREVER = 2**63 - 1
+_END_AND_START = struct.Struct(">qq")
 
 
 @with_java_names_of("SessionStore")
@@ -176,6 +178,39 @@ class SessionView(ShownInNotebooks):
                 yield Windowed(self._keys.deserialize(row[8:-16]), Window(start, end)), self._load(value)
             if most <= 0:
                 return
+
+    # One key at a time, as the columns are read and written
+
+    def find_near(self, key: Any, earliest_end: int, latest_start: int) -> tuple[bytes, list[tuple[int, int, Any]]]:
+        """Return the key's bytes, and (start, end, value) of its sessions in a range, by end: as `find_many` does."""
+        data = key_bytes(self.spec, key)
+        low = max(earliest_end, self._time.first_visible, 0)
+        if low > self._time.observed:
+            return data, []
+        buckets = self._time.buckets(low, self._time.observed)
+        width, unpack = len(data), _END_AND_START.unpack_from
+        sessions = []
+        for row, value in self._scan_buckets(data, low, latest_start, buckets, reverse=False):
+            end, start = unpack(row, 8 + width)
+            sessions.append((start, end, self._load(value)))
+        return data, sessions
+
+    def put_near(self, data: bytes, sessions: Sequence[tuple[int, int, Any]]) -> None:
+        """Set (start, end, value) of sessions of a key, by its bytes: as `put_columns` does; a null value deletes."""
+        observed = self._time.observed
+        rows: list[bytes] = []
+        dumped: list[bytes | None] = []
+        ends: list[int] = []
+        for start, end, value in sessions:
+            observed = max(observed, end)
+            if self._time.is_live(end, observed):
+                rows.append(self._row_of(data, start, end))
+                dumped.append(self._values.serialize(value))
+                ends.append(end)
+        if rows:
+            self._time.note_late_rows(ends, dumped)
+        self._map.put_many(rows, dumped)
+        self._time.advance(observed)
 
     # Columns
 

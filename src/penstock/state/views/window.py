@@ -254,6 +254,31 @@ class WindowView(ShownInNotebooks):
         """Return whether a window is taken in when the stream time is ``observed``; one, or by the column."""
         return self._time.is_live(start, observed)
 
+    # One window at a time, as the columns are read and written
+
+    def entry_of(self, key: Any, start: int) -> bytes | None:
+        """Return the place of a window's entry; None if its time is over, or almost."""
+        observed = self._time.observed
+        if start < self._time.first_visible_at(observed) or not self._time.is_live(start, max(observed, start)):
+            return None
+        return self._row(key_bytes(self.spec, key), start)
+
+    def read_entry(self, entry: bytes) -> tuple[Any, int]:
+        """Return value and timestamp of an entry of a store with timestamps; None and -1 if there is none."""
+        data = self._map.get(entry)
+        if data is None:
+            return None, -1
+        return self._values.deserialize(data[8:]), NUMBER.unpack_from(data)[0]
+
+    def write_entry(self, entry: bytes, value: Any, timestamp: int) -> None:
+        """Set value and timestamp of an entry; a null value deletes."""
+        data = self._values.serialize(value)
+        dumped = None if data is None else NUMBER.pack(timestamp) + data
+        start = NUMBER.unpack_from(entry, len(entry) - 8)[0]
+        self._time.note_late_rows([start], [dumped])
+        self._time.advance(max(self._time.observed, start))
+        self._map.put(entry, dumped)
+
     def fetch_many(
         self, keys: Column, times_from: NDArray[np.int64], times_to: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:

@@ -79,9 +79,14 @@ class Function:
     def is_expression(self) -> bool:
         return self.arity == 0 and not callable(self.fn)
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether `over_columns` may have a result."""
+        return isinstance(self.fn, ColumnFunction)
+
     def over_columns(self, *arguments: Column) -> Column | None:
         """Return the results for columns of its arguments; None if it has to be called for each record."""
-        return self.fn.over_columns(*arguments) if isinstance(self.fn, ColumnFunction) else None
+        return self.fn.over_columns(*arguments) if self.takes_columns else None
 
     @property
     def location(self) -> str:
