@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from penstock.errors import FencedError, TopologyError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.membership import StreamsMembership
+from penstock.log.open import open_log
 from penstock.log.streams_groups.description import (
     CopartitionGroup,
     Endpoint,
@@ -296,3 +301,34 @@ def test_how_far_the_copies_of_a_member_go_is_known_to_the_group(stage: Stage) -
 def _must(heartbeat: Any) -> Any:
     assert heartbeat is not None
     return heartbeat
+
+
+def test_of_first_starts_with_different_guarantees_at_the_same_time_one_goes_on(stage: Stage, tmp_path: Path) -> None:
+    url = stage.log.url if stage.is_broker else f"sqlite:///{tmp_path / 'log.db'}"  # that of the stage is in memory
+    program = Path(__file__).with_name("first_start.py")
+    guarantees = ("exactly_once_v2", "at_least_once")
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(url))
+        starts = []
+        for each in guarantees:
+            command = [sys.executable, str(program), url, each, str(tmp_path / each)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.callback(process.communicate)
+            starts.append(process)
+        pipes = [(each.stdin, each.stdout) for each in starts]
+        assert all(out and out.readline() == "ready\n" for _, out in pipes)
+        for number in range(4):
+            application = f"{stage.app}-{number}"
+            log.create_topic(f"{application}-in", 1)
+            for into, _ in pipes:
+                assert into is not None
+                into.write(f"{application}\n")
+                into.flush()
+            said = [out.readline() for _, out in pipes if out is not None]
+            assert said.count("goes on\n") == 1, said
+            winner = said.index("goes on\n")
+            refusal_text = said[1 - winner]
+            assert f"ConfigError: another instance of '{application}', process {starts[winner].pid} on" in refusal_text
+            texts = f"starts just now with processing.guarantee={guarantees[winner]}, and this one has"
+            assert texts in refusal_text
+            assert "It goes on undisturbed" in refusal_text

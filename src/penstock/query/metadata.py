@@ -104,6 +104,16 @@ class Instance:
         return True
 
 
+def unreachable_text(one: Instance, reason: str) -> str:
+    """Return what to say of an instance that does not answer queries of others, and what to do."""
+    return (
+        f"queries cannot be passed on to the instance on {one.machine or one.host}, which says that it is at "
+        f"{one.host_info}: {reason}. They are answered from the committed state here. If that instance runs, set "
+        "its application.server to a host and port by which other machines reach it, and penstock.http.host to an "
+        "address at which it listens for them (0.0.0.0: all)"
+    )
+
+
 class Instances:
     """The instances of one application.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +13,18 @@ from typing import Any
 import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, StreamsConfig
+from penstock.base.clock import unix_ms
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import plan_for
 from penstock.engines.application.tenure import SharedTenure
 from penstock.engines.committed.group_instances import GroupInstances
 from penstock.engines.threads.hosting.instance_group import InstanceGroup
+from penstock.engines.threads.hosting.log_notes import StartNote
 from penstock.engines.threads.hosting.start import NewEpoch, prepare_epoch
 from penstock.errors import ConfigError, FencedError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.log.processes import own_process, process_start
 from penstock.log.streams_groups.description import Endpoint
 from penstock.log.streams_groups.member import StreamsMember
 from penstock.query.metadata import HostInfo
@@ -138,7 +144,7 @@ def test_a_task_of_the_plan_has_the_number_of_its_sub_topology_in_the_group(url:
     )  # of an upgrade
     members = group.members(later, topology)
     assert dict(members._identities.numbers) == {sub.id: sub.id - 7 for sub in later.subtopologies}
-    assert group.is_alone()
+    assert group.described() is None
 
 
 def test_queries_learn_from_the_group_which_instance_has_a_key(url: str, log: EmbeddedLog, tmp_path: Path) -> None:
@@ -173,6 +179,30 @@ def test_queries_learn_from_the_group_which_instance_has_a_key(url: str, log: Em
         instances.close()
 
 
+def test_an_address_that_is_good_on_its_own_machine_alone_is_named_once(
+    url: str, log: EmbeddedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology, settings = counting(), config(url)
+    group = InstanceGroup(PlannedApp(topology, settings, plan_for(topology, settings, log), log))
+    coordinator = log.streams_coordinator()
+    for member, endpoint in (("m1", Endpoint("127.0.0.1", 7001)), ("m2", Endpoint("far", 7002))):
+        sent = StreamsMember(replace(group._facts, member=member, process=member, endpoint=endpoint), 0)
+        heartbeat = sent.next_heartbeat(0)
+        assert heartbeat is not None
+        coordinator.heartbeat(heartbeat)
+    described = coordinator.describe("app")
+    assert described is not None
+    near, far = described.members
+    with closing(GroupInstances(str(tmp_path), topology, "app", lambda: open_log(url))) as instances:
+        for members in ((near, far), (near, replace(far, host="/10.0.0.2"))):
+            instances.take(replace(described, members=members))
+            instances.take(replace(described, members=members))
+            said = [each.getMessage() for each in caplog.records if "cannot be passed on" in each.getMessage()]
+            assert len(said) == (members[0].host != members[1].host)
+    assert "says that it is at 127.0.0.1:7001: each machine means itself by that" in said[0]
+    assert "set its application.server" in said[0]
+
+
 def test_an_instance_with_another_guarantee_is_refused_while_others_run(url: str, log: EmbeddedLog) -> None:
     def prepare(guarantee: str, *, is_alone: bool) -> None:
         topology, settings = counting(), config(url, **{"processing.guarantee": guarantee})
@@ -188,3 +218,15 @@ def test_an_instance_with_another_guarantee_is_refused_while_others_run(url: str
     prepare("at_least_once", is_alone=True)
     with pytest.raises(ConfigError, match="They go on undisturbed"):
         prepare("exactly_once_v2", is_alone=False)
+
+
+def test_a_start_counts_until_the_group_has_had_members_or_its_process_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        host, _, _ = own_process()
+        start = StartNote(host, other.pid, process_start(other.pid), unix_ms(), 3)
+        assert start.goes_on(3)
+        assert not start.goes_on(4)
+        assert not replace(start, since_ms=start.since_ms - 121_000).goes_on(3)
+        assert not StartNote.own(3).goes_on(3)
+        other.communicate(b"end\n")
+    assert not start.goes_on(3)

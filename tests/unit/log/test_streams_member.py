@@ -119,16 +119,17 @@ def test_a_role_that_is_missing_in_an_answer_stays_as_it_is(joined: Script) -> N
     assert joined.member.owned == Assignment(frozenset({T0, T1}), frozenset({T2}))
 
 
-def test_a_new_member_asks_every_100_ms_then_at_the_pace_of_the_coordinator() -> None:
+def test_a_new_member_asks_every_20_ms_then_every_100_ms_then_at_the_pace_of_the_coordinator() -> None:
     script = Script()
     script.exchange(answer(3, active()))
     times = []
-    for _ in range(120):
+    for _ in range(190):
         script.exchange(answer(3))
         times.append(script.now_ms)
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert set(gaps[:90]) == {100}
-    assert set(gaps[105:]) == {5_000}
+    assert set(gaps[:70]) == {20}
+    assert set(gaps[80:150]) == {100}
+    assert set(gaps[170:]) == {5_000}
 
 
 def test_a_member_revokes_before_it_acquires(joined: Script) -> None:

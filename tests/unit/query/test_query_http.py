@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import closing
 
 import httpx
 import pytest
@@ -161,6 +162,26 @@ def test_routing_to_the_instance_that_runs_the_application(checkpoint, state):
         active.close()
         standby.close()
         active_state.close()
+
+
+def test_an_instance_that_others_cannot_reach_is_named_once_and_its_queries_are_answered(checkpoint, state, caplog):
+    checkpoint.fill()
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    noted = Registration(checkpoint.location, Instance("127.0.0.1", port, "active", machine="far"))
+    standby = QueryServer(QueryService(state))
+    standby.start()
+    try:
+        with httpx.Client(base_url=standby.url, trust_env=False) as http:
+            for _ in range(3):
+                answer = http.get("/stores/counts/keys/k1", params={"route": "forward"})
+                assert (answer.status_code, answer.json()["value"], answer.json()["role"]) == (200, 1, "standby")
+    finally:
+        noted.close()
+        standby.close()
+    [said] = [each.getMessage() for each in caplog.records if "cannot be passed on" in each.getMessage()]
+    assert f"the instance on far, which says that it is at 127.0.0.1:{port}: " in said
+    assert "set its application.server to a host and port by which other machines reach it" in said
 
 
 def test_instances_that_have_died_do_not_count(checkpoint):

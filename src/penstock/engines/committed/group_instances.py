@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from penstock.base.log_lines import own_logger
 from penstock.errors import PenstockError
 from penstock.log.streams_groups.description import GroupTask
-from penstock.query.metadata import HostInfo, Instance, Instances
+from penstock.query.metadata import HostInfo, Instance, Instances, unreachable_text
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -24,6 +24,7 @@ __all__ = ["GroupInstances"]
 
 _log = own_logger(__name__)
 _REFRESH_S = 1.0
+_LOOPBACK = ("localhost", "::1", "127.")
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class GroupInstances(Instances):
         self._numbers = {store: str(sub.id) for sub in topology.subtopologies() for store in sub.stores}
         self._shares: Mapping[HostInfo, _Share] = {}
         self._asked_s = float("-inf")
+        self._said: set[HostInfo] = set()  # that others do not reach
         self._lock = threading.Lock()
 
     def alive(self) -> list[Instance]:
@@ -82,10 +84,20 @@ class GroupInstances(Instances):
         if time.monotonic() - self._asked_s > _REFRESH_S:
             self._asked_s = time.monotonic()
             try:
-                self._shares = _shares(self._coordinator().describe(self._application))
+                self.take(self._coordinator().describe(self._application))
             except PenstockError as error:  # what was known before is the best guess
                 _log.debug("the group is not described: %s", error.message)
         return self._shares
+
+    def take(self, described: StreamsGroupDescription | None) -> None:
+        """Take the group as it is now; say once of each address that it is good on its own machine alone."""
+        self._shares = _shares(described)
+        machines = {share.machine for share in self._shares.values()}
+        for address, share in self._shares.items():
+            if len(machines) > 1 and address.host.startswith(_LOOPBACK) and address not in self._said:
+                self._said.add(address)
+                one = Instance(address.host, address.port, "active", share.machine, 0)
+                _log.warning("%s", unreachable_text(one, "each machine means itself by that"))
 
     def _coordinator(self) -> StreamsCoordinator:
         with self._lock:

@@ -34,6 +34,8 @@ __all__ = ["PASSING", "GroupFailure", "MemberFacts", "MemberState", "StreamsMemb
 _AT_ONCE_MS = 0
 _EAGER_MS = 100  # between two heartbeats of a member that has joined, or has given tasks up
 _EAGER_FOR_MS = 10_000  # the others give up tasks at their next heartbeat
+_FIRST_MS = 20  # the same just after it has joined: the outputs of a task that moves wait for its new owner
+_FIRST_FOR_MS = 1_500  # by then others that run well have given up what it is to have
 _RETRY = Backoff(0.1, 1.0)
 _FIRST_EPOCH_OF_ENDPOINTS = -1
 # The coordinator has moved, or starts. Kafka 4.3 fails with an unknown error at the endpoint of a member while source
@@ -186,7 +188,7 @@ class StreamsMember:
         self.trouble: GroupFailure | None = None
         self.acceptable_recovery_lag = 0
         self._eager_ms, self._eager_for_ms, self._most_ms = eager_ms, eager_for_ms, most_ms
-        self._eager_until_ms = now_ms + eager_for_ms
+        self._eager_until_ms, self._first_until_ms = now_ms + eager_for_ms, now_ms
         self._target: Assignment | None = None  # None: none has come since it joined
         self._to_drop = _NOTHING
         self._due_ms = now_ms
@@ -318,6 +320,8 @@ class StreamsMember:
             self._reported = sent.owned
         if sent.task_offsets is not None:
             self._offsets_sent, self._offsets_ms = _Offsets(sent.task_offsets, sent.task_end_offsets or {}), now_ms
+        if self.epoch == JOIN_EPOCH:
+            self._first_until_ms = now_ms + _FIRST_FOR_MS
         self.epoch = answer.epoch
         self._interval_ms = min(answer.heartbeat_interval_ms, self._most_ms or answer.heartbeat_interval_ms)
         self.acceptable_recovery_lag = answer.acceptable_recovery_lag
@@ -393,8 +397,10 @@ class StreamsMember:
         if self._reported != self.owned and not self.work():
             self._due_ms = now_ms  # the confirmation
             return
-        is_eager = now_ms < self._eager_until_ms
-        self._due_ms = now_ms + (min(self._interval_ms, self._eager_ms) if is_eager else self._interval_ms)
+        pause_ms = self._interval_ms
+        if now_ms < self._eager_until_ms:
+            pause_ms = min(pause_ms, self._eager_ms if now_ms >= self._first_until_ms else _FIRST_MS)
+        self._due_ms = now_ms + pause_ms
 
     # Tasks
 

@@ -14,18 +14,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from penstock.base.log_lines import own_logger
 from penstock.base.version import __version__
 from penstock.errors import PenstockError
 from penstock.query.http.answers import Freshness, Paging, refused
 from penstock.query.http.codec import Encoding
 from penstock.query.http.paging import PAGE_ENTRIES
 from penstock.query.http.service import QueryService
+from penstock.query.metadata import unreachable_text
 from penstock.query.position import Position, PositionBound
 from penstock.serving.api_page import api_page
 from penstock.serving.json_answers import EscapedJson
 
 __all__ = ["Route", "make_app", "shown_refusal"]
 
+_log = own_logger(__name__)
 MAX_WAIT_MS = 30_000
 MAX_WAITERS = 32
 _LOOK_S = 0.05
@@ -85,6 +88,7 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
 
     app.state.service = service
     waiting = 0
+    unreachable: set[str] = set()  # instances of which that has been said
 
     async def fresh(
         min_position: str | None = None,
@@ -211,8 +215,12 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         try:
             async with httpx.AsyncClient(timeout=_FORWARD_TIMEOUT_S, trust_env=False) as client:
                 response = await client.get(target, headers={_FORWARDED: str(service.host or "?")})
-        except httpx.HTTPError:  # it is gone: this instance has the committed state as well
+        except httpx.HTTPError as error:  # this instance has the committed state as well
+            if active.url not in unreachable:
+                unreachable.add(active.url)
+                _log.warning("%s", unreachable_text(active, str(error) or type(error).__name__))
             return await answer(request)
+        unreachable.discard(active.url)
         return Response(response.content, response.status_code, {_FORWARDED: "1"}, response.headers.get("content-type"))
 
     @app.exception_handler(PenstockError)

@@ -371,9 +371,7 @@ class Application:
         self.scheduler.tell(f"the epoch has failed: {type(error).__name__}: {message}")
         is_repeated = isinstance(error, AppFailedError) and "positions" in error.facts  # faults may strike so often
         is_full = isinstance(error, StateError) and "No space left" in error.message
-        # Which the preparation of another epoch would refuse. A member that does not know yet that it has lost a task
-        # may find that the next owner has purged what is committed.
-        is_lost = isinstance(error, OffsetOutOfRangeError) and not self.instance
+        is_lost = isinstance(error, OffsetOutOfRangeError)  # which the preparation of another epoch would refuse
         if is_lost or not (is_passing(error) or is_repeated or is_full):
             self.violations.append(f"unexpected error: {type(error).__name__}: {message}")
 

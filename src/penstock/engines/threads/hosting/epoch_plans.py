@@ -102,8 +102,13 @@ class EpochPlans:
         self._epochs += 1
         for left in reversed(range(_MOST_STARTS)):
             notes = self._notes = read_notes(app.log, app.application)
+            described = group.described()
             epoch = NewEpoch(
-                self._epochs, self._threads(app, slots), instance=str(group.instance), is_alone=group.is_alone()
+                self._epochs,
+                self._threads(app, slots),
+                instance=str(group.instance),
+                is_alone=described is None or not described.members,
+                group_epoch=-1 if described is None else described.epoch,
             )
             try:
                 prepared = prepare_epoch(app, epoch, notes)

@@ -136,11 +136,6 @@ class InstanceGroup:
         """Return the group as it is now; None if there is none."""
         return self.coordinator.describe(self._application)
 
-    def is_alone(self) -> bool:
-        """Return whether the group has no members."""
-        described = self.described()
-        return described is None or not described.members
-
     def check(self) -> None:
         """Raise TopologyError if other instances run with another topology."""
         refuse_other_topology(self._facts, self.described())

@@ -7,9 +7,10 @@ tasks' numbers. A copy of the plan beside the replicas (``plan.json``) serves to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.clock import unix_ms
 from penstock.engines.application.application_note import (
     read_application,
     share_application,
@@ -18,12 +19,46 @@ from penstock.engines.application.application_note import (
 )
 from penstock.engines.application.modes import CONTINUOUS, MICRO_BATCH, has_run_in_batches
 from penstock.errors import CheckpointMismatchError
+from penstock.log.processes import may_run, own_process
 from penstock.topology.plan.stored import StoredPlan
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease, TopicLog
 
-__all__ = ["LogNotes", "read_notes", "share_notes", "take_notes", "write_notes"]
+__all__ = ["LogNotes", "StartNote", "read_notes", "share_notes", "take_notes", "write_notes"]
+
+_START_MS = 120_000  # so long a start counts that has not become a member
+
+
+@dataclass(frozen=True, slots=True)
+class StartNote:
+    """The start of an instance in a group without members, which would show others what it is.
+
+    Attributes:
+        host: Its machine.
+        pid: Its process.
+        process: The start of its process, see `penstock.log.processes.process_start`.
+        since_ms: The time of the note.
+        group_epoch: The group's epoch at that time: a later one shows that members have come, and gone.
+    """
+
+    host: str
+    pid: int
+    process: str
+    since_ms: int
+    group_epoch: int
+
+    @classmethod
+    def own(cls, group_epoch: int) -> StartNote:
+        """Return the note of a start of this process."""
+        return cls(*own_process(), unix_ms(), group_epoch)
+
+    def goes_on(self, group_epoch: int) -> bool:
+        """Return whether another process starts still, as far as that can be seen from here."""
+        if self.group_epoch != group_epoch or abs(unix_ms() - self.since_ms) > _START_MS:
+            return False
+        place = self.host, self.pid, self.process
+        return place != own_process() and may_run(*place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +71,7 @@ class LogNotes:
         threads: The threads that may still write, by name.
         batch: The last micro-batch before the application was converted; -1: it has always been in this mode.
         guarantee: The ``processing.guarantee`` of its instances; empty: a version has run that did not note it.
+        start: The last start in a group without members. Notes that differ in this alone are the same.
     """
 
     stored: StoredPlan
@@ -43,6 +79,7 @@ class LogNotes:
     threads: tuple[str, ...] = ()
     batch: int = -1
     guarantee: str = ""
+    start: StartNote | None = field(default=None, compare=False)
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
@@ -53,6 +90,7 @@ class LogNotes:
             "threads": list(self.threads),
             "batch": self.batch,
             "guarantee": self.guarantee,
+            **({} if self.start is None else {"start": asdict(self.start)}),
         }
 
 
@@ -82,7 +120,8 @@ def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> 
         return None
     threads = tuple(facts.get("threads", ()))
     batch, guarantee = int(facts.get("batch", -1)), str(facts.get("guarantee", ""))
-    return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, batch, guarantee)
+    start = StartNote(**facts["start"]) if "start" in facts else None
+    return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, batch, guarantee, start)
 
 
 def _other_mode(application: str, before: str, now: str) -> CheckpointMismatchError:
@@ -109,7 +148,15 @@ def share_notes(log: TopicLog, application: str, before: LogNotes | None, notes:
     Args:
         log: The log.
         application: The ``application.id``.
-        before: The note that the new one follows from: nothing is written if another instance has changed it since.
+        before: The note that the new one follows from: nothing is written if another instance has changed it since, or
+            has begun to start with another guarantee.
         notes: The new note.
     """
-    return share_application(log, application, lambda facts: _notes(log, application, facts) == before, notes.facts())
+
+    def may_follow(facts: Mapping[str, Any] | None) -> bool:
+        now = _notes(log, application, facts)
+        if now is None or before is None or now != before:
+            return now == before
+        return now.start == before.start or now.guarantee == notes.guarantee
+
+    return share_application(log, application, may_follow, notes.facts())

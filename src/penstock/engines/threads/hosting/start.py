@@ -14,7 +14,7 @@ from penstock.engines.offsets.reading_settings import read_settings_of
 from penstock.engines.spark.topology_bytes import pickle_app
 from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.hosting.job import ContinuousJob
-from penstock.engines.threads.hosting.log_notes import LogNotes, read_notes, share_notes, write_notes
+from penstock.engines.threads.hosting.log_notes import LogNotes, StartNote, read_notes, share_notes, write_notes
 from penstock.engines.threads.hosting.positions import commit_start_positions, restore_positions
 from penstock.engines.threads.noted_app import write_noted_app
 from penstock.errors import CheckpointMismatchError, ConfigError, FencedError
@@ -145,6 +145,7 @@ class NewEpoch:
         bounds: The offsets to stop at; None: it runs until it is stopped.
         known: The committed offsets that the driver knows of; None: nothing is compared with them.
         is_alone: Whether no thread of another instance runs.
+        group_epoch: The epoch of the group that instances share the tasks in.
     """
 
     number: int
@@ -154,6 +155,7 @@ class NewEpoch:
     bounds: dict[TopicPartition, int] | None = None
     known: KnownPositions | None = None
     is_alone: bool = True
+    group_epoch: int = -1
 
     @property
     def lease_epoch(self) -> int | None:
@@ -179,8 +181,8 @@ class NewEpoch:
 def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
     """Create topics, commit start positions, and note the plan; return the job."""
     log, config, plan = app.log, app.config, app.plan
-    if before is not None and not epoch.is_alone:
-        _refuse_other_guarantee(app, before)
+    if before is not None and epoch.lease is None:
+        _refuse_other_guarantee(app, before, epoch)
     stored = _stored_plan(app, before)
     if before is not None:
         check_own_changelogs(app, before)
@@ -221,8 +223,9 @@ def _prepared(app: PlannedApp, epoch: NewEpoch, before: LogNotes | None, pickled
     write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
     thread_names = () if epoch.instance else job.thread_names
     batch = -1 if before is None else before.batch
-    notes = LogNotes(stored, ids, thread_names, batch, config["processing.guarantee"])
-    if notes != before:
+    start = StartNote.own(epoch.group_epoch) if epoch.is_alone and epoch.lease is None else None
+    notes = LogNotes(stored, ids, thread_names, batch, config["processing.guarantee"], start)
+    if notes != before or start is not None:
         write_stored_plan(app.checkpoint, stored, app.topology, config)
         epoch.write_notes(app, before, notes)
     return PreparedEpoch(job, notes)
@@ -262,16 +265,27 @@ def _stored_plan(app: PlannedApp, before: LogNotes | None) -> StoredPlan:
     return before.stored.followed_by(app.document, app.fingerprint)
 
 
-def _refuse_other_guarantee(app: PlannedApp, before: LogNotes) -> None:
-    """Raise ConfigError if other instances run with another guarantee: a task would have one or the other by chance."""
-    guarantee = app.config["processing.guarantee"]
-    if before.guarantee not in ("", guarantee):
-        raise ConfigError(
-            f"the running instances of {app.application!r} have processing.guarantee={before.guarantee}, and this one "
-            f"has {guarantee}",
-            hint="They go on undisturbed. Set the same here, or stop them all before the first start with the other.",
-            setting="processing.guarantee",
-        )
+def _refuse_other_guarantee(app: PlannedApp, before: LogNotes, epoch: NewEpoch) -> None:
+    """Raise ConfigError if other instances run, or start, with another guarantee: tasks would have one by chance.
+
+    Of instances that start at the same time, the first to note its start goes on.
+    """
+    guarantee, start = app.config["processing.guarantee"], before.start
+    if before.guarantee in ("", guarantee):
+        return
+    if not epoch.is_alone:
+        others = f"the running instances of {app.application!r} have"
+        hint = "They go on undisturbed. Set the same here, or stop them all before the first start with the other."
+    elif start is not None and start.goes_on(epoch.group_epoch):
+        others = f"another instance of {app.application!r}, process {start.pid} on {start.host}, starts just now with"
+        hint = "It goes on undisturbed. Set the same here, or start this one when the other has ended."
+    else:
+        return
+    raise ConfigError(
+        f"{others} processing.guarantee={before.guarantee}, and this one has {guarantee}",
+        hint=hint,
+        setting="processing.guarantee",
+    )
 
 
 def check_own_changelogs(app: PlannedApp, before: LogNotes) -> None:

@@ -17,7 +17,8 @@ from penstock.engines.spark.job import load_app
 from penstock.engines.spark.worker_process import prepare_worker
 from penstock.engines.threads.hosting.job import thread_name
 from penstock.engines.threads.hosting.restore_notes import RestoreNotes
-from penstock.errors import FencedError
+from penstock.errors import FencedError, OffsetOutOfRangeError
+from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engines.threads.hosting.control_client import ControlClient
@@ -189,6 +190,11 @@ class ThreadHost:
                 raise
             _log.warning("%s: %s", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
+        except OffsetOutOfRangeError as error:
+            if job.lease_epoch is not None or not _others_read_on(log, job.plan.application_id, error):
+                raise
+            _log.warning("%s: %s, as its next owner has deleted it after a commit", self._name, error.message)
+            self._fenced, how = tasks.member, "dropped"
         finally:
             cleanup.close()
             tasks.close()
@@ -312,6 +318,15 @@ def _no_member_any_more(application: str) -> FencedError:
         hint="Others have them: they are closed without a commit, and the thread joins again.",
         membership="unknown",
     )
+
+
+def _others_read_on(log: ThreadLog, application: str, error: OffsetOutOfRangeError) -> bool:
+    """Return whether the group's offset is behind the one that is gone: others have the task, and have committed."""
+    facts: dict[str, Any] = error.facts
+    if not {"topic", "partition", "offset"} <= facts.keys():
+        return False
+    committed = log.committed_offsets(application)
+    return bool(committed.get(TopicPartition(facts["topic"], facts["partition"]), -1) > facts["offset"])
 
 
 def _key(job: ContinuousJob) -> tuple[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.base import TopicInfo, TopicLog, TopicPartition
 
 __all__ = ["AskedOnce"]
 
 
 class AskedOnce:
-    """A log whose topics are asked for their ids, first offsets and ends once; in all else it is that log.
+    """A log whose topics are asked for their ids, settings, first offsets and ends once; in all else it is that log.
 
     For restores of many tasks, one after the other, while nobody writes to their changelogs: an answer names all
     partitions of a topic, so asking for each task takes time with the square of the partitions.
@@ -24,6 +24,7 @@ class AskedOnce:
         self._log = log
         self._ids: dict[str, str] = {}
         self._asked: set[str] = set()
+        self._topics: dict[str, TopicInfo] = {}
         self._firsts: dict[str, Mapping[TopicPartition, int]] = {}
         self._ends: dict[tuple[str, ...], Mapping[TopicPartition, int]] = {}
         self._committed: dict[str, Mapping[TopicPartition, int]] = {}
@@ -35,6 +36,12 @@ class AskedOnce:
             self._ids |= self._log.topic_ids(new)
             self._asked.update(new)
         return {topic: self._ids[topic] for topic in topics if topic in self._ids}
+
+    def topic(self, name: str) -> TopicInfo:
+        """Return a topic with its settings."""
+        if name not in self._topics:
+            self._topics[name] = self._log.topic(name)
+        return self._topics[name]
 
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
         """Return the ends of topics; see `TopicLog.end_offsets`."""

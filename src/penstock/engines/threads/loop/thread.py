@@ -32,17 +32,17 @@ from penstock.engines.threads.loop.thread_hooks import ThreadHooks, ThreadLog
 from penstock.engines.threads.outputs import RefusedRecords, parts_of_output
 from penstock.engines.threads.replicas.changelog_sources import restored_places
 from penstock.engines.threads.replicas.task_replica import TaskReplica
-from penstock.errors import InvalidStateError, LogError, UnknownTopicError
-from penstock.log.base import OffsetAndMetadata
+from penstock.errors import InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.groups.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.runtime.context import Surroundings
+from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.loop.pace import PaceGroup
-    from penstock.log.base import Fetched, TopicLog, TopicPartition
+    from penstock.log.base import Fetched, TopicLog
     from penstock.log.thread_clients import Fetcher, Part, Writer
-    from penstock.topology.plan.plan import TaskId
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
@@ -54,6 +54,7 @@ _LOOKS = 2  # of one commit interval, at least
 _LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
 _HELD_S = 0.005  # between two looks whether other threads have caught up
 _AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
+_REHEARSED, _REHEARSAL_S = 50, 0.25  # records of a partition of each topic, and the wait for them
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
@@ -244,13 +245,24 @@ class StreamThread:
 
         Else the first task of a new process waits for all that is made at first use: connections, and code.
         """
-        topics = sorted(self._app.changelogs.values())
+        plan, topics = self._app.plan, sorted(self._app.changelogs.values())
+        sources = sorted(
+            {tp.topic for sub in plan.subtopologies if sub.tasks for tp in plan.sources(TaskId(sub.id, 0))}
+        )
         try:
             self._log.group_offsets(self._app.application_id)
+            for topic in topics:
+                self._log.topic(topic)
             if topics:
                 self._log.end_offsets(topics)
-        except (LogError, UnknownTopicError) as error:  # it may be well by the time at which a task comes
+            if sources and not self._polled:  # else what comes of global tables would be lost
+                firsts, ends = self._log.beginning_offsets(sources), self._log.end_offsets(sources)
+                filled = {tp.topic: tp for tp, end in ends.items() if end > firsts.get(tp, end)}
+                self._polling.assign({tp: max(firsts[tp], ends[tp] - _REHEARSED) for tp in filled.values()})
+                self._polling.poll(_REHEARSAL_S)
+        except (LogError, UnknownTopicError, OffsetOutOfRangeError) as error:  # it may be well when a task comes
             _log.debug("nothing is rehearsed: %s", error.message)
+        self._polling.assign(self._polled)
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
         """Take over tasks; the owner before has let go of them after its last commit, or can commit no more.
