@@ -274,6 +274,7 @@ class Brokers:
             if each.shows_at_s <= now and not each.is_shown:
                 each.is_shown = True  # a later commit may show, and be marked, before this one is
                 self._show(each.offsets)
+                each.offsets = {}  # once: another owner may commit before the marks are written
         for each in [each for each in self._unmarked if each.marks_at_s <= now]:
             self._unmarked.remove(each)
             each.is_marked = True
