@@ -66,6 +66,20 @@ def test_a_task_moves_with_its_state_while_others_go_on(log: EmbeddedLog, tmp_pa
         thread.close(commit=True)
 
 
+def test_records_that_a_thread_reads_before_it_has_tasks_count_for_none(log: EmbeddedLog) -> None:
+    app = counting(log, 2)
+    append(log, "lines", [("a", "x", n) for n in range(70)], 0)
+    thread = new_thread(app, log, [])
+    thread.start()
+    thread.rehearse()
+    assert (thread.positions, thread.figures().commits, counts_of(log, b"a")) == ({}, 0, [])
+    assert not thread.step(0)
+    thread.add(app, dict.fromkeys(app.tasks()))
+    settle(thread)
+    assert counts_of(log, b"a") == [*range(1, 71)]
+    thread.close(commit=True)
+
+
 def test_fetched_records_of_a_task_that_goes_are_left_to_its_next_owner(log: EmbeddedLog) -> None:
     app = counting(log, 2, **{"max.poll.records": 2})
     old, new = new_thread(app, log), new_thread(app, log, [], name="thread-1")
