@@ -126,7 +126,15 @@ def read_step(converter, step):
     if problems or error is not None:
         return problems
     form = {"schema": write_schema(got.schema), "value": write_value(got.value, got.schema)}
-    return [] if same_value(step["out"], form) else [f"{json.dumps(form)} in place of {json.dumps(step['out'])}"]
+    return [] if same_value(step["out"], form) else [f"{shown(form)} in place of {json.dumps(step['out'])}"]
+
+
+def shown(form):
+    """A form as JSON; as Python writes it where keys of a map are none of JSON's."""
+    try:
+        return json.dumps(form)
+    except TypeError:
+        return repr(form)
 
 
 def write_step(converter, step):

@@ -108,6 +108,7 @@ class BulkServer(ThreadingHTTPServer):
         self.is_other, self.most_bytes, self.delay_s = False, 1 << 30, 0
         self.retry_after = None
         self.results = []  # of the next documents, in place of its own
+        self.whole = None  # the answer to whatever request: status and body, or a function that gets the connection
 
     @property
     def url(self):
@@ -150,6 +151,14 @@ class _Bulk(_Quiet):
             server.busy -= 1
             headers = [("Retry-After", server.retry_after)] if server.retry_after else []
             self.answer(503, {"error": "busy"}, headers)
+            return
+        if callable(server.whole):
+            with contextlib.suppress(OSError):  # the client has gone
+                server.whole(self.connection)
+            self.close_connection = True
+            return
+        if server.whole is not None:
+            self.answer(server.whole["status"], server.whole["body"])
             return
         if server.is_other:
             self.answer(200, {"welcome": "to another server"})

@@ -1,11 +1,13 @@
 """Databases that go away in the middle and come back: nothing is lost or doubled, and what happens is said."""
 
+import threading
 import uuid
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
 
+from mariadb_server import mariadb
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.data import RetriableError
@@ -16,7 +18,7 @@ from postgres_server import postgres
 from test_connect_worker import ask, task_state, until
 from test_connect_worker import settings as worker_settings
 
-__all__ = ["postgres"]
+__all__ = ["mariadb", "postgres"]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
@@ -53,6 +55,25 @@ def test_rows_of_a_database_file_that_goes_away_and_comes_back_come_once(file, t
     until(driver.poll)
     assert [record.value["id"] for record in driver.read("t")] == [1, 2, 3]
     driver.stop()
+
+
+def test_a_source_of_mariadb_stops_in_the_middle_of_rows_that_never_end(mariadb):
+    config = {
+        "connection.url": f"{mariadb.url}/mysql",
+        "topic.prefix": "endless",
+        "mode": "bulk",
+        "batch.max.rows": "10",
+    }
+    config |= {"query": "SELECT seq FROM seq_1_to_1000000000000000", "poll.interval.ms": "0"}
+    driver = ConnectTestDriver(SqlSourceConnector, config)
+    driver.poll()
+    assert driver.read("endless")[0].value["seq"] == 1
+    stopping = threading.Thread(target=driver.stop, daemon=True)
+    stopping.start()
+    stopping.join(120)
+    assert not stopping.is_alive()
+    running = f"SELECT count(*) FROM information_schema.processlist WHERE info LIKE '{config['query'][:20]}%'"
+    until(lambda: execute(mariadb.url, running) == [(0,)])
 
 
 @pytest.mark.parametrize("exactly_once", ["true", "false"])

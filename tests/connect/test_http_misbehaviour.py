@@ -74,6 +74,13 @@ def trickle(connection):
         time.sleep(0.01)
 
 
+def trickle_headers(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100_000):
+        connection.sendall(b"x")
+        time.sleep(0.01)
+
+
 def silence(connection):
     connection.settimeout(60)
     connection.recv(1)  # until the client hangs up
@@ -82,7 +89,7 @@ def silence(connection):
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", b"HTTP/1.1 200 OK\r\n", b"garbage\r\n\r\n", cut_off, reset, silence, trickle,
+        b"", b"HTTP/1.1 200 OK\r\n", b"garbage\r\n\r\n", cut_off, reset, silence, trickle, trickle_headers,
         chunked(b"[1,2", end=b""), chunked(b"[1,2]", end=b"zz\r\n"), chunked(b"[1,2]", end=b"5\r\n,"),
         raw("200 OK\r\nContent-Length: 3", b"[1,2]"),  # two lengths
         raw("200 OK", b"[1,2", length=False), raw("200 OK", b'[1,"ab', length=False), raw("200 OK", b'{"items":', length=False),

@@ -1,10 +1,13 @@
 """The sink to search clusters, over a server in this process that implements their bulk interface."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from http_servers import BulkServer, serving
 from penstock.connect.connectors.search_sink import SearchSinkConnector
-from penstock.connect.data import DataError, SettingError
+from penstock.connect.data import DataError, Headers, SettingError, SinkRecord
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 
@@ -155,22 +158,20 @@ class Reporter:
         self.reported.append((record.key, error.message))
 
 
-def failure(status, kind, reason, cause=None):
-    """The result of a document as OpenSearch writes it."""
-    error = {"type": kind, "reason": reason, "index": "hits", "shard": "0", "index_uuid": "aAsFqTI0Tc2W0LCWgPNrOA"}
-    if cause is not None:
-        error["caused_by"] = {"type": cause[0], "reason": cause[1]}
-    return {"status": status, "error": error}
+ANSWERS = json.loads((Path(__file__).parent / "search-answers.json").read_text())  # of OpenSearch: search_node.py
 
 
-BUSY = failure(
-    429,
-    "rejected_execution_exception",
-    "rejected execution of coordinating operation [coordinating_and_primary_bytes=0, replica_bytes=0, all_bytes=0]",
-)
-BLOCKED = failure(
-    403, "cluster_block_exception", "index [hits] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)];"
-)
+def result(case, at=0):
+    """The result of a document, as OpenSearch gave it to a request of many."""
+    ((_, found),) = ANSWERS[case]["body"]["items"][at].items()
+    return {name: part for name, part in found.items() if name not in ("_index", "_id")}
+
+
+def results(case):
+    return [result(case, at) for at in range(len(ANSWERS[case]["body"]["items"]))]
+
+
+BUSY = next(each for each in results("busy") if each["status"] == 429)
 
 
 def test_what_is_refused_is_reported_once_though_its_batch_comes_again_with_what_the_cluster_is_busy_for(cluster):
@@ -186,40 +187,34 @@ def test_what_is_refused_is_reported_once_though_its_batch_comes_again_with_what
     assert sorted(key for _, key in cluster.documents) == ["k0", "k2", "k3"]
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        BUSY,
-        BLOCKED,
-        failure(503, "unavailable_shards_exception", "[hits][0] primary shard is not active Timeout: [1m]"),
-        failure(500, "es_rejected_execution_exception", "rejected execution"),
-    ],
-)
-def test_documents_that_the_cluster_cannot_take_now_come_again_and_are_no_dead_letters(cluster, result):
+@pytest.mark.parametrize("case", ["busy", "flood_stage", "read_only", "unwritable", "too_few_copies"])
+def test_documents_that_the_cluster_cannot_take_now_come_again_and_are_no_dead_letters(cluster, case):
     driver = sink(cluster, errors_tolerance="all")
     driver.produce("Hits", {"n": 1}, key="a")
     driver.produce("Hits", {"n": 2}, key="b")
     reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
-    cluster.results = [None, result]
+    cluster.results = [None, BUSY if case == "busy" else result(case)]
     assert driver.put() == []
     assert len(driver.put()) == 2
     assert reporter.reported == []
     assert cluster.documents == {("hits", "a"): {"n": 1}, ("hits", "b"): {"n": 2}}
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        failure(404, "index_not_found_exception", "no such index [hits] and [action.auto_create_index] is [false]"),
-        failure(403, "security_exception", "no permissions for [indices:data/write/bulk] and User [name=ann]"),
-        failure(400, "index_closed_exception", "closed"),
-    ],
-)
-def test_what_is_wrong_with_the_index_fails_the_task_and_makes_no_dead_letters(cluster, result):
+FORBIDDEN = {
+    "status": 403,  # a node without the plugin of security does not say it
+    "error": {
+        "type": "security_exception",
+        "reason": "no permissions for [indices:data/write/bulk] and User [name=ann]",
+    },
+}
+
+
+@pytest.mark.parametrize("case", ["no_index", "closed", "invalid_index", "data_stream", "alias_of_two", "forbidden"])
+def test_what_is_wrong_with_the_index_fails_the_task_and_makes_no_dead_letters(cluster, case):
     driver = sink(cluster, errors_tolerance="all")
     driver.produce("Hits", {"n": 1}, key="a")
     reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
-    cluster.results = [result]
+    cluster.results = [FORBIDDEN if case == "forbidden" else result(case)]
     with pytest.raises(ConnectError) as caught:
         driver.put()
     assert "refuses documents of the index hits" in f"{caught.value} {caught.value.__cause__}"
@@ -227,31 +222,26 @@ def test_what_is_wrong_with_the_index_fails_the_task_and_makes_no_dead_letters(c
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
+    ("case", "at", "reason"),
     [
-        (
-            failure(
-                400,
-                "mapper_parsing_exception",
-                "failed to parse field [n] of type [long] in document with id 'b'. Preview of field's value: 'x'",
-                ("illegal_argument_exception", 'For input string: "x"'),
-            ),
-            'For input string: "x"',
-        ),
-        (failure(400, "strict_dynamic_mapping_exception", "mapping set to strict"), "mapping set to strict"),
-        (
-            failure(400, "illegal_argument_exception", "Limit of total fields [1000] has been exceeded"),
-            "Limit of total",
-        ),
-        (failure(404, "document_missing_exception", "[b]: document missing"), "[b]: document missing"),
+        ("malformed", 1, 'For input string: "x"'),
+        ("malformed_date", 0, "failed to parse date field [x]"),
+        ("object_and_value", 0, "Current token (START_OBJECT) not numeric"),
+        ("strict", 1, "mapping set to strict, dynamic introduction of [m]"),
+        ("too_many_fields", 0, "Limit of total fields [2] has been exceeded"),
+        ("too_deep", 0, "The depth of the field has exceeded the allowed limit"),
+        ("dots", 0, "field name cannot contain only the character [.]"),
+        ("empty_name", 0, "field name cannot be an empty string"),
+        ("metadata_field", 0, "Field [_id] is a metadata field"),
+        ("update_of_nothing", 0, "[nothing]: document missing"),
     ],
 )
-def test_the_error_of_one_document_is_that_documents(cluster, result, reason):
+def test_the_error_of_one_document_is_that_documents(cluster, case, at, reason):
     driver = sink(cluster)
     for key in "abc":
         driver.produce("Hits", {"n": key}, key=key)
     reporter = driver.sinks[0].task.context.errant_record_reporter = Reporter()
-    cluster.results = [None, result]
+    cluster.results = [None, result(case, at)]
     assert len(driver.put()) == 3
     ((key, message),) = reporter.reported
     assert key == "b"
@@ -264,7 +254,7 @@ def test_nothing_is_to_delete_where_there_is_no_index_yet(cluster, method):
     driver = sink(cluster, behavior_on_null_values="delete", write_method=method)
     driver.produce("Hits", None, key="a")
     driver.produce("Hits", {"n": 1}, key="b")
-    cluster.results = [failure(404, "index_not_found_exception", "no such index [hits]")]
+    cluster.results = [result("deleted_nowhere")]
     assert len(driver.put()) == 2
     assert sorted(key for _, key in cluster.documents) == ["b"]
 
@@ -272,14 +262,73 @@ def test_nothing_is_to_delete_where_there_is_no_index_yet(cluster, method):
 def test_a_document_of_an_older_version_is_no_error(cluster):
     driver = sink(cluster)
     driver.produce("Hits", {"n": 1}, key="a")
-    cluster.results = [
-        failure(
-            409,
-            "version_conflict_engine_exception",
-            "[a]: version conflict, current version [7] is higher or equal to the one provided [0]",
-        )
-    ]
+    cluster.results = [result("version_conflict")]
     assert len(driver.put()) == 1
+
+
+def test_an_update_that_others_have_overtaken_comes_again(cluster):
+    driver = sink(cluster, write_method="UPSERT")
+    driver.produce("Hits", {"n": 1}, key="a")
+    cluster.results = [result("version_conflict")]
+    assert driver.put() == []
+    assert len(driver.put()) == 1
+    assert cluster.documents == {("hits", "a"): {"n": 1}}
+
+
+def test_the_whole_answer_of_a_node_may_refuse_a_request(cluster):
+    for case in ("id_too_long", "no_action", "no_end"):
+        driver = sink(cluster)
+        driver.produce("Hits", {"n": 1}, key="a")
+        cluster.whole = ANSWERS[case]
+        with pytest.raises(ConnectError, match="answers 400"):
+            driver.put()
+
+
+@pytest.mark.parametrize(
+    ("behavior", "key", "documents"),
+    [("ignore", "a", 1), ("ignore", None, 1), ("delete", "a", 0), ("DELETE", None, 1), ("fail", "a", None)],
+)
+def test_records_without_value_are_ignored_deleted_or_failures(cluster, behavior, key, documents):
+    given = {} if behavior == "fail" else {"behavior_on_null_values": behavior}
+    driver = sink(cluster, **given)
+    driver.produce("Hits", {"n": 1}, key="a")
+    driver.produce("Hits", None, key=key)
+    if documents is None:
+        with pytest.raises(DataError, match="has no value"):
+            driver.put()
+        return
+    driver.put()
+    assert len(cluster.documents) == documents
+
+
+@pytest.mark.parametrize("key", [1.5, True, b"k", [1], {"a": 1}])
+def test_keys_that_are_neither_texts_nor_whole_numbers_are_no_ids(cluster, key):
+    driver = sink(cluster)
+    with pytest.raises(DataError, match="cannot be the id"):
+        driver.sinks[0].task.put([SinkRecord(topic="Hits", partition=0, offset=0, key=key, value={"n": 1})])
+
+
+def test_documents_that_are_refused_and_records_that_are_none_are_left_out_if_the_settings_say_so(cluster, caplog):
+    driver = sink(cluster, behavior_on_malformed_documents="warn", drop_invalid_message="true")
+    driver.produce("Hits", {"n": 1}, key="a")
+    driver.produce("Hits", "text", key="b")
+    driver.produce("Hits", {"n": 3}, key="c")
+    cluster.results = [None, result("malformed", 1)]
+    assert len(driver.put()) == 3
+    assert sorted(key for _, key in cluster.documents) == ["a"]
+    assert [each.levelname for each in caplog.records if "left out" in each.getMessage()] == ["WARNING"] * 2
+
+
+def test_versions_come_from_a_header_and_keys_of_some_topics_are_ignored(cluster):
+    driver = sink(cluster, external_version_header="v", topic_key_ignore="Other")
+    headers = Headers().add("v", "1").add("v", 70)
+    task = driver.sinks[0].task
+    task.put([SinkRecord(topic="Hits", partition=0, offset=3, key="a", value={"n": 1}, headers=headers)])
+    assert cluster.versions == {("hits", "a"): 70}
+    task.put([SinkRecord(topic="Other", partition=0, offset=3, key="a", value={"n": 1})])
+    assert ("other", "Other+0+3") in cluster.documents
+    with pytest.raises(DataError, match="the header v at Hits-0, offset 4 is not a version"):
+        task.put([SinkRecord(topic="Hits", partition=0, offset=4, key="a", value={"n": 1})])
 
 
 def test_the_only_node_is_not_asked_before_the_time_that_it_names(cluster):

@@ -114,11 +114,10 @@ def test_what_is_read_is_not_noted(plugins):
 
 
 def test_connectors_without_recorded_truth_say_that_they_are_experimental(plugins):
-    (note,) = start_notes(SEARCH, plugins)
-    assert note.startswith(
-        "connector s: io.confluent.connect.elasticsearch.ElasticsearchSinkConnector is experimental:"
-    )
-    assert start_notes(FILE, plugins) == []
+    spark = {"name": "s", "connector.class": "SparkSinkConnector", "topics": "t"}
+    (note,) = start_notes(spark, plugins)
+    assert note.startswith("connector s: SparkSinkConnector is experimental:")
+    assert start_notes(SEARCH, plugins) == start_notes(FILE, plugins) == []
 
 
 def test_a_worker_logs_the_notes_when_the_connector_starts(tmp_path, caplog):
@@ -156,6 +155,7 @@ def test_which_connectors_are_experimental_is_in_the_lists(plugins):
 
     found = {p.simple_name: p.experimental for p in plugins.of_kind(PluginKind.SOURCE, PluginKind.SINK)}
     assert {name for name, experimental in found.items() if not experimental} == {
+        "ElasticsearchSinkConnector",
         "FileStreamSourceConnector",
         "FileStreamSinkConnector",
         "HttpSource",

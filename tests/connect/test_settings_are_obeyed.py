@@ -97,7 +97,28 @@ def test_a_search_sink_gives_its_password_and_divides_its_requests():
 def test_a_search_sink_waits_no_longer_than_its_timeout():
     with serving(BulkServer()) as cluster:
         cluster.delay_s = 1
-        config = {"topics": "hits", "connection.url": cluster.url, "connection.timeout.ms": "50"}
+        config = {"topics": "hits", "connection.url": cluster.url, "read.timeout.ms": "50"}
+        driver = ConnectTestDriver(SearchSinkConnector, config)
+        driver.produce("hits", {"n": 1}, key="a")
+        assert driver.put() == []
+
+
+def test_a_search_sink_waits_no_longer_for_a_connection_than_its_timeout():
+    config = {"topics": "hits", "connection.url": "http://127.0.0.1:9", "connection.timeout.ms": "50"}
+    driver = ConnectTestDriver(SearchSinkConnector, config)
+    assert driver.sinks[0].task._client.timeout.connect == 0.05
+
+
+def test_a_search_sink_waits_no_longer_for_headers_that_trickle_in():
+    def trickle(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        for _ in range(100_000):
+            connection.sendall(b"x")
+            time.sleep(0.01)
+
+    with serving(BulkServer()) as cluster:
+        cluster.whole = trickle
+        config = {"topics": "hits", "connection.url": cluster.url, "read.timeout.ms": "500"}
         driver = ConnectTestDriver(SearchSinkConnector, config)
         driver.produce("hits", {"n": 1}, key="a")
         assert driver.put() == []

@@ -69,6 +69,13 @@ def trickle(connection):
         time.sleep(0.01)
 
 
+def trickle_headers(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100_000):
+        connection.sendall(b"x")
+        time.sleep(0.01)
+
+
 def test_records_come_in_lists_and_only_what_failed_for_now_comes_again(sink):
     with serving(RawServer(OK, raw("503 Service Unavailable"), OK)) as server:
         driver = sink(server)
@@ -92,7 +99,7 @@ def test_numbers_that_json_lacks_are_texts_and_one_record_alone_is_no_list(sink)
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", b"HTTP/1.1 200 OK\r\n", b"garbage\r\n\r\n", hang_up, reset, silence, raw("408 Request Timeout"),
+        b"", b"HTTP/1.1 200 OK\r\n", b"garbage\r\n\r\n", hang_up, reset, silence, trickle_headers, raw("408 Request Timeout"),
         raw("425 Too Early"), raw("429 Too Many Requests"), raw("500 Internal Server Error", b"<html>"), raw("502 Bad Gateway"),
         raw("503 Service Unavailable\r\nRetry-After: soon"), raw("504 Gateway Timeout"), raw("507 Insufficient Storage"),
         raw("503 Service Unavailable\r\nContent-Encoding: gzip", b"no gzip"), raw("500 Oh\r\nContent-Length: 900", b"cut off", length=False),
@@ -100,7 +107,7 @@ def test_numbers_that_json_lacks_are_texts_and_one_record_alone_is_no_list(sink)
 )  # fmt: skip
 def test_what_may_pass_is_sent_again(sink, answer):
     with serving(RawServer(answer, OK)) as server:
-        driver = sink(server, timeout_ms=2000 if answer is silence else 30_000)
+        driver = sink(server, timeout_ms=2000 if answer in (silence, trickle_headers) else 30_000)
         driver.produce("in", {"n": 1})
         assert driver.put() == []
         assert len(put(driver)) == 1

@@ -1,10 +1,12 @@
-"""The order in which Java's hash maps have texts."""
+"""The order in which Java's hash maps have their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-__all__ = ["copy_order", "hash_order", "string_hash"]
+__all__ = ["bucket_order", "copy_order", "hash_order", "string_hash", "value_hash"]
 
 _LEAST_BUCKETS = 16
 
@@ -22,6 +24,62 @@ def string_hash(text: str) -> int:
     return code
 
 
+def value_hash(value: Any, *, longs: bool = False) -> int:
+    """Return the hash of a value that was read from JSON, without its sign.
+
+    Args:
+        value: The value, in the class that Jackson chooses: whole numbers are of 32 bits, of 64, or large.
+        longs: Whether whole numbers of 32 bits were made such of 64.
+
+    >>> value_hash({"a": "b", "n": None}) == (97 ^ 98) + 110
+    True
+    >>> value_hash([1, True]), value_hash(1.5), value_hash(-1), value_hash(-1, longs=True), value_hash(1 << 64)
+    (2223, 1073217536, 4294967295, 0, 961)
+    """
+    match value:
+        case None:
+            code = 0
+        case bool():
+            code = 1231 if value else 1237
+        case int():
+            code = _number_hash(value, longs=longs)
+        case float():
+            (bits,) = struct.unpack(">Q", struct.pack(">d", value))
+            code = bits ^ bits >> 32
+        case str():
+            code = string_hash(value)
+        case dict():
+            code = sum(string_hash(key) ^ value_hash(each, longs=longs) for key, each in value.items())
+        case _:
+            code = 1
+            for each in value:
+                code = code * 31 + value_hash(each, longs=longs)
+    return code & 0xFFFFFFFF
+
+
+def _number_hash(value: int, *, longs: bool) -> int:
+    if -(1 << 31) <= value < 1 << 31 and not longs:
+        return value
+    if -(1 << 63) <= value < 1 << 63:
+        return value ^ (value & 0xFFFFFFFFFFFFFFFF) >> 32
+    code, left = 0, abs(value)
+    for at in reversed(range(0, left.bit_length(), 32)):
+        code = code * 31 + (left >> at & 0xFFFFFFFF)
+    return code if value > 0 else -code
+
+
+def bucket_order(hashes: Sequence[int]) -> list[int]:
+    """Return the places of different keys in the order of a ``HashMap`` to which they were added one by one.
+
+    >>> bucket_order([string_hash(text) for text in ("name", "topic", "file")])
+    [2, 0, 1]
+    """
+    buckets = _LEAST_BUCKETS
+    while buckets * 3 // 4 < len(hashes):
+        buckets *= 2
+    return _walked(hashes, buckets)
+
+
 def hash_order(texts: Iterable[str]) -> list[str]:
     """Texts in the order of a ``HashSet`` or ``HashMap`` to which they were added one by one, each of them once.
 
@@ -29,10 +87,7 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     ['file', 'name', 'topic']
     """
     elements = list(dict.fromkeys(texts))
-    buckets = _LEAST_BUCKETS
-    while buckets * 3 // 4 < len(elements):
-        buckets *= 2
-    return _walked(elements, buckets)
+    return [elements[at] for at in bucket_order([string_hash(text) for text in elements])]
 
 
 def copy_order(texts: Iterable[str]) -> list[str]:
@@ -42,9 +97,9 @@ def copy_order(texts: Iterable[str]) -> list[str]:
     ['name', 'connector.class', 'topic', 'file', 'tasks.max']
     """
     elements = list(texts)
-    return _walked(elements, 1 << (len(elements) * 4 // 3).bit_length())
+    order = _walked([string_hash(text) for text in elements], 1 << (len(elements) * 4 // 3).bit_length())
+    return [elements[at] for at in order]
 
 
-def _walked(texts: list[str], buckets: int) -> list[str]:
-    hashes = {text: string_hash(text) for text in texts}
-    return sorted(texts, key=lambda text: (hashes[text] ^ hashes[text] >> 16) & (buckets - 1))
+def _walked(hashes: Sequence[int], buckets: int) -> list[int]:
+    return sorted(range(len(hashes)), key=lambda at: (hashes[at] ^ hashes[at] >> 16) & (buckets - 1))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import math
+import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.connect.api import SinkTaskContext
 from penstock.connect.data import DataError, Moment, RetriableError, Schema, Struct
@@ -25,6 +29,7 @@ __all__ = [
     "AGAIN",
     "LONGEST_WAIT_S",
     "AskedWait",
+    "LimitedExchange",
     "is_same_server",
     "json_bytes",
     "may_pass",
@@ -93,6 +98,63 @@ class AskedWait:
         if left_s > 0:
             context.timeout(math.ceil(min(left_s, _LONGEST_SLEEP_S) * 1000))
             raise RetriableError(f"{reason} {left_s:.0f} s more")
+
+
+class LimitedExchange:
+    """Ends the exchanges of a client that take longer than a limit, whatever trickles in: the connection is shut down.
+
+    A client's own timeouts are those of single reads: a server that sends a byte now and then would hold it for ever.
+    The client has its ``hooks``, and sends within its ``with``.
+
+    Args:
+        limit_s: The longest time from the request to the end of its answer.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.is_over = False
+        self._timer: threading.Timer | None = None
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    @property
+    def hooks(self) -> dict[str, list[Callable[..., Any]]]:
+        """The client's ``event_hooks``, by which it knows the connections."""
+        return {"request": [self._watch]}
+
+    def __enter__(self) -> Self:
+        self.is_over = False
+        self._timer = threading.Timer(self.limit_s, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._timer is not None  # noqa: S101 - it was entered
+        self._timer.cancel()
+
+    def _watch(self, request: httpx.Request) -> None:
+        request.extensions["trace"] = self._trace
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            with self._lock:
+                self._sockets = [each for each in self._sockets if each.fileno() >= 0]
+                self._sockets.append(info["return_value"].get_extra_info("socket"))
+                if self.is_over:
+                    self._shut()
+
+    def _end(self) -> None:
+        with self._lock:
+            self.is_over = True
+            self._shut()
+
+    def _shut(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):  # it is closed already
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 
 def is_same_server(one: httpx.URL, two: httpx.URL) -> bool:

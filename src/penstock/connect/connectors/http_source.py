@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.backoff import Backoff
 from penstock.base.log_lines import own_logger
 from penstock.base.masking import without_passwords
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl, named_values
-from penstock.connect.connectors.http import LONGEST_WAIT_S, is_same_server, may_pass, require_trust, retry_after_s
+from penstock.connect.connectors.http import (
+    LONGEST_WAIT_S,
+    LimitedExchange,
+    is_same_server,
+    may_pass,
+    require_trust,
+    retry_after_s,
+)
 from penstock.connect.connectors.http_positions import MOST_OF_ROUND, NewRecords, mark_of, position_order
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.function_settings import Settings
@@ -121,10 +128,11 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
     if settings.authorization:
         headers["Authorization"] = settings.authorization.secret
     failures = 0
-    with httpx.Client(headers=headers, timeout=settings.timeout_ms / 1000) as client:
+    exchange = LimitedExchange(settings.timeout_ms / 1000)
+    with httpx.Client(headers=headers, timeout=exchange.limit_s, event_hooks=exchange.hooks) as client:
         while True:
             try:
-                page = _ask(client, settings, state)
+                page = _ask(client, exchange, settings, state)
             except _AgainError as again:
                 failures += 1
                 pause_s = again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
@@ -263,7 +271,7 @@ class _State:
         return False
 
 
-def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | None:
+def _ask(client: httpx.Client, exchange: LimitedExchange, settings: Settings, state: _State) -> HttpPage | None:
     """Return the next answer; None: nothing has changed."""
     import httpx
 
@@ -280,14 +288,19 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> HttpPage | 
     url = httpx.URL(state.link or settings.url).copy_merge_params(params)
     shown = str(settings.url)
     try:
-        answer, data = _answer(client, settings, url, headers)
+        with exchange:
+            answer, data = _answer(client, settings, url, headers)
     except httpx.UnsupportedProtocol as error:
         raise ConnectError(f"{shown} redirects to what is no HTTP: {error}", hint="Correct url.") from error
     except httpx.TransportError as error:
         require_trust(error, without_passwords(shown))
+        if exchange.is_over:
+            raise _AgainError(f"{shown} sends its answer too slowly for timeout.ms") from error
         raise _AgainError(f"{shown} does not answer: {str(error) or type(error).__name__}") from error
     except httpx.RequestError as error:  # it is compressed in another way than it says, or redirects without end
         raise ConnectError(f"the answer of {shown} cannot be read: {error}", hint="Correct url.") from error
+    if exchange.is_over:  # where an answer ends with its connection, its end is not known to be the end
+        raise _AgainError(f"{shown} sends its answer too slowly for timeout.ms")
     if answer.status_code == NOT_MODIFIED:
         return None
     is_behind = answer.status_code == NOT_FOUND and state.page is not None  # what some say behind the last page
@@ -339,16 +352,12 @@ def _answer(
     import httpx
 
     request = client.build_request("GET", url, headers=headers)
-    deadline = time.monotonic() + settings.timeout_ms / 1000
     for _ in range(MOST_REDIRECTS):
-        answer = client.send(request, stream=True)
-        try:
+        with closing(client.send(request, stream=True)) as answer:
             if answer.status_code != NOT_MODIFIED and may_pass(answer):
                 after_s = retry_after_s(answer.headers.get("Retry-After"))
                 raise _AgainError(f"{settings.url} answers {answer.status_code}", after_s)
-            data = b"" if answer.status_code == NOT_MODIFIED else _body(answer, deadline)
-        finally:
-            answer.close()
+            data = b"" if answer.status_code == NOT_MODIFIED else _body(answer)
         if answer.next_request is None:
             return answer, data
         following = answer.next_request
@@ -394,11 +403,9 @@ def _may_be_cut_off(answer: httpx.Response, data: bytes, error: Exception) -> bo
     return bool(data.strip()) and data.lstrip()[:1] in b'{["' and is_open
 
 
-def _body(answer: httpx.Response, deadline: float) -> bytes:
+def _body(answer: httpx.Response) -> bytes:
     body = bytearray()
     for part in answer.iter_bytes():
-        if time.monotonic() > deadline:
-            raise _AgainError(f"{answer.url.host} sends its answer too slowly for timeout.ms")
         body += part
         if len(body) > MOST_BYTES:
             raise ConnectError(

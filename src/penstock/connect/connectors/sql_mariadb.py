@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from penstock.connect.connectors.sql_columns import (
     timestamp_column,
     whole_number,
 )
-from penstock.connect.connectors.sql_reading import DatabaseReader, Relation, TableName, check_names
+from penstock.connect.connectors.sql_reading import DatabaseReader, FetchedRows, Relation, TableName, check_names
 from penstock.connect.data import (
     BYTES,
     FLOAT32,
@@ -32,9 +33,9 @@ from penstock.connect.data import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, CursorResult, Engine
 
-__all__ = ["MariadbReader", "mariadb_column"]
+__all__ = ["MariadbReader", "MariadbRows", "mariadb_column"]
 
 NOT_NULL, UNSIGNED = 1, 32
 BINARY_CHARSET = 63
@@ -49,6 +50,32 @@ TYPE_NAMES = {
     9: "MEDIUMINT", 10: "DATE", 11: "TIME", 12: "DATETIME", 13: "YEAR", 14: "DATE", 16: "BIT", 246: "DECIMAL",
     249: "BLOB", 250: "BLOB", 251: "BLOB", 252: "BLOB", 253: "VARCHAR", 254: "CHAR", 255: "GEOMETRY",
 }  # fmt: skip
+
+
+class MariadbRows(FetchedRows):
+    """The rows of one query, whose rest is not read when it is closed: PyMySQL reads what a server goes on to send."""
+
+    def __init__(self, engine: Engine, connection: Connection, result: CursorResult[Any]) -> None:
+        super().__init__(connection, result)
+        self._engine, self._is_read = engine, False
+
+    def fetch(self, most: int) -> Sequence[Sequence[Any]]:
+        rows = super().fetch(most)
+        self._is_read = len(rows) < most
+        return rows
+
+    def close(self) -> None:
+        if not self._is_read:
+            self._kill()
+        super().close()
+
+    def _kill(self) -> None:
+        """Let the server end the query; one that is away has."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        driver: Any = self._connection.connection.dbapi_connection
+        with suppress(SQLAlchemyError), self._engine.connect() as other:
+            other.exec_driver_sql(f"KILL QUERY {driver.thread_id()}")
 
 
 class MariadbReader(DatabaseReader):
@@ -69,6 +96,15 @@ class MariadbReader(DatabaseReader):
         if table.schema is not None:
             return str(table)
         return f"{self.run(connection, 'SELECT DATABASE()').scalar()}.{table.name}"
+
+    def start(self, statement: str) -> FetchedRows:
+        connection = self.connect()
+        try:
+            result = self.run(connection, statement, stream_results=True)
+        except BaseException:
+            connection.close()
+            raise
+        return MariadbRows(self.engine, connection, result)
 
     def now(self, connection: Connection) -> int:
         return python_micros(self.run(connection, "SELECT UTC_TIMESTAMP(6)").scalar())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +22,14 @@ from penstock.connect.config import (
     WebUrl,
     named_values,
 )
-from penstock.connect.connectors.http import AskedWait, is_same_server, json_bytes, may_pass, require_trust
+from penstock.connect.connectors.http import (
+    AskedWait,
+    LimitedExchange,
+    is_same_server,
+    json_bytes,
+    may_pass,
+    require_trust,
+)
 from penstock.connect.connectors.http_models import HTTP_SINK_MODEL
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SinkRecord
@@ -91,12 +97,12 @@ class WebhookSinkTask(SinkTask):
         self._url, self._method = str(parsed["url"]), str(parsed["method"])
         self._shown = without_passwords(self._url)
         self._batch_size: int = parsed["batch.size"]
-        self._timeout_s = parsed["timeout.ms"] / 1000
         headers = {"Content-Type": "application/json"} | named_values(parsed["headers"])
         if parsed["authorization"]:
             headers["Authorization"] = parsed["authorization"].secret
         self._has_secrets = bool(parsed["headers"] or parsed["authorization"] or httpx.URL(self._url).userinfo)
-        self._client = httpx.Client(headers=headers, timeout=self._timeout_s)
+        self._exchange = LimitedExchange(parsed["timeout.ms"] / 1000)
+        self._client = httpx.Client(headers=headers, timeout=self._exchange.limit_s, event_hooks=self._exchange.hooks)
         self._wait = AskedWait()
         self._arrived: set[tuple[Any, ...]] = set()  # of the batch that comes again
 
@@ -177,21 +183,19 @@ class WebhookSinkTask(SinkTask):
         assert self._client is not None  # noqa: S101 - the task has started
         request = self._client.build_request(self._method, self._url, content=body)
         for _ in range(MOST_REDIRECTS):
-            deadline = time.monotonic() + self._timeout_s
             try:
-                answer = self._client.send(request, stream=True)
+                with self._exchange, closing(self._client.send(request, stream=True)) as answer:
+                    text = _text(answer)
             except httpx.UnsupportedProtocol as error:
                 problem = f"{self._shown} redirects to what is no HTTP: {error}"
                 raise ConnectError(problem, hint="Correct url.") from error
             except httpx.TransportError as error:
                 require_trust(error, self._shown)
+                if self._exchange.is_over:
+                    raise RetriableError(f"{self._shown} has not answered within timeout.ms") from error
                 raise RetriableError(
                     f"{self._shown} cannot be reached: {str(error) or type(error).__name__}"
                 ) from error
-            try:
-                text = _text(answer, deadline)
-            finally:
-                answer.close()
             if answer.is_success:
                 return None
             if may_pass(answer):
@@ -243,7 +247,7 @@ class WebhookSinkConnector(AlikeTasksSink):
     task_class: ClassVar[type[SinkTask]] = WebhookSinkTask
 
 
-def _text(answer: httpx.Response, deadline: float) -> str:
+def _text(answer: httpx.Response) -> str:
     """Return the first words of an answer; its status counts also if it is cut off, endless or packed wrongly."""
     import httpx
 
@@ -251,7 +255,7 @@ def _text(answer: httpx.Response, deadline: float) -> str:
     with suppress(httpx.HTTPError):
         for part in answer.iter_bytes():
             body += part
-            if len(body) > MOST_ANSWER_BYTES or time.monotonic() > deadline:
+            if len(body) > MOST_ANSWER_BYTES:
                 break
     return bytes(body[:200]).decode("utf-8", "replace")
 

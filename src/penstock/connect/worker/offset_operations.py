@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.base.java_text.hashing import bucket_order, value_hash
 from penstock.connect.api import SinkConnector, SourceConnector
 from penstock.connect.data import SettingError
 from penstock.connect.delivery.traces import error_message
@@ -60,14 +61,14 @@ class OffsetOperations:
             RequestError: The connector is not stopped, or refuses them.
         """
         config = self._stopped(name)
+        pairs = _in_map(pairs)
         if self._is_sink(config):
             checked = self._alter_sink(name, config, sink_offsets(pairs), delete_group=False)
         else:
             for partition, offset in pairs:
                 _check_values(partition)
                 _check_values(offset)
-            unique = {_key(partition): (partition, offset) for partition, offset in pairs}
-            checked = self._alter_source(name, config, list(unique.values()))
+            checked = self._alter_source(name, config, _in_map(pairs, longs=True))
         return _done(checked, "altered")
 
     def reset(self, name: str) -> dict[str, str]:
@@ -122,18 +123,20 @@ class OffsetOperations:
         connector: SinkConnector = self._herder.plugins.connector(config["connector.class"]).make()
         checked = _asked(name, lambda: connector.alter_offsets(config, offsets))
         log, group = self._herder.log, _group(name, config)
+        kept = {tp: offset for tp, offset in offsets.items() if offset is not None}
+        removed = [tp for tp, offset in offsets.items() if offset is None]
+        if removed and not kept and not delete_group and group not in log.groups():
+            raise RequestError(500, f"Failed to alter consumer group offsets for connector {name}")
         try:
             self._await_empty(group)
             if delete_group:
                 if group in log.groups():
                     log.delete_group(group)
                 return checked
-            removed = [tp for tp, offset in offsets.items() if offset is None]
-            if removed:
-                log.delete_offsets(group, removed)
-            kept = {tp: offset for tp, offset in offsets.items() if offset is not None}
             if kept:
                 log.commit_offsets(group, kept)
+            if removed:
+                log.delete_offsets(group, removed)
         except PenstockError as error:
             raise RequestError(
                 500,
@@ -180,8 +183,14 @@ def _check_values(part: Mapping[str, Any] | None) -> None:
             raise RequestError(500, text)
 
 
-def _key(partition: Mapping[str, Any] | None) -> str:
-    return "" if partition is None else repr(sorted(partition.items()))
+def _in_map(pairs: Sequence[Pair], *, longs: bool = False) -> list[Pair]:
+    """Return each partition once, with its last offset, in the order of Java's maps, which decides what is refused."""
+    unique: dict[str, Pair] = {}
+    for partition, offset in pairs:
+        key = "" if partition is None else repr(sorted(partition.items()))
+        unique[key] = (partition, offset)
+    found = list(unique.values())
+    return [found[at] for at in bucket_order([value_hash(partition, longs=longs) for partition, _ in found])]
 
 
 def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
