@@ -169,7 +169,7 @@ CASES: dict[str, tuple[Callable[[Watch], None], Callable[[Watch], None], str]] =
     "lag grows": (lambda watch: watch.batch(30, waiting=lambda n: 1000 + 200 * n), calm, "more each second"),
     "retention overtakes": (overtaken, free, "oldest 10%"),
     "records lost": (lambda watch: watch.batch(lost={"in-0": 12}), None, "12 offsets"),  # type: ignore[dict-item]
-    "drops": (lambda watch: watch.batch(5, dropped=4), calm, "3.3%"),
+    "drops": (lambda watch: watch.batch(5, dropped=4), calm, "were dropped in five minutes"),
     "skew": (lambda watch: watch.batch(25, took=(0.1, 0.1, 0.9)), calm, "9.0 times"),
     "slow batches": (lambda watch: watch.batch(30, waiting=lambda n: 100 * n, seconds=0.4), calm, "commit.interval.ms"),
     "clock": (
