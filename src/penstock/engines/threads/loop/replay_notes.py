@@ -6,7 +6,8 @@ the task stood at an earlier commit, in its input and in its changelogs, and how
 note says nothing that a restore needs, and readers of the topic pass over it.
 
 Notes become rarer with age: a number of them is kept of each power of two of the distance between two, and compaction
-removes the others, so that the topic does not grow.
+removes the others, so that the topic does not grow. A commit of very many turns carries none, as a record that the log
+refuses would end the thread.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = ["ReplayNote", "ReplayNotes", "Turn"]
 
 _INTERVAL_MS = 10_000
 _MOST_TURNS = 1_000  # after which a note is due, too
+_MOST_NUMBERS = 50_000  # in the turns of a note: half a megabyte, where brokers take records of one
 _LEVELS, _KEPT = 13, 16
 
 
@@ -165,13 +167,17 @@ class ReplayNotes:
 
     def took(self, now_ms: int, counts: Mapping[TopicPartition, int]) -> None:
         """Note that these records are processed now."""
-        if self._keeps_turns and self._topic is not None:
+        if self._keeps_turns and self._topic is not None and not self._is_too_long:
             self._turns.append(Turn(now_ms, counts))
 
     @property
     def has_turns(self) -> bool:
         """Whether something was processed whose order no note says yet."""
-        return bool(self._turns)
+        return bool(self._turns) and not self._is_too_long
+
+    @property
+    def _is_too_long(self) -> bool:
+        return len(self._turns) * (1 + len(self._before)) > _MOST_NUMBERS
 
     def part(self, now_ms: int, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> list[Part]:
         """Return the note that the next commit carries, if one is due.
@@ -185,13 +191,16 @@ class ReplayNotes:
         is_due = is_due or len(self._turns) >= _MOST_TURNS
         if self._topic is None or not is_due:
             return []
+        if self._is_too_long:
+            self._noted_ms, self._is_out = now_ms, True
+            return []
         turns = self._turns if self._keeps_turns else None
         note = ReplayNote(now_ms, self._began_ms, self._before, positions, self._ends, self._numbers, turns)
         self._due_ms, self._noted_ms, self._is_out = now_ms + _INTERVAL_MS, now_ms, True
         return [(self._topic, self._task.partition, note.record(str(self._task)))]
 
     def committed(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Begin the next note, if the commit has carried one."""
+        """Begin the next note, if the commit has carried one, or was to carry one that is too long."""
         if self._is_out:
             self._begin(positions)
 
