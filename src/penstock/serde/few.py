@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde
     from penstock.serde.column import Column
 
-__all__ = ["FEW", "decode_rows", "encode_rows"]
+__all__ = ["FEW", "decode_rows", "encode_one", "encode_rows"]
 
 FEW = 24
 _BYTES = {bytes, type(None)}
@@ -25,6 +25,12 @@ def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
         if _BYTES.issuperset(map(type, rows)):
             return rows
     return to_bytes_list(serde.encode(column))
+
+
+def encode_one(serde: Serde[Any], value: Any) -> bytes | None:
+    """Return the bytes of one value as ``serde.encode`` does: those of a user may come as a bytearray or a text."""
+    data: Any = serde.serialize(value)
+    return data if data is None or type(data) is bytes else to_bytes_list(bytes_column([data]))[0]
 
 
 def decode_rows(serde: Serde[Any], rows: Sequence[bytes | None]) -> Column:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
 from penstock.serde.buffers import to_bytes_list
-from penstock.serde.few import FEW, encode_rows
+from penstock.serde.few import FEW, encode_one, encode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ __all__ = ["encode_keys", "key_bytes", "keys_bytes"]
 
 def key_bytes(spec: StoreSpec, key: Any) -> bytes:
     """Return the key's bytes; a null key is an error, as in Kafka."""
-    data: bytes | None = spec.key_serde.serialize(key) if key is not None else None
+    data = encode_one(spec.key_serde, key) if key is not None else None
     if data is None:
         raise _null_key(spec, "the")
     return data

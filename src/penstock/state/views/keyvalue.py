@@ -12,6 +12,7 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
+from penstock.serde.few import encode_one
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
 from penstock.state.views.keys import key_bytes, keys_bytes
@@ -117,7 +118,7 @@ class KeyValueView(OrderedView):
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value; None deletes."""
-        self._map.put(key_bytes(self.spec, key), self._values.serialize(value))
+        self._map.put(key_bytes(self.spec, key), encode_one(self._values, value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
         """Set the value if there is none; return the present one."""
@@ -128,7 +129,7 @@ class KeyValueView(OrderedView):
 
     def put_many(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Set all (key, value) pairs; Kafka's ``putAll``."""
-        pairs = [(key_bytes(self.spec, key), self._values.serialize(value)) for key, value in entries]
+        pairs = [(key_bytes(self.spec, key), encode_one(self._values, value)) for key, value in entries]
         self._map.put_many([key for key, _ in pairs], [value for _, value in pairs])
 
     def get_columns(self, keys: Column) -> Column:
@@ -153,7 +154,7 @@ class TimestampedView(OrderedView):
         return ValueAndTimestamp(self._values.deserialize(data[8:]), int.from_bytes(data[:8], "big", signed=True))
 
     def _dump(self, value: Any, timestamp: int) -> bytes | None:
-        data = self._values.serialize(value)
+        data = encode_one(self._values, value)
         return None if data is None else timestamp.to_bytes(8, "big", signed=True) + data
 
     def put(self, key: Any, value: Any, timestamp: int | None = None) -> None:

@@ -17,7 +17,7 @@ from penstock.base.java_names import with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import FEW, decode_rows, encode_rows
+from penstock.serde.few import FEW, decode_rows, encode_one, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame
@@ -69,7 +69,7 @@ class SessionView(ShownInNotebooks):
         row = self._row(session)
         end = session.window.end
         observed = max(self._time.observed, end)
-        dumped = self._values.serialize(value) if self._entries is None else self._entries.dump_session(value)
+        dumped = encode_one(self._values, value) if self._entries is None else self._entries.dump_session(value)
         self._time.note_late(end, len(row) + len(dumped or b""))
         self._time.advance(observed)
         if self._time.is_live(end, observed):
@@ -205,7 +205,7 @@ class SessionView(ShownInNotebooks):
             observed = max(observed, end)
             if self._time.is_live(end, observed):
                 rows.append(self._row_of(data, start, end))
-                dumped.append(self._values.serialize(value))
+                dumped.append(encode_one(self._values, value))
                 ends.append(end)
         if rows:
             self._time.note_late_rows(ends, dumped)

@@ -21,7 +21,7 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import FEW, decode_rows, encode_rows
+from penstock.serde.few import FEW, decode_rows, encode_one, encode_rows
 from penstock.serde.headers import RecordHeaders, current_of
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
@@ -272,7 +272,7 @@ class WindowView(ShownInNotebooks):
 
     def write_entry(self, entry: bytes, value: Any, timestamp: int) -> None:
         """Set value and timestamp of an entry; a null value deletes."""
-        data = self._values.serialize(value)
+        data = encode_one(self._values, value)
         dumped = None if data is None else NUMBER.pack(timestamp) + data
         start = NUMBER.unpack_from(entry, len(entry) - 8)[0]
         self._time.note_late_rows([start], [dumped])
@@ -387,7 +387,7 @@ class WindowView(ShownInNotebooks):
             return None if value is None else self._entries.dump(value, timestamp, headers)
         if isinstance(value, ValueAndTimestamp):
             value, timestamp = value
-        data = self._values.serialize(value)
+        data = encode_one(self._values, value)
         if data is None or not self.spec.timestamped:
             return data
         if timestamp is None:
