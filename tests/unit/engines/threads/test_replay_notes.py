@@ -46,7 +46,7 @@ def test_a_note_is_small_enough_or_left_out_and_the_next_one_begins_behind_it(no
     counts = {NEW: 1_000, OLD: 1_000}
     for number in range(turns):
         notes.took(1_764_000_000_000 + number, counts)
-    after = {tp: turns * 1_000 for tp in POSITIONS}
+    after = dict.fromkeys(POSITIONS, turns * 1000)
     parts = notes.part(1_764_000_030_000, after)
     note = note_of(parts)
     if turns <= 16_666:
