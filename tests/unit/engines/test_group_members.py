@@ -560,3 +560,17 @@ def test_a_second_instance_with_the_same_id_is_refused_and_the_first_goes_on(sta
     assert "has the instance id one-a" in two.epoch.error.message
     assert two.epoch.error.hint.startswith("Another member has this group.instance.id: stop it")
     assert (len(one.threads["a"].owned), one.epoch.error) == (TASKS, None)
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 55), (4, 55 * 4), (40, 20 * 40)])
+def test_each_of_many_threads_that_join_asks_less_often(stage: Stage, threads: int, most: int) -> None:
+    instance = stage.instance(*(f"thread-{number}" for number in range(threads)), tasks=threads)
+    for _ in range(100):
+        instance.beat()
+        instance.work()
+        stage.now += 5
+    stage.coordinator.asked.clear()
+    for _ in range(1_000 // 5):  # within the first 1.5 seconds
+        instance.beat()
+        stage.now += 5
+    assert threads * 9 <= sum(stage.coordinator.asked.values()) <= most

@@ -35,6 +35,7 @@ _AT_ONCE_MS = 0
 _EAGER_MS = 100  # between two heartbeats of a member that has joined, or has given tasks up
 _EAGER_FOR_MS = 10_000  # the others give up tasks at their next heartbeat
 _FIRST_MS = 20  # the same just after it has joined: the outputs of a task that moves wait for its new owner
+_SHARED_MS = 5  # the least time between the questions of all members of a process
 _FIRST_FOR_MS = 1_500  # by then others that run well have given up what it is to have
 _RETRY = Backoff(0.1, 1.0)
 _FIRST_EPOCH_OF_ENDPOINTS = -1
@@ -156,6 +157,7 @@ class StreamsMember:
         eager_ms: The time between two heartbeats of a member that waits for tasks.
         eager_for_ms: How long it waits so after it has joined, or given tasks up; nobody says whether more will come.
         most_ms: The longest time between two heartbeats, if the coordinator's own interval is longer.
+        members: How many its process has, which share the time of the broker, and of one thread that asks.
 
     Attributes:
         facts: What it says of itself.
@@ -177,6 +179,7 @@ class StreamsMember:
         eager_ms: int = _EAGER_MS,
         eager_for_ms: int = _EAGER_FOR_MS,
         most_ms: int | None = None,
+        members: int = 1,
     ) -> None:
         self.facts = facts
         self.epoch = JOIN_EPOCH
@@ -188,6 +191,7 @@ class StreamsMember:
         self.trouble: GroupFailure | None = None
         self.acceptable_recovery_lag = 0
         self._eager_ms, self._eager_for_ms, self._most_ms = eager_ms, eager_for_ms, most_ms
+        self._first_ms = max(_FIRST_MS, members * _SHARED_MS)
         self._eager_until_ms, self._first_until_ms = now_ms + eager_for_ms, now_ms
         self._target: Assignment | None = None  # None: none has come since it joined
         self._to_drop = _NOTHING
@@ -399,7 +403,9 @@ class StreamsMember:
             return
         pause_ms = self._interval_ms
         if now_ms < self._eager_until_ms:
-            pause_ms = min(pause_ms, self._eager_ms if now_ms >= self._first_until_ms else _FIRST_MS)
+            pause_ms = min(pause_ms, self._eager_ms)
+            if now_ms < self._first_until_ms:
+                pause_ms = min(pause_ms, self._first_ms)
         self._due_ms = now_ms + pause_ms
 
     # Tasks

@@ -462,7 +462,8 @@ class GroupMembers:
             for name, seat in self._seats.items():
                 if seat.is_ready and seat.member is None and not seat.has_ended:
                     facts = self._identities.member_at(name, seat.place, self._endpoint)
-                    seat.member = StreamsMember(facts, self._clock_ms(), most_ms=self._most_ms)
+                    now_ms, count = self._clock_ms(), len(self._seats)
+                    seat.member = StreamsMember(facts, now_ms, most_ms=self._most_ms, members=count)
                     self._has_joined = True
         if len(self._present()) > before:
             members = [*(member for member, _ in self._leaving.values()), *self._present()]
