@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -228,5 +228,7 @@ def test_a_start_counts_until_the_group_has_had_members_or_its_process_has_ended
         assert not start.goes_on(4)
         assert not replace(start, since_ms=start.since_ms - 121_000).goes_on(3)
         assert not StartNote.own(3).goes_on(3)
+        assert StartNote.of({**asdict(start), "what a later version knows": 1}) == start
+        assert StartNote.of({"host": host}) is StartNote.of(None) is None
         other.communicate(b"end\n")
     assert not start.goes_on(3)

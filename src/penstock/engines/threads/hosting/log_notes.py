@@ -7,7 +7,7 @@ tasks' numbers. A copy of the plan beside the replicas (``plan.json``) serves to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
@@ -52,6 +52,12 @@ class StartNote:
     def own(cls, group_epoch: int) -> StartNote:
         """Return the note of a start of this process."""
         return cls(*own_process(), unix_ms(), group_epoch)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any] | None) -> StartNote | None:
+        """Return it from JSON; None if there is none, or another version has written one that says too little."""
+        own = {each.name: facts[each.name] for each in fields(cls) if facts is not None and each.name in facts}
+        return cls(**own) if len(own) == len(fields(cls)) else None
 
     def goes_on(self, group_epoch: int) -> bool:
         """Return whether another process starts still, as far as that can be seen from here."""
@@ -120,7 +126,7 @@ def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> 
         return None
     threads = tuple(facts.get("threads", ()))
     batch, guarantee = int(facts.get("batch", -1)), str(facts.get("guarantee", ""))
-    start = StartNote(**facts["start"]) if "start" in facts else None
+    start = StartNote.of(facts.get("start"))
     return LogNotes(StoredPlan.of(facts), facts.get("topic_ids", {}), threads, batch, guarantee, start)
 
 
