@@ -35,7 +35,7 @@ class Driver:
         self.log, self.gate, self.began = open_log(url), root / "gate", root / "began"
         self.log.create_topic("in", 1)
         self.log.create_topic("out", 1)
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = [{}]  # none has come yet
         self.errors: list[str] = []
         self.server = ControlServer(SECRET, self._heard)
         self._thread = threading.Thread(target=run_thread, args=(self._job(url, root), 0))
