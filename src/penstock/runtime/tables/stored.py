@@ -131,14 +131,13 @@ class StoredTable:
             rows.timestamps if new is None else np.array([stamp], np.int64),
             rows.keys,
             Column.of_items([new]),
-            None if self._forgets_headers else rows.headers,
+            rows.headers,
             olds,
         )
 
     def flushed(self, changes: Rows) -> Rows:
-        """Return changes as they leave the cache."""
-        headers = None if self._forgets_headers else changes.headers
-        return replace(changes, place=changes.place.flushed(self._flush_number), headers=headers)
+        """Return changes of entries as they leave the cache."""
+        return changes.with_place(changes.place.flushed(self._flush_number))
 
     def commit(
         self, rows: Rows, groups: RowGroups, fold: FoldResult, before: tuple[Column, NDArray[np.int64]] | None
