@@ -146,3 +146,17 @@ def test_a_thread_that_begins_with_tasks_waits_for_the_commits_of_their_last_own
     assert counts_of(log, b"a") == [1, 2, 3, 4]
     new.close(commit=True)
     old.close(commit=False)
+
+
+def test_a_thread_knows_the_offsets_that_its_tasks_read_from_those_of_restores(log: EmbeddedLog) -> None:
+    app, place = counting(log, 1), TopicPartition("lines", 0)
+    append(log, "lines", [("a", "x", 1)] * 3)
+    thread = new_thread(app, log)
+    thread.start()
+    settle(thread)
+    assert thread.reads_from(place, 3)
+    assert not thread.reads_from(place, 2)  # which only a restore asks for
+    assert not thread.reads_from(TopicPartition("counts", 0), 3)
+    thread.remove(app.tasks())
+    assert not thread.reads_from(place, 3)
+    thread.close(commit=True)

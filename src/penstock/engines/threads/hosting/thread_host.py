@@ -191,7 +191,7 @@ class ThreadHost:
             _log.warning("%s: %s", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
         except OffsetOutOfRangeError as error:
-            if job.lease_epoch is not None or not _others_read_on(log, job.plan.application_id, error):
+            if job.lease_epoch is not None or not _others_read_on(log, thread, job.plan.application_id, error):
                 raise
             _log.warning("%s: %s, as its next owner has deleted it after a commit", self._name, error.message)
             self._fenced, how = tasks.member, "dropped"
@@ -320,13 +320,13 @@ def _no_member_any_more(application: str) -> FencedError:
     )
 
 
-def _others_read_on(log: ThreadLog, application: str, error: OffsetOutOfRangeError) -> bool:
+def _others_read_on(log: ThreadLog, thread: StreamThread, application: str, error: OffsetOutOfRangeError) -> bool:
     """Return whether the group's offset is behind the one that is gone: others have the task, and have committed."""
     facts: dict[str, Any] = error.facts
     if not {"topic", "partition", "offset"} <= facts.keys():
         return False
-    committed = log.committed_offsets(application)
-    return bool(committed.get(TopicPartition(facts["topic"], facts["partition"]), -1) > facts["offset"])
+    tp, offset = TopicPartition(facts["topic"], facts["partition"]), int(facts["offset"])
+    return thread.reads_from(tp, offset) and log.committed_offsets(application).get(tp, -1) > offset
 
 
 def _key(job: ContinuousJob) -> tuple[str, str]:

@@ -307,6 +307,10 @@ class StreamThread:
         """The offset of the next record to process, by partition."""
         return {tp: at for task in self._tasks.values() for tp, at in task.buffers.positions().items()}
 
+    def reads_from(self, tp: TopicPartition, offset: int) -> bool:
+        """Return whether a task takes in the records of that offset next; restores read source topics before that."""
+        return tp in self._readers and self._polled.get(tp, offset + 1) <= offset
+
     @property
     def committed(self) -> dict[TopicPartition, int]:
         """The committed offsets, by partition."""
