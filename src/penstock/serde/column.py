@@ -185,8 +185,10 @@ def _documents(kinds: set[type], items: list[Any]) -> pl.Series | None:
     column_type = compiled(kind).column_type if has_fields(kind) else None
     if column_type is None:
         return None
-    names = column_type.to_schema()
-    rows = [each if each is None else {name: each[name] for name in names} for each in documents(kind, items)]
+    rows = documents(kind, items)
+    if isinstance(column_type, pl.Struct):  # others are of pydantic's models of one value
+        names = column_type.to_schema()
+        rows = [each if each is None else {name: each[name] for name in names} for each in rows]
     return pl.Series("", rows, column_type)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, is_typeddict
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +21,8 @@ __all__ = ["Model", "ModelSerde"]
 
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _scan_exactly = json.JSONDecoder(parse_float=Decimal).scan_once  # type: ignore[attr-defined]
+# pydantic's errors are ValueErrors
+_UNWRITABLE = (TypeError, ValueError, ArithmeticError, RecursionError, AttributeError)
 
 
 class Model:
@@ -52,7 +54,7 @@ class Model:
         if depth_of(text) > MOST_DEPTH:
             self._reject(text, f"JSON of at most {MOST_DEPTH} levels")
         if self.is_pydantic:
-            return None if text == b"null" else self._read_by_pydantic(text)
+            return None if text.strip(b" \t\r\n") == b"null" else self._read_by_pydantic(text)
         try:
             decoded = text.decode()
             try:
@@ -66,7 +68,9 @@ class Model:
                     self._reject(text, "one JSON value")
         except StopIteration as error:
             self._reject(text, "JSON", error)
-        except (ValueError, RecursionError) as error:
+        except SerializationError:
+            raise
+        except (ValueError, ArithmeticError, RecursionError) as error:  # exponents can be too large for a Decimal
             self._reject(text, f"JSON ({error})", error)
         if document is None:
             return None
@@ -83,30 +87,43 @@ class Model:
         """
         try:
             if self.is_pydantic:
-                if isinstance(value, dict) and isinstance(self.shape, RecordNode):  # what an expression made
-                    value = self._adapter.validate_python(value)
-                if isinstance(self.kind, type) and not isinstance(value, self.kind):
-                    unlike(self.name, value)
-                written: bytes = self._adapter.dump_json(value, by_alias=True, warnings="error")
+                written: bytes = self._adapter.dump_json(self._checked(value), by_alias=True, warnings="error")
                 return written
             return dump_json(self.shape.write(value)).encode()
-        except MisfitError as misfit:
-            path, said, cause = misfit.path, str(misfit), misfit
-        except (TypeError, ValueError, RecursionError, AttributeError) as error:  # pydantic's are ValueErrors
-            path, said, cause = "", f"cannot be written: {_first_line(error)}", error  # type: ignore[assignment]
-        raise SerializationError(
+        except _UNWRITABLE as error:
+            raise self._unwritten(value, error) from error
+
+    def document(self, value: Any) -> Any:
+        """Return a value as what its JSON text holds.
+
+        Raises:
+            SerializationError: It is not one of the type. Facts: ``field``.
+        """
+        try:
+            if self.is_pydantic:
+                return self._adapter.dump_python(self._checked(value), mode="json", by_alias=True, warnings="error")
+            return self.shape.write(value)
+        except _UNWRITABLE as error:
+            raise self._unwritten(value, error) from error
+
+    def _checked(self, value: Any) -> Any:
+        """Return a value for pydantic to write; what an expression made becomes an object."""
+        if isinstance(value, dict) and isinstance(self.shape, RecordNode):
+            value = self._adapter.validate_python(value)
+        if isinstance(self.kind, type) and not is_typeddict(self.kind) and not isinstance(value, self.kind):
+            unlike(self.name, value)
+        return value
+
+    def _unwritten(self, value: Any, error: Exception) -> SerializationError:
+        path = error.path if isinstance(error, MisfitError) else ""
+        said = str(error) if isinstance(error, MisfitError) else f"cannot be written: {_first_line(error)}"
+        return SerializationError(
             f"{show(value)} is no {self.name}: {said}",
             hint="Correct the function that returned it, or give its verb another serde.",
             serde=f"model<{self.name}>",
             field=path,
             wrong_type=not path,
-        ) from cause
-
-    def document(self, value: Any) -> Any:
-        """Return a value as what its JSON text holds."""
-        if self.is_pydantic:
-            return self._adapter.dump_python(value, mode="json", by_alias=True)
-        return self.shape.write(value)
+        )
 
     @cached_property
     def column_type(self) -> Any:
@@ -135,6 +152,8 @@ class Model:
             raise self._misread(said, path, text) from error
         except RecursionError as error:
             self._reject(text, "JSON with fewer levels", error)
+        except Exception as error:  # what a validator raises is the user's own check
+            raise self._misread(f"{type(error).__name__}: {error}", "", text) from error
 
     def _misread(self, said: str, path: str, text: bytes) -> SerializationError:
         return SerializationError(
@@ -176,7 +195,8 @@ class Model:
         self._scan = _scan_exactly if holds_decimals(self.shape) else _scan
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Model) and (self.kind is other.kind or self.kind == other.kind)
+        # `str | date` equals `date | str` in Python, but reads otherwise: the name has the order.
+        return isinstance(other, Model) and self.name == other.name and self.kind == other.kind
 
     def __hash__(self) -> int:
         return hash(self.name)

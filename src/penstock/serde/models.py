@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
+import threading
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -24,6 +25,7 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import ConfigError
+from penstock.serde.rowwise import show
 
 __all__ = [
     "MisfitError",
@@ -41,6 +43,8 @@ __all__ = [
 _MISSING_NAME = 'A field of another name in JSON: field(metadata={"name": "userId"}).'
 _DURATION = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6})\d*)?S)?)?")
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())  # of `type Name = ...`, from Python 3.12 on
+_MOST_DIGITS = 4300  # of an integer, as many as Python itself reads from text
+_FIELDS_OF_CLASS = threading.RLock()
 _SCALARS: dict[Any, Any] = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
 
 
@@ -62,7 +66,7 @@ class MisfitError(ValueError):
 
 
 def unlike(wanted: str, value: object) -> NoReturn:
-    shown = repr(value)
+    shown = show(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     raise MisfitError(f"is {type(value).__name__} {shown}, not {wanted}")
 
@@ -98,10 +102,16 @@ class _Plain(Node):
         if type(document) is kind:
             return document
         if kind is float and type(document) in (int, Decimal):
-            return float(document)
-        if kind is int and type(document) in (float, Decimal) and document == document // 1:
+            return self._float(document)
+        if kind is int and _is_whole(document):
             return int(document)
         unlike(self.words, document)
+
+    def _float(self, number: Any) -> float:
+        try:
+            return float(number)
+        except OverflowError:
+            unlike(self.words, number)
 
     def write(self, value: Any) -> Any:
         kind = self.kind
@@ -112,11 +122,18 @@ class _Plain(Node):
         if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
             return kind(value)
         if kind is float and type(value) is int:
-            return float(value)
+            return self._float(value)
         unlike(self.words, value)
 
     def schema(self, above: tuple[Any, ...] = ()) -> dict[str, Any]:  # noqa: ARG002
         return {"type": self.json_type}
+
+
+def _is_whole(number: Any) -> bool:
+    """Return whether a number with a fraction or an exponent is an integer, and not one of millions of digits."""
+    if type(number) is Decimal:
+        return number.is_finite() and number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()
+    return type(number) is float and number.is_integer()
 
 
 class _Text(Node):
@@ -194,14 +211,19 @@ def _leaf(kind: Any) -> Node | None:
         UUID: ("a UUID", UUID, str, {"format": "uuid"}),
         bytes: ("bytes (in base64)", _base64_of, _base64_text, {"contentEncoding": "base64"}),
     }
-    return _Text(kind, *texts[kind]) if kind in texts else None
+    return _Text(kind, *texts[kind]) if isinstance(kind, type) and kind in texts else None
 
 
 class _Anything(Node):
     """Any JSON value."""
 
     def read(self, document: Any) -> Any:
-        return document
+        """Return the document; its numbers are floats even if those of other fields are read as decimals."""
+        if type(document) is dict:
+            return {name: self.read(item) for name, item in document.items()}
+        if type(document) is list:
+            return [self.read(item) for item in document]
+        return float(document) if type(document) is Decimal else document
 
     def write(self, value: Any) -> Any:
         return value
@@ -219,8 +241,11 @@ class _Choice(Node):
         self.words = words
         kinds = {type(value) for value in members} - {type(None)}
         self.column_type = _SCALARS.get(kinds.pop()) if len(kinds) == 1 else None
+        self.is_optional = None in members
 
     def read(self, document: Any) -> Any:
+        if type(document) is Decimal:
+            document = float(document)
         key = type(document), document
         try:
             return self.members[key]
@@ -252,14 +277,19 @@ class _Items(Node):
         if type(document) is not list:
             unlike("a list", document)
         items = _each(self.inner.read, document)
-        return items if self.kind is list else self.kind(items)
+        try:
+            return items if self.kind is list else self.kind(items)
+        except TypeError as error:  # items that cannot be in a set
+            raise MisfitError(f"is no {self.kind.__name__}: {error}") from None
 
     def write(self, value: Any) -> Any:
         wanted: Any = AbstractSet if issubclass(self.kind, set | frozenset) else (list, tuple)
         if not isinstance(value, wanted):
             unlike(f"a {self.kind.__name__}", value)
+        if not isinstance(value, AbstractSet):
+            return _each(self.inner.write, value)
         # Equal sets have equal bytes: they may be in keys.
-        return _each(self.inner.write, sorted(value, key=repr) if isinstance(value, AbstractSet) else value)
+        return sorted(_each(self.inner.write, list(value)), key=repr)
 
     def schema(self, above: tuple[Any, ...] = ()) -> dict[str, Any]:
         unique = {"uniqueItems": True} if issubclass(self.kind, set | frozenset) else {}
@@ -303,11 +333,21 @@ class _Tuple(Node):
         return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}
 
 
+def _key_text(document: Any) -> str:
+    """Return a scalar as the name of a field, which is text in JSON."""
+    return ("true" if document else "false") if type(document) is bool else str(document)
+
+
 class _Mapping(Node):
     """Dicts; their keys are text in JSON."""
 
     def __init__(self, key: Node, value: Node) -> None:
         self.key, self.value = key, value
+        self._names: dict[str, Any] | None = None  # the keys of a type that has few, by their text
+        if isinstance(key, _Choice):
+            self._names = {_key_text(each): each for each in key.values.values()}
+        elif isinstance(key, _Plain) and key.kind is bool:
+            self._names = {_key_text(each): each for each in (True, False)}
 
     def read(self, document: Any) -> Any:
         if type(document) is not dict:
@@ -321,11 +361,13 @@ class _Mapping(Node):
         return pairs
 
     def _key_of(self, name: str) -> Any:
-        if isinstance(self.key, _Plain) and self.key.kind is int:
+        if self._names is not None:
+            return self.key.read(self._names.get(name, name))
+        if isinstance(self.key, _Plain) and self.key.kind in (int, float):
             try:
-                return int(name)
+                return self.key.kind(name)
             except ValueError:
-                unlike("an integer", name)
+                unlike(self.key.words, name)
         return self.key.read(name)
 
     def write(self, value: Any) -> Any:
@@ -334,7 +376,7 @@ class _Mapping(Node):
         pairs = {}
         for key, item in value.items():
             try:
-                pairs[str(self.key.write(key))] = self.value.write(item)
+                pairs[_key_text(self.key.write(key))] = self.value.write(item)
             except MisfitError as misfit:
                 raise misfit.under(f"[{key!r}]") from None
         return pairs
@@ -412,7 +454,7 @@ class RecordNode(Node):
         self.kind = kind
         self.is_dict = typing.is_typeddict(kind)
         self.fields: list[_Field] = []
-        self._nested = False
+        self._nested = False  # under the lock
 
     @property
     def names(self) -> AbstractSet[str]:
@@ -434,13 +476,14 @@ class RecordNode(Node):
 
     @property
     def column_type(self) -> Any:
-        if self._nested:  # a type that holds itself has no column
-            return None
-        self._nested = True
-        try:
-            types_ = {field.wire: field.node.column_type for field in self.fields}
-        finally:
-            self._nested = False
+        with _FIELDS_OF_CLASS:
+            if self._nested:  # a type that holds itself has no column
+                return None
+            self._nested = True
+            try:
+                types_ = {field.wire: field.node.column_type for field in self.fields}
+            finally:
+                self._nested = False
         known = {name: kind for name, kind in types_.items() if kind is not None}
         return pl.Struct(known) if known else None
 
@@ -556,7 +599,9 @@ def model_name(kind: Any) -> str:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return "|".join("None" if each is type(None) else model_name(each) for each in arguments)
-    if origin is None or origin in (typing.Annotated, typing.Literal):
+    if origin is typing.Annotated:
+        return model_name(arguments[0])
+    if origin is None or origin is typing.Literal:
         return str(kind).removeprefix("typing.")
     return f"{model_name(origin)}[{','.join('...' if each is ... else model_name(each) for each in arguments)}]"
 
@@ -585,14 +630,28 @@ def uses_pydantic(kind: Any) -> bool:
     return False
 
 
-@lru_cache(maxsize=1024)
 def compiled(kind: Any) -> Node:
     """Return the node of a type.
 
     Raises:
         ConfigError: Some part of the type has no JSON form.
     """
-    return _Compiler(lenient=uses_pydantic(kind)).node(kind, model_name(kind), {})
+    # Only classes are remembered: `str | date` equals `date | str`, which reads otherwise, and some types have no hash.
+    if isinstance(kind, type) and not isinstance(kind, types.GenericAlias):
+        return _compiled_class(kind)
+    return _compiled(kind)
+
+
+def _compiled(kind: Any) -> Node:
+    try:
+        return _Compiler(lenient=uses_pydantic(kind)).node(kind, model_name(kind), {})
+    except RecursionError:
+        raise ConfigError(
+            f"{model_name(kind)} holds itself with ever other arguments", hint="Give the inner type the same arguments."
+        ) from None
+
+
+_compiled_class = lru_cache(maxsize=1024)(_compiled)
 
 
 def holds_decimals(node: Node) -> bool:
@@ -628,7 +687,7 @@ def _hints(kind: type) -> dict[str, Any]:
 class _Compiler:
     def __init__(self, *, lenient: bool) -> None:
         self._lenient = lenient  # pydantic reads and writes; types that it alone knows are anything
-        self._records: dict[Any, RecordNode] = {}
+        self._records: dict[Any, tuple[RecordNode, Any]] = {}
 
     def node(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
         kind = variables.get(kind, kind) if isinstance(kind, typing.TypeVar) else kind
@@ -649,28 +708,50 @@ class _Compiler:
         if leaf is not None:
             return leaf
         if isinstance(kind, type) and issubclass(kind, Enum):
-            members = {member.value: member for member in kind}
-            return _Choice(members, f"one of {', '.join(map(repr, members))}")
+            return self._choice(kind, list(kind), where)
         return self._composed(kind, where, variables)
+
+    def _choice(self, kind: Any, members: Sequence[Any], where: str) -> Node:
+        values = [member.value if isinstance(member, Enum) else member for member in members]
+        if all(type(value) in (str, int, float, bool, type(None)) for value in values):
+            return _Choice(dict(zip(values, members, strict=True)), f"one of {', '.join(map(repr, values))}")
+        if self._lenient:
+            return _Anything()
+        raise ConfigError(
+            f"{where} has the type {kind!r}, whose values are not all texts, numbers or booleans",
+            hint="Give the members such values.",
+        )
+
+    def _key(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
+        key = self.node(kind, where, variables)
+        if isinstance(key, _Anything):
+            return self.node(str, where, variables)
+        is_scalar = isinstance(key, _Plain | _Text) or (isinstance(key, _Choice) and not key.is_optional)
+        if not is_scalar and not self._lenient:
+            raise ConfigError(
+                f"{where} is a dict whose keys are {model_name(kind)}; in JSON they are text",
+                hint="Give keys of str, int, float, bool, bytes, datetime, date, time, timedelta, Decimal, UUID, Enum "
+                "or Literal, or make it a list of pairs.",
+            )
+        return key
 
     def _composed(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
         origin, arguments = typing.get_origin(kind) or kind, typing.get_args(kind)
         if origin is typing.Literal:
-            return _Choice({value: value for value in arguments}, f"one of {', '.join(map(repr, arguments))}")
+            return self._choice(kind, arguments, where)
         if origin in (typing.Union, types.UnionType):
             return _Union([self.node(each, where, variables) for each in arguments])
         if origin is tuple and arguments and arguments[-1] is not ...:
             return _Tuple([self.node(each, f"{where}[{at}]", variables) for at, each in enumerate(arguments)])
         if isinstance(origin, type):
             if dataclasses.is_dataclass(origin) or typing.is_typeddict(origin) or _is_pydantic(origin):
-                return self._record(kind, origin, where, dict(zip(_parameters(origin), arguments, strict=False)))
-            if issubclass(origin, Mapping):
+                return self._record(kind, origin, where, [_substituted(each, variables) for each in arguments])
+            if origin in (dict, Mapping, MutableMapping):
                 key, value = arguments or (str, Any)
-                return _Mapping(self.node(key, where, variables), self.node(value, f"{where}[...]", variables))
-            for collection in (set, frozenset, tuple, list):
-                if issubclass(origin, collection) or (collection is list and origin is Sequence):
-                    inner = self.node(arguments[0] if arguments else Any, f"{where}[...]", variables)
-                    return _Items(collection, inner)
+                return _Mapping(self._key(key, where, variables), self.node(value, f"{where}[...]", variables))
+            if origin in (set, frozenset, tuple, list, Sequence):
+                node = self.node(arguments[0] if arguments else Any, f"{where}[...]", variables)
+                return _Items(list if origin is Sequence else origin, node)
         if self._lenient:
             return _Anything()
         raise ConfigError(
@@ -679,14 +760,20 @@ class _Compiler:
             "lists, tuples, sets and dicts of these, other dataclasses, pydantic models, or a serde of your own.",
         )
 
-    def _record(self, kind: Any, origin: Any, where: str, variables: Mapping[Any, Any]) -> RecordNode:
-        known = self._records.get(kind)
-        if known is not None:
-            return known
-        record = self._records[kind] = RecordNode(origin)
+    def _record(self, kind: Any, origin: Any, where: str, arguments: Sequence[Any]) -> Node:
+        variables = dict(zip(_parameters(origin), arguments, strict=False))
+        if getattr(origin, "__pydantic_root_model__", False):
+            return self.node(origin.model_fields["root"].annotation, where, variables)
+        identity = (id(origin), *map(id, arguments))  # not their hashes, which some have not; kept, so no other gets it
+        if identity in self._records:
+            return self._records[identity][0]
+        record = RecordNode(origin)
+        self._records[identity] = record, arguments
         inside = model_name(origin) if where == model_name(kind) else where
         if _is_pydantic(origin) and hasattr(origin, "model_fields"):
             for name, info in origin.model_fields.items():
+                if info.exclude:
+                    continue
                 node = self.node(info.annotation, f"{inside}.{name}", variables)
                 record.fields.append(_Field(name, info.serialization_alias or info.alias or name, node))
             return record
@@ -713,6 +800,14 @@ class _Compiler:
             node = self.node(hints[field.name], f"{inside}.{field.name}", variables)
             record.fields.append(_Field(field.name, wire, node, has_default or not field.init, field.init))
         return record
+
+
+def _substituted(kind: Any, variables: Mapping[Any, Any]) -> Any:
+    """Return a type with its variables replaced."""
+    if isinstance(kind, typing.TypeVar):
+        return variables.get(kind, kind)
+    parameters = getattr(kind, "__parameters__", ()) if typing.get_origin(kind) is not None else ()
+    return kind[tuple(variables.get(each, each) for each in parameters)] if parameters else kind
 
 
 def _parameters(origin: Any) -> tuple[Any, ...]:

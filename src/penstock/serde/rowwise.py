@@ -35,11 +35,13 @@ UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicEx
 
 def show(value: object) -> str:
     """Return a value for an error's text, cut short."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
-        text = reprlib.repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    for represent in (repr, reprlib.repr):
+        try:
+            text = represent(value)
+        except Exception:  # noqa: BLE001, S112 - nested too deep, a number too long, or a user's own __repr__ fails
+            continue
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"<{type(value).__name__}>"
 
 
 def qualified_name(kind: type) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import json
@@ -12,7 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Generic, Literal, NotRequired, Required, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Required, TypedDict, TypeVar
 
 import cloudpickle
 import polars as pl
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel, field_validator
 
 from examples import examples
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder
@@ -190,6 +191,155 @@ def test_bytes_that_do_not_fit_name_the_field(kind, data, path, said):
         Serdes.of(kind).deserialize(data)
     assert caught.value.facts.get("field") == path
     assert said in str(caught.value)
+
+
+@dataclass
+class Numbers:
+    count: int
+    share: float = 0.0
+    price: Decimal = Decimal(0)
+    any: Any = None
+
+
+class Rate(enum.Enum):
+    LOW = 0.5
+
+
+@dataclass
+class Rated:
+    rate: Rate
+    price: Decimal
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Span(enum.Enum):
+    DAY = (0, 24)
+
+
+@dataclass
+class Linked(Generic[T]):
+    value: T
+    next: Linked[T] | None = None
+
+
+@dataclass
+class Pair(Generic[T]):
+    left: Box[T]
+    right: Box[list[T]]
+
+
+class Picky(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def known(cls, number: int) -> int:
+        return {1: 1}[number]
+
+
+class Hidden(BaseModel):
+    n: int
+    secret: int = Field(default=1, exclude=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (Numbers, b'{"count":1e99999999}'),
+        (Numbers, b'{"count":NaN}'),
+        (Numbers, b'{"count":1,"price":1e9999999999999999999999}'),
+        (Numbers, b'{"count":1,"price":"1e9999999999999999999999"}'),
+        (Numbers, b'{"count":1,"share":1%s}' % (b"0" * 400)),
+        (list[int], b"[%s]" % (b"1" * 5000)),
+        (set[Place], b'[{"city":"a"}]'),
+        (dict[bool, int], b'{"yes":1}'),
+        (dict[float, int], b'{"x":1}'),
+        (Picky, b'{"n":2}'),
+    ],
+)
+def test_no_bytes_raise_another_error(kind, data):
+    """A handler of errors decides about records that do not decode, but about no others."""
+    with pytest.raises(SerializationError):
+        Serdes.of(kind).deserialize(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Numbers, Numbers(10**30)),
+        (Numbers, Numbers(1, any=[0.5, {"x": 1.5}])),
+        (Rated, Rated(Rate.LOW, Decimal("0.1"))),
+        (dict[bool, int], {True: 1, False: 2}),
+        (dict[float, int], {1.5: 1, float("1e300"): 2}),
+        (dict[Kind, int], {Kind.NEW: 1, Kind.OLD: 2}),
+        (dict[Literal[1, 2], str], {2: "b"}),
+        (Linked[int], Linked(1, Linked(2))),
+        (Pair[str], Pair(Box("a"), Box(["b"]))),
+        (Annotated[list[int], {"unhashable": 1}], [1]),
+        (list[Annotated[int, {"unhashable": 1}]], [1]),
+        (RootModel[list[int]], RootModel[list[int]]([1, 2])),
+    ],
+)
+def test_values_come_back_with_their_types(kind, value):
+    serde = Serdes.of(kind)
+    back = serde.deserialize(serde.serialize(value))
+    assert (back, repr(back)) == (value, repr(value))
+
+
+def test_a_number_that_is_an_integer_in_another_spelling_is_one():
+    assert Serdes.of(Numbers).deserialize(b'{"count":1e30}') == Numbers(10**30)
+
+
+@pytest.mark.parametrize("value", [Numbers(10**5000), Numbers(1, 10**400), Numbers(1, float("nan"))])
+def test_numbers_that_json_lacks_are_refused_by_name(value):
+    with pytest.raises(SerializationError, match="no Numbers"):
+        Serdes.of(Numbers).serialize(value)
+
+
+def test_the_order_of_a_union_counts_whatever_was_asked_for_before():
+    text, day = Serdes.of(str | date), Serdes.of(date | str)
+    assert (text.deserialize(b'"2024-05-01"'), day.deserialize(b'"2024-05-01"')) == ("2024-05-01", date(2024, 5, 1))
+    assert text != day
+
+
+def test_equal_sets_have_equal_bytes():
+    serde = Serdes.of(set[float])
+    assert serde.serialize({2, 10, 1.0}) == serde.serialize({10.0, 1, 2.0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (list[Point], "no JSON form"),
+        (list[collections.OrderedDict], "no JSON form"),
+        (list[collections.Counter[str]], "no JSON form"),
+        (Span, "whose values are not all"),
+        (dict[tuple[int, int], str], r"whose keys are tuple\[int,int\]"),
+        (dict[str | None, str], r"whose keys are str\|None"),
+        (dict[Place, str], "whose keys are Place"),
+    ],
+)
+def test_types_that_would_not_come_back_are_refused(kind, said):
+    with pytest.raises(ConfigError, match=said):
+        Serdes.of(kind)
+
+
+def test_pydantic_models_as_columns_have_the_fields_that_are_written():
+    serde = Serdes.of(Hidden)
+    assert serde.decode(serde.encode(Column.of_items([Hidden(n=1)]))).series().to_list() == [{"n": 1}]
+    assert Column.of_items([RootModel[list[int]]([1])]).series().to_list() == [[1]]
+
+
+def test_values_that_do_not_fit_are_serialization_errors_under_a_checked_schema_too():
+    for kind in (Line, Model):
+        with EmbeddedRegistry() as registry:
+            strict = {"url": registry.url, "json.fail.invalid.schema": True}
+            serde = Serdes.json_schema(kind, registry=strict).for_topic("lines", "value")
+            with pytest.raises(SerializationError, match=f"is no {kind.__name__}"):
+                serde.serialize(3)
 
 
 def test_values_of_other_types_are_refused_before_they_are_written():

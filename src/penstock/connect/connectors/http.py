@@ -134,6 +134,7 @@ class LimitedExchange:
     ) -> None:
         assert self._timer is not None  # noqa: S101 - it was entered
         self._timer.cancel()
+        self._timer.join()  # it may be ending this exchange: it must not end the next one
 
     def _watch(self, request: httpx.Request) -> None:
         request.extensions["trace"] = self._trace
