@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from mariadb_server import mariadb
+from penstock.connect.connectors.sql_columns import ColumnRules
+from penstock.connect.connectors.sql_readers import reader_for
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.data import RetriableError
@@ -57,6 +60,12 @@ def test_rows_of_a_database_file_that_goes_away_and_comes_back_come_once(file, t
     driver.stop()
 
 
+def queries_of(mariadb, part):
+    """The connections that run a query with these words."""
+    listed = f"SELECT id FROM information_schema.processlist WHERE info LIKE '%{part}%' AND id <> CONNECTION_ID()"
+    return execute(mariadb.url, listed)
+
+
 def test_a_source_of_mariadb_stops_in_the_middle_of_rows_that_never_end(mariadb):
     config = {
         "connection.url": f"{mariadb.url}/mysql",
@@ -68,12 +77,41 @@ def test_a_source_of_mariadb_stops_in_the_middle_of_rows_that_never_end(mariadb)
     driver = ConnectTestDriver(SqlSourceConnector, config)
     driver.poll()
     assert driver.read("endless")[0].value["seq"] == 1
+    assert len(queries_of(mariadb, "seq_1_to")) == 1
     stopping = threading.Thread(target=driver.stop, daemon=True)
     stopping.start()
     stopping.join(120)
     assert not stopping.is_alive()
-    running = f"SELECT count(*) FROM information_schema.processlist WHERE info LIKE '{config['query'][:20]}%'"
-    until(lambda: execute(mariadb.url, running) == [(0,)])
+    until(lambda: not queries_of(mariadb, "seq_1_to"))
+
+
+def fails(fetch):
+    """Whether no more rows come; what was sent before the end comes first."""
+    try:
+        fetch(100_000)
+    except OperationalError:
+        return True
+    return False
+
+
+def test_rows_of_mariadb_are_closed_without_a_word_whether_their_connection_is_there_or_not(mariadb, caplog):
+    engine = create_engine(f"{mariadb.url}/mysql", pool_pre_ping=True)
+    reader = reader_for(engine, ColumnRules())
+    for command, number in (("QUERY", 2), ("CONNECTION", 3), ("", 4)):
+        query = f"SELECT seq FROM seq_{number}_to_1000000000000000"
+        rows = reader.start(query)
+        assert [tuple(row) for row in rows.fetch(2)] == [(number,), (number + 1,)]
+        [(connection,)] = queries_of(mariadb, query)
+        if command:
+            execute(mariadb.url, f"KILL {command} {connection}")
+            until(lambda rows=rows: fails(rows.fetch))
+        caplog.clear()
+        rows.close()
+        assert caplog.records == []
+        until(lambda query=query: not queries_of(mariadb, query))
+        with reader.connect() as again:
+            assert reader.all(again, "SELECT 1") == [(1,)]
+    engine.dispose()
 
 
 @pytest.mark.parametrize("exactly_once", ["true", "false"])

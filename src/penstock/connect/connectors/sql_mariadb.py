@@ -60,9 +60,20 @@ class MariadbRows(FetchedRows):
         self._engine, self._is_read = engine, False
 
     def fetch(self, most: int) -> Sequence[Sequence[Any]]:
-        rows = super().fetch(most)
+        try:
+            rows = super().fetch(most)
+        except BaseException:
+            self._is_read = True  # the query has ended, or its connection
+            self._forget()
+            raise
         self._is_read = len(rows) < most
         return rows
+
+    def _forget(self) -> None:
+        """Keep PyMySQL from reading the rest of a connection that it has closed, when its objects are deleted."""
+        unread = getattr(self._result.cursor, "_result", None)
+        if unread is not None:
+            unread.unbuffered_active = False
 
     def close(self) -> None:
         if not self._is_read:
@@ -74,8 +85,11 @@ class MariadbRows(FetchedRows):
         from sqlalchemy.exc import SQLAlchemyError
 
         driver: Any = self._connection.connection.dbapi_connection
+        cursor: Any = self._result.cursor
         with suppress(SQLAlchemyError), self._engine.connect() as other:
             other.exec_driver_sql(f"KILL QUERY {driver.thread_id()}")
+        with suppress(self._engine.dialect.loaded_dbapi.Error):
+            cursor.close()  # reads that the query was interrupted, which SQLAlchemy would log as an error
 
 
 class MariadbReader(DatabaseReader):
