@@ -77,6 +77,23 @@ def test_a_record_has_the_state_of_its_moment(run, app, log_file):
     assert log_file.read_bytes() == before[1]
 
 
+def test_the_log_is_that_of_the_application_unless_the_command_names_one(run, app, log_file, tmp_path):
+    own = tmp_path / "own_app.py"
+    text = (
+        Path(app)
+        .read_text()
+        .replace('{"application.id"', f'{{"bootstrap.servers": "sqlite:///{log_file}", "application.id"')
+    )
+    own.write_text(text)
+    code, out, _ = run("replay", f"{own}:topology", "--at", "orders:0:2")
+    assert code == 0, out
+    assert "'a': 'v2'" in out
+    _, _, err = run("replay", f"{own}:topology", "--at", "orders:0:2", "-b", tmp_path / "another.db")
+    assert "there is no topic log at" in " ".join(err.split())
+    _, _, err = run("replay", f"{app}:topology", "--at", "orders:0:2")
+    assert "bootstrap.servers" in err
+
+
 def test_a_range_as_json(run, app, log_file):
     code, out, _ = replay(run, app, log_file, "--at", "orders:0:1-3", "--json")
     assert code == 0

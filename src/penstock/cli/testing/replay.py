@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, ConfigFile, ConfigPairs, Json, Target, read_config
+from penstock.cli.option_groups import AppOptions, grouped
+from penstock.cli.options import Json
 from penstock.cli.output import print_text
 from penstock.errors import ConfigError, PenstockError
 
@@ -27,11 +28,11 @@ _AT = re.compile(r"(?P<topic>.+):(?P<partition>[0-9]{1,9}):(?P<first>[0-9]{1,18}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(replay)
+    app.command()(grouped(replay))
 
 
 def replay(
-    target: Target,
+    app: AppOptions,
     *,
     at: Annotated[
         str,
@@ -41,9 +42,6 @@ def replay(
     debug: Annotated[
         bool, typer.Option("--pdb", help="Stop in the topology's functions, and where one of them raises an error.")
     ] = False,
-    bootstrap: Bootstrap = "sqlite:///penstock.db",
-    config: ConfigPairs = [],  # noqa: B006 - Typer wants a list
-    config_file: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Process records of an application's log again in this process, with the state that its stores had then.
@@ -51,13 +49,12 @@ def replay(
     Shows what each record changes in the stores and what it writes, or its error. Nothing is written to the log, and
     the application may run. Breakpoints of an IDE work. Exit codes: 0, or 1 if a record raises an error.
     """
-    from penstock.cli.loader import load_topology
     from penstock.config import StreamsConfig
 
     place = _place(at, to)
-    topology, own = load_topology(target)
-    settings = StreamsConfig({**own, "bootstrap.servers": bootstrap, **read_config(config, config_file)})
-    settings.require("application.id")
+    topology, given = app.load()
+    settings = StreamsConfig(given)
+    settings.require("application.id", "bootstrap.servers")
     has_failed = False
     for each in _replays(topology, settings, place, _debugged(topology) if debug else lambda run: run()):
         print_text(json.dumps(_document(each)) if as_json else _shown(each))
