@@ -27,7 +27,7 @@ from penstock.log.kafka.wire.produce import NotWrittenError, ProduceLimits, Prod
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 KINDS = (ErrorCategory.PASSES, ErrorCategory.SETTLES)
-LAST_CODE = 133  # of Kafka 4.3
+LAST_CODE = 136  # of Kafka 4.4
 # kafka-python takes them for final; Java's client for retriable, as they are.
 RETRIABLE_IN_JAVA = {
     2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106,

@@ -1,6 +1,6 @@
 """The category of each of Kafka's error codes for a client: wait, begin again, skip a record, or give up.
 
-Kafka's own errors (`org.apache.kafka.common.protocol.Errors`, 4.3) have the categories of KIP-890 and KIP-1050. Codes
+Kafka's own errors (`org.apache.kafka.common.protocol.Errors`, 4.4) have the categories of KIP-890 and KIP-1050. Codes
 of librdkafka and of connections are negative.
 """
 
@@ -73,7 +73,7 @@ CODES = _table(
     FINAL="""
         1 4 11 12 17 21 23 24 26 28 35 36 37 38 39 40 42 43 44 46 50 55 57 60 67 68 69 73 76 81 85 86
         91 92 93 94 95 96 97 98 99 101 102 104 105 107 109 111 112 114 115 116 117 118 119 121 124 125 126
-        127 128 130 131 132
+        127 128 130 131 132 134 135 136
     """,
 )
 
