@@ -7,7 +7,15 @@ from datetime import UTC, date, datetime, timedelta
 
 from penstock.errors import ConfigError
 
-__all__ = ["DurationLike", "TimestampLike", "duration_ms", "format_duration", "timestamp_ms"]
+__all__ = [
+    "DurationLike",
+    "TimestampLike",
+    "duration_ms",
+    "format_duration",
+    "timedelta_of",
+    "timedelta_text",
+    "timestamp_ms",
+]
 
 DurationLike = int | str | timedelta
 TimestampLike = int | str | datetime | date
@@ -31,6 +39,7 @@ _ISO = re.compile(
     r"(?P<time>T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
 )
+_EXACT = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6})\d*)?S)?)?")
 _HINT = 'Write milliseconds (60_000), "1 minute", "1h 30m", "PT1M" or datetime.timedelta(minutes=1).'
 _TIMESTAMP_HINT = 'Write milliseconds since 1970, "2024-05-01T12:00:00Z" or a datetime.'
 
@@ -127,3 +136,35 @@ def timestamp_ms(value: TimestampLike, what: str = "timestamp") -> int:
         zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     raise ConfigError(f"{what} is {value!r}, which is not a point in time", hint=_TIMESTAMP_HINT)
+
+
+def timedelta_of(text: str) -> timedelta:
+    """Return a duration of days to seconds (ISO 8601), exact to microseconds; raise ValueError if it is none.
+
+    >>> timedelta_of("P1DT2H0.5S")
+    datetime.timedelta(days=1, seconds=7200, microseconds=500000)
+    """
+    match = _EXACT.fullmatch(text)
+    if match is None or text.endswith(("P", "T")):
+        raise ValueError(text)
+    sign, days, hours, minutes, seconds, fraction = match.groups()
+    length = timedelta(
+        days=int(days or 0),
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        seconds=int(seconds or 0),
+        microseconds=int((fraction or "0").ljust(6, "0")),
+    )
+    return -length if sign else length
+
+
+def timedelta_text(value: timedelta) -> str:
+    """Return a duration as text that `timedelta_of` reads.
+
+    >>> timedelta_text(timedelta(days=-1, hours=2))
+    '-PT79200S'
+    """
+    whole = abs(value)
+    fraction = f".{whole.microseconds:06}".rstrip("0") if whole.microseconds else ""
+    days = f"{whole.days}D" if whole.days else ""
+    return f"{'-' if value < timedelta() else ''}P{days}T{whole.seconds}{fraction}S"

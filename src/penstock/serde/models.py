@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import re
 import threading
 import types
 import typing
@@ -24,8 +23,9 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 
+from penstock.base.durations import timedelta_of, timedelta_text
+from penstock.base.value_text import show
 from penstock.errors import ConfigError
-from penstock.serde.rowwise import show
 
 __all__ = [
     "MisfitError",
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _MISSING_NAME = 'A field of another name in JSON: field(metadata={"name": "userId"}).'
-_DURATION = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6})\d*)?S)?)?")
 _ALIASES: Any = getattr(typing, "TypeAliasType", ())  # of `type Name = ...`, from Python 3.12 on
 _MOST_DIGITS = 4300  # of an integer, as many as Python itself reads from text
 _FIELDS_OF_CLASS = threading.RLock()
@@ -166,28 +165,6 @@ class _Text(Node):
         return {"type": "string", **self.facts}
 
 
-def _duration_of(text: str) -> timedelta:
-    match = _DURATION.fullmatch(text)
-    if match is None or text.endswith(("P", "T")):
-        raise ValueError(text)
-    sign, days, hours, minutes, seconds, fraction = match.groups()
-    length = timedelta(
-        days=int(days or 0),
-        hours=int(hours or 0),
-        minutes=int(minutes or 0),
-        seconds=int(seconds or 0),
-        microseconds=int((fraction or "0").ljust(6, "0")),
-    )
-    return -length if sign else length
-
-
-def _duration_text(value: timedelta) -> str:
-    whole = abs(value)
-    fraction = f".{whole.microseconds:06}".rstrip("0") if whole.microseconds else ""
-    days = f"{whole.days}D" if whole.days else ""
-    return f"{'-' if value < timedelta() else ''}P{days}T{whole.seconds}{fraction}S"
-
-
 def _base64_of(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
@@ -206,7 +183,7 @@ def _leaf(kind: Any) -> Node | None:
         datetime: ("a date and time (ISO 8601)", datetime.fromisoformat, datetime.isoformat, {"format": "date-time"}),
         date: ("a date (ISO 8601)", date.fromisoformat, date.isoformat, {"format": "date"}),
         time: ("a time (ISO 8601)", time.fromisoformat, time.isoformat, {"format": "time"}),
-        timedelta: ('a duration (ISO 8601, "PT1H")', _duration_of, _duration_text, {"format": "duration"}),
+        timedelta: ('a duration (ISO 8601, "PT1H")', timedelta_of, timedelta_text, {"format": "duration"}),
         Decimal: ("a decimal number", Decimal, str, {}),
         UUID: ("a UUID", UUID, str, {"format": "uuid"}),
         bytes: ("bytes (in base64)", _base64_of, _base64_text, {"contentEncoding": "base64"}),

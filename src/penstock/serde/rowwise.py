@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import reprlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 import polars as pl
 import pyarrow as pa
 
+from penstock.base.value_text import show
 from penstock.errors import SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
@@ -31,17 +31,6 @@ __all__ = [
 
 # A user's serde may raise anything; a panic in Rust is not an Exception.
 UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
-
-
-def show(value: object) -> str:
-    """Return a value for an error's text, cut short."""
-    for represent in (repr, reprlib.repr):
-        try:
-            text = represent(value)
-        except Exception:  # noqa: BLE001, S112 - nested too deep, a number too long, or a user's own __repr__ fails
-            continue
-        return text if len(text) <= 80 else text[:77] + "..."
-    return f"<{type(value).__name__}>"
 
 
 def qualified_name(kind: type) -> str:

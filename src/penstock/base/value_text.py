@@ -1,0 +1,18 @@
+"""Values in the texts of errors."""
+
+from __future__ import annotations
+
+import reprlib
+
+__all__ = ["show"]
+
+
+def show(value: object) -> str:
+    """Return a value for an error's text, cut short."""
+    for represent in (repr, reprlib.repr):
+        try:
+            text = represent(value)
+        except Exception:  # noqa: BLE001, S112 - nested too deep, a number too long, or a user's own __repr__ fails
+            continue
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"<{type(value).__name__}>"
