@@ -33,7 +33,7 @@ from penstock.topology.tables import SourceTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["LANGUAGES", "Language", "StreamsBuilder", "value_serdes"]
+__all__ = ["LANGUAGES", "Language", "StreamsBuilder"]
 
 Name = str | Named | None
 
@@ -339,8 +339,3 @@ def _table_options(
     value = options.value_serde if options.value_serde is not None else store_options.value_serde
     options = replace(options, key_serde=key, value_serde=value)
     return options, replace(store_options, key_serde=key, value_serde=value)
-
-
-def value_serdes(builder: StreamsBuilder) -> dict[str, Any]:
-    """Return the serdes of the values of the topics that a builder has named so far; None is the default serde."""
-    return builder._graph.value_serdes()  # noqa: SLF001 - of the class of this module

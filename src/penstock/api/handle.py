@@ -6,7 +6,7 @@ The helpers of this package take handles and return handles; `KStream`, `KTable`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.api.options import Named
 from penstock.api.serdes import UNKNOWN
@@ -34,6 +34,7 @@ __all__ = [
     "name_of",
     "option",
     "same_builder",
+    "value_serdes",
 ]
 
 T = TypeVar("T")
@@ -130,6 +131,17 @@ class Fluent(Generic[H_co]):
 def handle_of(fluent: Fluent[H]) -> H:
     """Return the handle of a fluent object, for builders of topologies outside of this package."""
     return fluent._handle  # noqa: SLF001 - the class above
+
+
+class HasGraph(Protocol):
+    """A builder of a topology: `StreamsBuilder`."""
+
+    _graph: GraphBuilder
+
+
+def value_serdes(builder: HasGraph) -> dict[str, Any]:
+    """Return the serdes of the values of the topics that a builder has named so far; None is the default serde."""
+    return builder._graph.value_serdes()  # noqa: SLF001 - for languages of topologies, as `handle_of`
 
 
 def name_of(name: str | Named | None) -> str | None:

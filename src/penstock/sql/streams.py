@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.api.builder import value_serdes
+from penstock.api.handle import value_serdes
 from penstock.base.argument_checks import check_given
 from penstock.errors import SqlError, SqlSyntaxError
 from penstock.sql.analyse import apply, located, refusal
