@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State, StateListener
 from penstock.engines.committed.interactive_queries import StoreQueries
+from penstock.engines.event_loop import AsyncKafkaStreams, Embedding
 from penstock.engines.extensions import ApplicationExtensions, ApplicationHandle
 from penstock.engines.figures import BatchMeter, RunLog
 from penstock.engines.http_port import HttpPort
@@ -87,6 +89,7 @@ class KafkaStreams:
         self._metrics.also = self._extensions.batch_done
         self._port = HttpPort(self.config, self._queries, self._metrics, self._extensions)
         self._supervisor: Supervisor | None = None
+        self._embedding: Embedding | None = None
 
     @property
     def state(self) -> State:
@@ -445,6 +448,29 @@ class KafkaStreams:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> AsyncKafkaStreams:
+        """Start inside an event loop, without blocking it; the block's end stops the application.
+
+        If the application fails, the block is cancelled and raises the application's error. Signals stay the host's.
+
+        Example:
+            async with KafkaStreams(topology, config) as app:
+                count = await app.store("os-counts").get("linux")
+        """
+        _require_pyspark()
+        if "pyspark" in sys.modules:  # else there is none, and its import would hold up the loop
+            from penstock.engines.spark.session import running_session
+
+            self._session = self._session or running_session()  # Spark looks for it in this thread alone
+        self._embedding = Embedding(self, self._lifecycle)
+        return await self._embedding.enter()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._embedding is not None:
+            await self._embedding.leave(kind, error, trace)
 
 
 def _require_pyspark() -> None:

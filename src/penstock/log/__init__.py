@@ -11,6 +11,8 @@ from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition as TopicPartition
+    from penstock.log.clients.asynchronous import AsyncConsumer as AsyncConsumer
+    from penstock.log.clients.asynchronous import AsyncProducer as AsyncProducer
     from penstock.log.clients.consumer import Consumer as Consumer
     from penstock.log.clients.producer import Producer as Producer
     from penstock.log.consumer_interface import ConsumerRecord as ConsumerRecord
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.log.producer_interface import Delivery as Delivery
 
 __all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
     "Consumer",
     "ConsumerRecord",
     "Delivery",
@@ -32,6 +36,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "AsyncConsumer": "clients.asynchronous",
+        "AsyncProducer": "clients.asynchronous",
         "Consumer": "clients.consumer",
         "ConsumerRecord": "consumer_interface",
         "Delivery": "producer_interface",

@@ -114,6 +114,6 @@ def test_typed_orders(batch_size: int) -> None:
 
 def test_every_example_is_tested_and_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*EXPECTED, "access_log", "typed_orders"}
+    assert names == {*EXPECTED, "access_log", "embedded_service", "typed_orders"}
     page = (EXAMPLES.parent / "docs" / "examples.md").read_text()
     assert [name for name in sorted(names) if f"{name}.py" not in page] == []

@@ -93,6 +93,7 @@ class Consumer:
         self._too_new: int | None = None
         self._subscribed = self._closed = False
         self._unread: dict[TopicPartition, int] = {}  # first records of the last poll that iteration has not reached
+        self._lasts: dict[TopicPartition, int] = {}  # the last ones of that poll
 
     # What to read
 
@@ -243,21 +244,34 @@ class Consumer:
             yield from self._one_by_one(self.poll(timeout_s=_SLICE_S))
 
     def _one_by_one(self, records: Sequence[ConsumerRecord]) -> Iterator[ConsumerRecord]:
-        lasts = {TopicPartition(each.topic, each.partition): number for number, each in enumerate(records)}
-        self._unread = {TopicPartition(each.topic, each.partition): each.offset for each in reversed(records)}
+        self.hold(records)
         try:
-            for number, record in enumerate(records):
-                tp = TopicPartition(record.topic, record.partition)
-                if tp in self._unread:  # it was not sought in meanwhile
-                    self._unread[tp] = record.offset + 1
-                    if lasts[tp] == number:
-                        del self._unread[tp]  # the client's position may be behind markers of transactions
+            for record in records:
+                self.delivered(record)
                 yield record
         finally:
-            unread, self._unread = self._unread, {}
-            for tp, offset in unread.items():
-                if not self._closed and tp in self._client.assignment():
-                    self._client.seek(tp, offset)
+            self.give_back()
+
+    def hold(self, records: Sequence[ConsumerRecord]) -> None:
+        """Take the records of the last poll as not read yet: positions, and so commits, follow ``delivered``."""
+        self._lasts = {TopicPartition(each.topic, each.partition): each.offset for each in records}
+        self._unread = {TopicPartition(each.topic, each.partition): each.offset for each in reversed(records)}
+
+    def delivered(self, record: ConsumerRecord) -> None:
+        """Count a held record as read: the position of its partition is behind it."""
+        tp = TopicPartition(record.topic, record.partition)
+        if tp in self._unread:  # it was not sought in meanwhile
+            if self._lasts.get(tp) == record.offset:
+                del self._unread[tp]  # the client's position may be behind markers of transactions
+            else:
+                self._unread[tp] = record.offset + 1
+
+    def give_back(self) -> None:
+        """Go back to the first of the held records that were not delivered: the next poll returns them again."""
+        unread, self._unread = self._unread, {}
+        for tp, offset in unread.items():
+            if not self._closed and tp in self._client.assignment():
+                self._client.seek(tp, offset)
 
     @property
     def finished(self) -> bool:
@@ -293,7 +307,8 @@ class Consumer:
         """Return the next offset of a partition."""
         self._check_assigned([place])
         end = self._ends.get(place)
-        position = self._unread[place] if place in self._unread else self._client.position(place)
+        unread = self._unread.get(place)
+        position = self._client.position(place) if unread is None else unread
         return position if end is None else min(position, end)
 
     def seek(self, place: TopicPartition, offset: int) -> None:

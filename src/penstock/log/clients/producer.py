@@ -159,6 +159,16 @@ class Producer:
             if chosen:
                 self._client.send_offsets(chosen, consumer.group_metadata())
 
+    def send_offsets_of(self, group_metadata: object, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets in the transaction for a member of a group, named by its consumer's ``group_metadata``."""
+        with self._lock:
+            if not self._in_transaction:
+                raise InvalidStateError(
+                    "send_offsets is for transactions", hint="async with producer.transaction(): ..."
+                )
+            if offsets:
+                self._client.send_offsets(offsets, group_metadata)
+
     def poll(self) -> None:
         """Write records that have waited for ``linger_ms``, and call due ``on_delivery`` callbacks."""
         with self._lock:
