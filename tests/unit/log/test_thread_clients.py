@@ -46,8 +46,8 @@ def test_a_fetcher_returns_what_is_there_and_waits_for_more(topic, batch):
         assert fetcher.ends() == {T0: 2, T1: 1}
         assert fetcher.poll(0.01) == {}
 
-        threading.Timer(0.1, topic.append, ("t", 1, batch([b"d"]))).start()
         began = time.monotonic()
+        threading.Timer(0.1, topic.append, ("t", 1, batch([b"d"]))).start()
         assert fetcher.poll(120)[T1].records.column("value").to_pylist() == [b"d"]
         assert 0.05 < time.monotonic() - began < 60
 
