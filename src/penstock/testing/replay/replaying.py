@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,20 +12,23 @@ import pyarrow as pa
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.engines.threads.app import ThreadApp
+from penstock.engines.threads.loop.global_state import MemoryGlobals
 from penstock.errors import OffsetOutOfRangeError, StateError, TopologyError, UnknownTopicError
 from penstock.log.base import TopicPartition
+from penstock.log.embedded.codec import concat
 from penstock.runtime.context import Surroundings
-from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import TopicBatch
+from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.plain import text_of
-from penstock.state.memory import MemoryMap, MemoryTaskState
+from penstock.state.memory import MemoryMap
 from penstock.state.overlay import TaskOverlay
 from penstock.state.views import open_view
 from penstock.testing.replay.moments import Moment, Moments, StateGoneError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
+    from penstock.runtime.global_stores import GlobalViews
     from penstock.topology.plan.plan import TaskId
 
 __all__ = ["Change", "Output", "Place", "Replay", "Step", "replays_of"]
@@ -224,7 +228,7 @@ class _Cursor:
                 break
         if not parts:
             return None
-        taken = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+        taken = concat(parts)
         self.position = int(taken.column("offset")[-1].as_py()) + 1
         return taken
 
@@ -234,12 +238,6 @@ class _Cursor:
         if self._batches is None:
             self._batches = iter(self._log.iterate(self._tp.topic, self._tp.partition, self.position, self._end))
         return next((each for each in self._batches if each.num_rows), None)
-
-    def give_back(self, records: pa.RecordBatch) -> None:
-        """Put records in front of the rest."""
-        if records.num_rows:
-            self._rest.append(records)
-            self.position = int(records.column("offset")[0].as_py())
 
 
 class _Replayer:
@@ -306,25 +304,14 @@ class _Replayer:
     def _globals(self) -> GlobalViews | None:
         """Return the global stores as they are now."""
         app = self._app
-        specs = {name: app.topology.stores[name] for name in app.topology.global_stores}
-        if not specs:
+        if not app.topology.global_stores:
             return None
-        copies = MemoryTaskState(specs.values())
-        task = StreamTask(
-            app.topology,
-            app.config.with_settings({"deserialization.exception.handler": "continue"}),
-            TaskPart(GLOBAL_TASK, app.plan.partitions, app.topology.global_nodes),
-            copies,
-            Surroundings(wall_clock_ms=self._now_ms),
-        )
-        for topic in app.plan.global_topics:
-            for partition in range(self._log.partitions(topic)):
-                start, end = self._log.beginning_offset(topic, partition), self._log.end_offset(topic, partition)
-                for records in self._log.iterate(topic, partition, start, end) if start < end else ():
-                    task.process([TopicBatch(topic, partition, records)], self._now_ms)
-        names = ", ".join(sorted(specs))
+        forgiving = replace(app, config=app.config.with_settings({"deserialization.exception.handler": "continue"}))
+        with closing(MemoryGlobals(forgiving, Sensor(), lambda: self._now_ms)) as copy:
+            copy.restore(self._log)
+        names = ", ".join(sorted(app.topology.global_stores))
         self._replay.notes.append(f"the global store {names} is as it is now, not as it was then")
-        return GlobalViews(specs, {name: copies.map(name) for name in specs}, copies.meta)
+        return copy.views
 
     # The way to the records
 
@@ -409,7 +396,7 @@ class _Replayer:
                 break
             parts.append(records)
         parts = [each for each in parts if each.num_rows]
-        return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if parts else None
+        return concat(parts) if parts else None
 
     def _note_lack(self) -> None:
         """Note what nobody knows of the records that are processed next."""
@@ -505,19 +492,15 @@ class _Replayer:
             return
         numbers = dict(self._state.meta)
         for store, rows in self._move().items():
-            step.changes += [each for key, *pair in rows if (each := self._change(store, key, pair, numbers))]
+            for key, *pair in rows:
+                before, after = (self._row(store, key, value, numbers) for value in pair)
+                step.changes.append(Change(store, before, after))
         for topic, written in output.records.items():
             serdes = _serdes(self._app, topic)
             for each in written.to_pylist():
                 name, key, value = self._app.plan.physical_name(topic), each["key"], each["value"]
                 text = f"{_text(serdes[0], key)}: {_text(serdes[1], value)}"
                 step.outputs.append(Output(name, each["partition"], each["timestamp"], key, value, text))
-
-    def _change(
-        self, store: str, key: bytes, pair: Sequence[bytes | None], numbers: Mapping[str, int]
-    ) -> Change | None:
-        before, after = (self._row(store, key, value, numbers) for value in pair)
-        return Change(store, before, after)
 
     def _row(self, store: str, key: bytes, value: bytes | None, numbers: Mapping[str, int]) -> str:
         """Return a row as its store shows it; as bytes if it is one of the store's own."""
