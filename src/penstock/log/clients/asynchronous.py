@@ -173,29 +173,27 @@ class AsyncConsumer:
 
     async def poll(self, timeout_s: float = 0.0, max_records: int = 500) -> list[ConsumerRecord]:
         """Fetch up to ``max_records``; waits up to ``timeout_s`` if there is none. aiokafka's ``getmany``."""
-        await self._give_back()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            slice_s = max(0.0, min(_SLICE_S, deadline - loop.time()))
-            poll = partial(Consumer.poll, timeout_s=slice_s, max_records=max_records)
-            records = await self._thread.call_or_undo(poll, _go_back_to_records)
-            if records or loop.time() >= deadline:
-                return records
+        return await self._fetched(partial(Consumer.poll, max_records=max_records), _go_back_to_records, timeout_s)
 
     async def poll_batches(
         self, timeout_s: float = 0.0, max_records: int = 50_000
     ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """Like ``poll``, as Arrow batches (RECORD_SCHEMA): many times faster than single records."""
+        poll = partial(Consumer.poll_batches, max_records=max_records)
+        return await self._fetched(poll, _go_back_to_batches, timeout_s)
+
+    async def _fetched(
+        self, poll: Callable[..., list[T]], undo: Callable[[Consumer, list[T]], None], timeout_s: float
+    ) -> list[T]:
+        """Poll until there is something, or the time is over, in slices that let other calls have their turn."""
         await self._give_back()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
             slice_s = max(0.0, min(_SLICE_S, deadline - loop.time()))
-            poll = partial(Consumer.poll_batches, timeout_s=slice_s, max_records=max_records)
-            batches = await self._thread.call_or_undo(poll, _go_back_to_batches)
-            if batches or loop.time() >= deadline:
-                return batches
+            fetched = await self._thread.call_or_undo(partial(poll, timeout_s=slice_s), undo)
+            if fetched or loop.time() >= deadline:
+                return fetched
 
     async def getone(self) -> ConsumerRecord:
         """Return the next record, and wait for it; aiokafka's ``getone``."""

@@ -152,9 +152,7 @@ class Producer:
         Kafka's ``sendOffsetsToTransaction``. The consumer must have a group and must not commit itself.
         """
         with self._lock:
-            if not self._in_transaction:
-                hint = "use: with producer.transaction(): ..."
-                raise InvalidStateError("send_offsets is for transactions", hint=hint)
+            self._check_in_transaction("use: with")
             chosen = consumer.positions if offsets is None else offsets
             if chosen:
                 self._client.send_offsets(chosen, consumer.group_metadata())
@@ -162,12 +160,13 @@ class Producer:
     def send_offsets_of(self, group_metadata: object, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets in the transaction for a member of a group, named by its consumer's ``group_metadata``."""
         with self._lock:
-            if not self._in_transaction:
-                raise InvalidStateError(
-                    "send_offsets is for transactions", hint="async with producer.transaction(): ..."
-                )
+            self._check_in_transaction("async with")
             if offsets:
                 self._client.send_offsets(offsets, group_metadata)
+
+    def _check_in_transaction(self, how: str) -> None:
+        if not self._in_transaction:
+            raise InvalidStateError("send_offsets is for transactions", hint=f"{how} producer.transaction(): ...")
 
     def poll(self) -> None:
         """Write records that have waited for ``linger_ms``, and call due ``on_delivery`` callbacks."""
