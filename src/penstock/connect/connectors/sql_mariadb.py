@@ -111,13 +111,7 @@ class MariadbReader(DatabaseReader):
             return str(table)
         return f"{self.run(connection, 'SELECT DATABASE()').scalar()}.{table.name}"
 
-    def start(self, statement: str) -> FetchedRows:
-        connection = self.connect()
-        try:
-            result = self.run(connection, statement, stream_results=True)
-        except BaseException:
-            connection.close()
-            raise
+    def rows(self, connection: Connection, result: CursorResult[Any]) -> FetchedRows:
         return MariadbRows(self.engine, connection, result)
 
     def now(self, connection: Connection) -> int:

@@ -240,10 +240,14 @@ class DatabaseReader:
         """Run a query whose rows are read later."""
         connection = self.connect()
         try:
-            return FetchedRows(connection, self.run(connection, statement, stream_results=True))
+            return self.rows(connection, self.run(connection, statement, stream_results=True))
         except BaseException:
             connection.close()
             raise
+
+    def rows(self, connection: Connection, result: CursorResult[Any]) -> FetchedRows:
+        """Return the rows of a query that runs, which are read as they are fetched."""
+        return FetchedRows(connection, result)
 
     def all(self, connection: Connection, statement: str) -> list[tuple[Any, ...]]:
         """Return all rows of a statement."""
