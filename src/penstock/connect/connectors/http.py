@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.connect.api import SinkTaskContext
-from penstock.connect.data import DataError, Moment, RetriableError, Schema, Struct
+from penstock.connect.data import DataError, Moment, RetriableError, Schema, SinkRecord, Struct
 from penstock.errors import ConnectError
+from penstock.log.base import TopicPartition
 from penstock.serde.data.logical import DATE_NAME, TIME_NAME
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AGAIN",
     "LONGEST_WAIT_S",
+    "ArrivedRecords",
     "AskedWait",
     "LimitedExchange",
     "is_same_server",
@@ -36,6 +38,7 @@ __all__ = [
     "plain",
     "require_trust",
     "retry_after_s",
+    "shown_place",
 ]
 
 AGAIN = (408, 425, 429)
@@ -98,6 +101,30 @@ class AskedWait:
         if left_s > 0:
             context.timeout(math.ceil(min(left_s, _LONGEST_SLEEP_S) * 1000))
             raise RetriableError(f"{reason} {left_s:.0f} s more")
+
+
+class ArrivedRecords:
+    """The records of a batch that have arrived: when the batch comes again, only the others are sent."""
+
+    def __init__(self) -> None:
+        self._places: set[tuple[Any, ...]] = set()
+
+    def left(self, records: Sequence[SinkRecord]) -> list[SinkRecord]:
+        """Return the records of a batch that have not arrived."""
+        return [record for record in records if _place(record) not in self._places]
+
+    def add(self, records: Iterable[SinkRecord]) -> None:
+        """Note that records have arrived, while others of their batch may not."""
+        self._places.update(map(_place, records))
+
+    def forget(self, records: Iterable[SinkRecord]) -> None:
+        """Forget the records of a batch that has arrived whole."""
+        self._places.difference_update(map(_place, records))
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the records of partitions that the task gives up."""
+        gone = {(tp.topic, tp.partition) for tp in partitions}
+        self._places = {place for place in self._places if place[:2] not in gone}
 
 
 class LimitedExchange:
@@ -181,6 +208,15 @@ def require_trust(error: BaseException, server: str, hint: str = AUTHORITIES) ->
             problem = each.verify_message or str(each)
             raise ConnectError(f"the certificate of {server} is not trusted: {problem}", hint=hint) from error
         each = each.__cause__ or each.__context__
+
+
+def _place(record: SinkRecord) -> tuple[Any, ...]:
+    return record.original_topic, record.original_partition, record.original_offset
+
+
+def shown_place(record: SinkRecord) -> str:
+    """Return where a record stands, for errors."""
+    return f"{record.original_topic}-{record.original_partition}, offset {record.original_offset}"
 
 
 def json_bytes(value: Any) -> bytes:

@@ -24,7 +24,16 @@ from penstock.connect.config import (
     Setting,
     WebUrl,
 )
-from penstock.connect.connectors.http import AGAIN, AskedWait, LimitedExchange, json_bytes, may_pass, require_trust
+from penstock.connect.connectors.http import (
+    AGAIN,
+    ArrivedRecords,
+    AskedWait,
+    LimitedExchange,
+    json_bytes,
+    may_pass,
+    require_trust,
+    shown_place,
+)
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.data import DataError, RetriableError, SettingError, SinkRecord
 from penstock.errors import ConnectError
@@ -258,26 +267,24 @@ class SearchSinkTask(SinkTask):
         self._urls = itertools.cycle([url.rstrip("/") for url in parsed["connection.url"]])
         self._url = next(self._urls)
         self._wait = AskedWait()
-        self._written: set[tuple[Any, ...]] = (
-            set()
-        )  # of the records that come again, as the cluster was busy for others
+        self._arrived = ArrivedRecords()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if not records:
             return
         self._wait.keep(self.context, f"{self._url} wants no requests for")
         self._refused: list[tuple[SinkRecord, DataError]] = []
-        left = [record for record in records if _id_of_place(record) not in self._written]
-        actions = [action for record in left if (action := self._action_or_none(record)) is not None]
+        actions = [
+            action for record in self._arrived.left(records) if (action := self._action_or_none(record)) is not None
+        ]
         for batch in self._batches(actions):
             self._send(batch)
         for record, error in self._refused:  # not before: what the cluster is busy for brings all of them again
             self._report(record, error)
-        self._written.difference_update(map(_id_of_place, records))
+        self._arrived.forget(records)
 
     def close(self, places: Collection[TopicPartition]) -> None:
-        gone = {(tp.topic, tp.partition) for tp in places}
-        self._written = {place for place in self._written if place[:2] not in gone}
+        self._arrived.close(places)
 
     def stop(self) -> None:
         if self._client is not None:
@@ -300,7 +307,7 @@ class SearchSinkTask(SinkTask):
         if record.value is None:
             if self._null_values == "fail":
                 raise DataError(
-                    f"the record at {_place(record)} has no value",
+                    f"the record at {shown_place(record)} has no value",
                     hint="Set behavior.on.null.values=delete or ignore, or send such records to a dead letter queue.",
                 )
             if self._null_values == "ignore" or not by_key or record.key is None:
@@ -314,10 +321,10 @@ class SearchSinkTask(SinkTask):
         try:
             document = json.loads(json_bytes(record.value))
         except DataError as error:
-            raise DataError(f"the value at {_place(record)}: {error.message}") from error
+            raise DataError(f"the value at {shown_place(record)}: {error.message}") from error
         if not isinstance(document, dict):
             raise DataError(
-                f"the value at {_place(record)} is not a document, but {type(record.value).__name__}",
+                f"the value at {shown_place(record)} is not a document, but {type(record.value).__name__}",
                 hint="Put it into a field, for example by the transformation HoistField.",
             )
         if is_upsert:
@@ -338,7 +345,7 @@ class SearchSinkTask(SinkTask):
             return int(str(header.value if header is not None else None))
         except ValueError:
             raise DataError(
-                f"the header {name} at {_place(record)} is not a version: a whole number",
+                f"the header {name} at {shown_place(record)} is not a version: a whole number",
                 hint="Correct the record, or external.version.header.",
             ) from None
 
@@ -347,7 +354,7 @@ class SearchSinkTask(SinkTask):
         problem = _problem_of_index(index)
         if problem is not None:
             raise DataError(
-                f"the record at {_place(record)} has no index: {index!r} {problem}",
+                f"the record at {shown_place(record)} has no index: {index!r} {problem}",
                 hint="Set index, or give the topic another name by the transformation RegexRouter.",
             )
         return index
@@ -356,7 +363,8 @@ class SearchSinkTask(SinkTask):
         document_id = self._id_of(record)
         if not 0 < len(document_id.encode("utf-8", "replace")) <= MOST_ID_BYTES:
             raise DataError(
-                f"the key at {_place(record)} cannot be the id of a document: it has {len(document_id):,} characters",
+                f"the key at {shown_place(record)} cannot be the id of a document: it has {len(document_id):,} "
+                "characters",
                 hint=f"Ids have 1 to {MOST_ID_BYTES} bytes: set key.ignore=true, or take another field as key.",
             )
         return document_id
@@ -368,7 +376,7 @@ class SearchSinkTask(SinkTask):
         if isinstance(key, str | int) and not isinstance(key, bool):
             return str(key)
         raise DataError(
-            f"the key at {_place(record)} cannot be the id of a document: {type(key).__name__}",
+            f"the key at {shown_place(record)} cannot be the id of a document: {type(key).__name__}",
             hint="Ids are texts and whole numbers: set key.ignore=true, or take a field as key by the transformations "
             "ValueToKey and ExtractField.",
         )
@@ -416,7 +424,7 @@ class SearchSinkTask(SinkTask):
             else:
                 self._note_refused(action.record, result)
         if busy:
-            self._written |= {_id_of_place(each.record) for each in written if each.document_id not in busy}
+            self._arrived.add(each.record for each in written if each.document_id not in busy)
             raise RetriableError(f"{self._url} is too busy for {len(busy)} of {len(batch)} documents")
 
     def _send_less(self, batch: Sequence[_Action]) -> None:
@@ -438,7 +446,7 @@ class SearchSinkTask(SinkTask):
 
     def _note_refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
         error = DataError(
-            f"the document of {_place(record)} is refused: {_reason(result)} ({result.get('status')})",
+            f"the document of {shown_place(record)} is refused: {_reason(result)} ({result.get('status')})",
             hint="Correct the record or the mapping of the index, or send such records to a dead letter queue.",
         )
         self._refused.append((record, error))
@@ -526,11 +534,3 @@ def _reason(result: Mapping[str, Any]) -> Any:
         return problem
     cause = problem.get("caused_by") or {}
     return cause.get("reason") or problem.get("reason")
-
-
-def _id_of_place(record: SinkRecord) -> tuple[Any, ...]:
-    return record.original_topic, record.original_partition, record.original_offset
-
-
-def _place(record: SinkRecord) -> str:
-    return f"{record.original_topic}-{record.original_partition}, offset {record.original_offset}"

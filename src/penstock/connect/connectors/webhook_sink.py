@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.base.masking import without_passwords
 from penstock.connect.api import SinkTask
@@ -23,12 +23,14 @@ from penstock.connect.config import (
     named_values,
 )
 from penstock.connect.connectors.http import (
+    ArrivedRecords,
     AskedWait,
     LimitedExchange,
     is_same_server,
     json_bytes,
     may_pass,
     require_trust,
+    shown_place,
 )
 from penstock.connect.connectors.http_models import HTTP_SINK_MODEL
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
@@ -104,21 +106,20 @@ class WebhookSinkTask(SinkTask):
         self._exchange = LimitedExchange(parsed["timeout.ms"] / 1000)
         self._client = httpx.Client(headers=headers, timeout=self._exchange.limit_s, event_hooks=self._exchange.hooks)
         self._wait = AskedWait()
-        self._arrived: set[tuple[Any, ...]] = set()  # of the batch that comes again
+        self._arrived = ArrivedRecords()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if not records:
             return
         self._wait.keep(self.context, f"{self._shown} wants no requests for")
-        left = [record for record in records if _place(record) not in self._arrived]
+        left = self._arrived.left(records)
         for first in range(0, len(left), self._batch_size):
             for record, body in self._requests(left[first : first + self._batch_size]):
                 self._send(record, body)
-        self._arrived.difference_update(map(_place, records))
+        self._arrived.forget(records)
 
     def close(self, places: Collection[TopicPartition]) -> None:
-        gone = {(tp.topic, tp.partition) for tp in places}
-        self._arrived = {place for place in self._arrived if place[:2] not in gone}
+        self._arrived.close(places)
 
     def stop(self) -> None:
         if self._client is not None:
@@ -142,7 +143,7 @@ class WebhookSinkTask(SinkTask):
         body = texts[0] if self._batch_size == 1 else b"[" + b",".join(texts) + b"]"
         refusal = self._request(body)
         if refusal is None:
-            self._arrived.update(map(_place, records))
+            self._arrived.add(records)
             return
         problem = f"{self._shown} answers {refusal.status}: {refusal.text}"
         if len(records) == 1:
@@ -153,7 +154,7 @@ class WebhookSinkTask(SinkTask):
             self._send(records[middle:], texts[middle:])
         elif self.context.errant_record_reporter is None:
             raise DataError(
-                f"{problem} (the records from {_shown_place(records[0])} to {_shown_place(records[-1])})",
+                f"{problem} (the records from {shown_place(records[0])} to {shown_place(records[-1])})",
                 hint="Correct the records, or set errors.tolerance=all: then only those that are refused are left out.",
             )
         else:
@@ -163,13 +164,13 @@ class WebhookSinkTask(SinkTask):
     def _refuse(self, record: SinkRecord, problem: str) -> None:
         """Report a record; it counts as one that has arrived."""
         error = DataError(
-            f"the record of {_shown_place(record)} is refused: {problem}",
+            f"the record of {shown_place(record)} is refused: {problem}",
             hint="Correct the record or the settings, or send such records to a dead letter queue.",
         )
         if self.context.errant_record_reporter is None:
             raise error
         self.context.errant_record_reporter.report(record, error)
-        self._arrived.add(_place(record))
+        self._arrived.add([record])
 
     def _request(self, body: bytes) -> _Refusal | None:
         """Send a request, behind redirections; return the answer that refuses it, or None.
@@ -258,11 +259,3 @@ def _text(answer: httpx.Response) -> str:
             if len(body) > MOST_ANSWER_BYTES:
                 break
     return bytes(body[:200]).decode("utf-8", "replace")
-
-
-def _place(record: SinkRecord) -> tuple[Any, ...]:
-    return record.original_topic, record.original_partition, record.original_offset
-
-
-def _shown_place(record: SinkRecord) -> str:
-    return f"{record.original_topic}-{record.original_partition}, offset {record.original_offset}"
