@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +77,10 @@ class Rows:
     def origin(self, row: int) -> RecordContext | None:
         """Return the source record of a row that waited in a buffer; None: it is found by the row's place."""
         return None if self.origins is None else self.origins[row]
+
+    def without_changes(self) -> Rows:
+        """Return none of the rows, as the changes of a table."""
+        return replace(self.take(_NONE.timestamps), olds=_NONE.keys)
 
     @staticmethod
     def empty() -> Rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from penstock.runtime.aggregate.windowed import StreamAggregator, WindowOperator
 from penstock.runtime.fold.columns import fold_known
 from penstock.runtime.fold.expressions import fold_expression
 from penstock.runtime.fold.model import FoldInput
-from penstock.runtime.fold.recognise import few_by_row, recognise
+from penstock.runtime.fold.recognise import few_by_row, one_by_row, recognise
 from penstock.runtime.fold.rows import fold_changes, fold_rows, row_fold
 from penstock.runtime.operator import Operator
 from penstock.runtime.rows import FEW, Rows
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "Aggregator", "aggregator_of"]
 
-_NOTHING = np.empty(0, np.int64)
-
 
 class Aggregator:
     """Aggregates rows with keys into a stored table, by the fastest way with the same result as the row loop."""
@@ -49,9 +46,7 @@ class Aggregator:
         self._table = table
         self._context = context
         self._row_fold = row_fold(aggregation)
-        function = aggregation.aggregator
-        by_call = self._known is None and not (function is not None and function.is_expression)
-        self.takes_one = table.takes_entries and (self._few_by_row or by_call)
+        self.takes_one = table.takes_entries and one_by_row(aggregation, self._known)
 
     def add(self, rows: Rows) -> Rows:
         """Add the rows (no null keys) to the table; return the table's changes."""
@@ -65,7 +60,7 @@ class Aggregator:
             old, new, stamp = self._row_fold(key, rows.values.items()[0], rows.timestamps.item(), before, its_stamp)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             self._context.failed(self._name, self._aggregation.aggregator, rows, 0, error)
-            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+            return rows.without_changes()
         store.write_entry(entry, new, stamp)
         return table.change_of(rows, before if table.caching else old, new, stamp)
 

@@ -11,7 +11,7 @@ from penstock.api.groups.agg import BuiltInAggregator
 from penstock.runtime.aggregate.changes import ByKey, StoredWindows, WindowChangeList, WindowChanges, commit
 from penstock.runtime.aggregate.session_columns import Session, SessionRuns, by_key
 from penstock.runtime.aggregate.windowed import WindowOperator
-from penstock.runtime.fold.recognise import KnownAggregation, few_by_row, recognise
+from penstock.runtime.fold.recognise import KnownAggregation, few_by_row, one_by_row, recognise
 from penstock.runtime.fold.rows import initial, snapshot, step_of
 from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.tables.groups import RowGroups, group_keys
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionAggregate"]
 
-_NOTHING = np.empty(0, np.int64)
-
 
 class SessionAggregate(WindowOperator):
     """Each row joins the sessions that are near to it, or starts one."""
@@ -43,9 +41,7 @@ class SessionAggregate(WindowOperator):
         self._known = _known(self._operation.aggregation)
         self._few_by_row = few_by_row(self._operation.aggregation, self._known)
         self._loop = _SessionLoop(self._operation.aggregation, self._gap, self._name, context)
-        function = self._operation.aggregation.aggregator
-        by_call = self._known is None and not (function is not None and function.is_expression)
-        by_row = self._few_by_row or by_call
+        by_row = one_by_row(self._operation.aggregation, self._known)
         self._takes_one = by_row and self._closed is None and self._table.takes_entries and not self._table.logs_passing
 
     def process(self, rows: Rows, parent: str) -> Rows:
@@ -61,7 +57,7 @@ class SessionAggregate(WindowOperator):
         close_time = stream_time - self._operation.windows.closes_after_ms
         changes = self._loop.run(rows, [0], {0: list(stored)}, [close_time], [-1], store)
         if not changes.rows:
-            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+            return rows.without_changes()
         lost = sum(changes.lost)
         if lost:
             self._context.drop(self._name, lost, "the store keeps no session that old")
@@ -80,7 +76,7 @@ class SessionAggregate(WindowOperator):
             return _sent(rows, range(len(windows)), windows, changes.news, changes.olds if table.send_old else None)
         sent = [window for window in written if finals[window] is not None or before[window] is not None]
         if not sent:
-            return replace(rows.take(_NOTHING), olds=Column.nulls(0))
+            return rows.without_changes()
         olds = [before.get(window) for window in sent] if table.send_old else None
         return table.flushed(
             _sent(

@@ -93,6 +93,13 @@ def few_by_row(aggregation: Aggregation, known: KnownAggregation | None) -> bool
     return known is not None and known.kind in _NUMBERS and not (function is not None and function.is_expression)
 
 
+def one_by_row(aggregation: Aggregation, known: KnownAggregation | None) -> bool:
+    """Return whether a single row may be folded by a call: nothing of the aggregation needs a column."""
+    function = aggregation.aggregator
+    is_expression = function is not None and function.is_expression
+    return not is_expression and (known is None or known.kind in _NUMBERS)
+
+
 def _of_builtin(fn: BuiltInAggregator) -> KnownAggregation | None:
     if isinstance(fn, SimpleAggregator):
         return KnownAggregation(fn.penstock_kind, fn.field)

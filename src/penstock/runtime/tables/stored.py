@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["StoredTable"]
 
 
-_NOTHING = np.empty(0, np.int64)
-
-
 class _TableOperation(Protocol):
     """An operation whose result is kept in a store."""
 
@@ -125,7 +122,7 @@ class StoredTable:
         if not self.caching:
             return Rows(rows.place, np.array([stamp], np.int64), rows.keys, Column.of_items([new]), rows.headers, olds)
         if new is None and old is None:
-            return rows.take(_NOTHING)
+            return rows.without_changes()
         return Rows(
             rows.place.flushed(self._flush_number),
             rows.timestamps if new is None else np.array([stamp], np.int64),
