@@ -65,9 +65,7 @@ class MisfitError(ValueError):
 
 
 def unlike(wanted: str, value: object) -> NoReturn:
-    shown = show(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    raise MisfitError(f"is {type(value).__name__} {shown}, not {wanted}")
+    raise MisfitError(f"is {type(value).__name__} {show(value, 60)}, not {wanted}")
 
 
 class Node:
