@@ -50,7 +50,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/operate.md", "penstock run"): SPARK,
     ("docs/how-to/move-from-java.md", "python examples/move_from_java/move.py"): MINUTES,
     ("docs/how-to/scale-out.md", "penstock groups describe"): SPARK,
-    ("docs/how-to/replay.md", "penstock replay"): THEIRS,
     ("docs/how-to/queries.md", "streams.start()"): SPARK,
     ("docs/how-to/queries.md", "penstock query logs.py"): SPARK,
     ("docs/how-to/queries.md", "penstock query os-counts"): SPARK,
