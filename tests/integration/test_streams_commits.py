@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -180,6 +181,28 @@ def test_the_open_transaction_of_a_dead_thread_is_ended_without_a_lease(scene: S
         heir.collect(scene.changed(b"b"))
         heir.commit({scene.place(0): OffsetAndMetadata(2)})
     assert scene.written() == [b"a", b"b"]
+
+
+def test_a_first_offset_whose_transaction_has_not_ended_is_waited_for_by_who_names_the_partition(scene: Scene) -> None:
+    """A broker that is asked for all offsets leaves it out: the next owner of a task would begin at the beginning."""
+    member = scene.member()
+    scene.settle()
+    log, app, place = scene.stage.log, scene.stage.app, scene.place(0)
+    with scene.producer(lambda: as_of_now(member), exactly_once=True) as producer, ThreadPoolExecutor(1) as asking:
+        producer.collect(scene.changed(b"a"))
+        if not isinstance(producer, KafkaCommitProducer):
+            producer.commit({place: OffsetAndMetadata(1)})
+            assert log.group_offsets(app, [place, scene.place(1)]) == {place: OffsetAndMetadata(1)}
+            return
+        parts = [(TopicPartition(topic, partition), records) for topic, partition, records in producer.collected()]
+        producer._transactions.write(parts, {place: OffsetAndMetadata(1)})
+        assert log.group_offsets(app) == {}
+        asked = asking.submit(log.group_offsets, app, [place, scene.place(1)])
+        with pytest.raises(TimeoutError):
+            asked.result(1)
+        assert log.group_offsets(app, [scene.place(1)]) == {}
+        producer._transactions.end()
+        assert asked.result(60) == {place: OffsetAndMetadata(1)}
 
 
 def test_the_transactions_of_threads_end_by_themselves_as_in_kafka_streams() -> None:

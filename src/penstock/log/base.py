@@ -346,8 +346,16 @@ class TopicLog(Protocol):
         ...
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]: ...
-    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Like ``committed_offsets``, with the metadata of each; a running application leaves its mark there."""
+    def group_offsets(
+        self, group: str, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Like ``committed_offsets``, with the metadata of each; a running application leaves its mark there.
+
+        Args:
+            group: The group.
+            places: The partitions; None: all. Who goes on after another owner must name them: a transaction that has
+                returned, and is about to commit the first offset of a partition, is waited for only then.
+        """
         ...
 
     def groups(self) -> list[str]: ...

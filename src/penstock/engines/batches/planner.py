@@ -239,9 +239,10 @@ class Planner:
         again = {tp: bounds[tp][0] for tp in new if tp.topic in recreated and tp not in tables and tp not in moved}
         starts = tables | again
         if len(new) > len(starts):
-            group = {**self._log.committed_offsets(self._job.plan.application_id), **moved}
-            read_topics = {tp.topic for tp in at} if before.ends else set()
             others = [tp for tp in new if tp not in starts]
+            committed = self._log.group_offsets(self._job.plan.application_id, others)
+            group = {**{tp: each.offset for tp, each in committed.items()}, **moved}
+            read_topics = {tp.topic for tp in at} if before.ends else set()
             added = [tp for tp in others if tp.topic in read_topics]
             starts |= added_positions(added, bounds, group)
             first_read = [tp for tp in others if tp.topic not in read_topics]

@@ -73,15 +73,18 @@ class ConsumerGroups:
         return {tp: each.offset for tp, each in self.group_offsets(group).items()}
 
     @timed("consumer", "committed-ms")
-    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's next offsets with their metadata."""
+    def group_offsets(
+        self, group: str, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's next offsets with their metadata; of these partitions, if some are named."""
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT topic, partition, next_offset, coalesce(metadata, '') FROM group_offsets "
                 "LEFT JOIN group_notes USING (name, topic, partition) WHERE name = ?",
                 (group,),
             ).fetchall()
-        return {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
+        offsets = {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
+        return offsets if places is None else {tp: offsets[tp] for tp in places if tp in offsets}
 
     def delete_offsets(self, group: str, places: Iterable[TopicPartition], lease: Lease | None = None) -> None:
         """Delete the group's offsets of these partitions; errors are those of `commit_offsets`."""

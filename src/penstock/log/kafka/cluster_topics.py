@@ -279,12 +279,14 @@ class Topics:
             doing = f"committing offsets of group {group!r}"
             self.ask(lambda: commit_offsets(cluster, group, offsets, me), doing, "READ", group=group)
 
-    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's next offsets with their metadata."""
+    def committed(
+        self, group: str, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's next offsets with their metadata; of these partitions, also first ones that are due."""
         cluster = self._clients.cluster()
-        doing = f"asking for the offsets of group {group!r}"
+        doing, wanted = f"asking for the offsets of group {group!r}", None if places is None else list(places)
         offsets: dict[TopicPartition, OffsetAndMetadata] = self.ask(
-            lambda: committed_offsets(cluster, group), doing, group=group
+            lambda: committed_offsets(cluster, group, wanted), doing, group=group
         )
         return offsets
 

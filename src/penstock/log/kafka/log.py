@@ -278,9 +278,11 @@ class KafkaLog(KafkaCore):
         return {tp: each.offset for tp, each in self._topics.committed(group).items()}
 
     @timed("consumer", "committed-ms")
-    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    def group_offsets(
+        self, group: str, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's next offsets with their metadata."""
-        return self._topics.committed(group)
+        return self._topics.committed(group, places)
 
     def groups(self) -> list[str]:
         """List the names of all groups."""

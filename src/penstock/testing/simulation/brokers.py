@@ -308,11 +308,15 @@ class Brokers:
         wanted = set(places)
         return max((each.marks_at_s for each in self._unmarked if wanted & each.places.keys()), default=None)
 
-    def shows_at_s(self) -> float | None:
-        """Return when all offsets show that the group has committed; None: they do."""
+    def shows_at_s(self, places: Iterable[TopicPartition] | None = None) -> float | None:
+        """Return when the offsets of partitions show that the group has committed; None: they do.
+
+        Without names those with an older offset are meant: as brokers do it, a first offset is missing until it shows.
+        """
         self.mark()
-        now = self._scheduler.now_s
-        return max((each.shows_at_s for each in self._unmarked if each.shows_at_s > now), default=None)
+        now, wanted = self._scheduler.now_s, set(self.committed if places is None else places)
+        unshown = [each for each in self._unmarked if each.shows_at_s > now and wanted & each.offsets.keys()]
+        return max((each.shows_at_s for each in unshown), default=None)
 
     def producer_marks_at_s(self, identity: str) -> float | None:
         """Return when the marks of a producer's last transaction are written, before which it begins no other one."""

@@ -136,13 +136,19 @@ class BrokerConnection:
             self._scheduler.wait(at_s - self._scheduler.now_s)
         return {tp: self.brokers.end_of(tp) for tp in places}
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:  # noqa: ARG002 - there is one
-        return self.network.request("offsets of the group", self._group_offsets)
+    def group_offsets(
+        self,
+        group: str,  # noqa: ARG002 - there is one
+        places: Iterable[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        wanted = None if places is None else list(places)
+        return self.network.request("offsets of the group", lambda: self._group_offsets(wanted))
 
-    def _group_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        while (at_s := self.brokers.shows_at_s()) is not None:
+    def _group_offsets(self, places: Sequence[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        while (at_s := self.brokers.shows_at_s(places)) is not None:
             self._scheduler.wait(at_s - self._scheduler.now_s)
-        return dict(self.brokers.committed)
+        committed = self.brokers.committed
+        return {tp: committed[tp] for tp in (committed if places is None else places) if tp in committed}
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         return {tp: each.offset for tp, each in self.group_offsets(group).items()}

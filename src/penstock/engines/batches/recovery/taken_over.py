@@ -101,10 +101,10 @@ class _TakeUp(LostCheckpoint):
     def _check_read(self) -> None:
         """Refuse the takeover if rows wait in repartition topics."""
         application, log = self._app.application, self._app.log
-        offsets = log.committed_offsets(application)
         there = {topic.name for topic in log.topics()}
         own = there & self._app.plan.repartition_topics.keys()
         ends = log.end_offsets(sorted(own))
+        offsets = {tp: each.offset for tp, each in log.group_offsets(application, ends).items()}
         for tp, begin in sorted(log.beginning_offsets(sorted(own)).items()):
             start = max(begin, offsets.get(tp, begin))
             waiting = sum(rows.num_rows for rows in log.iterate(tp.topic, tp.partition, start, ends[tp]))
@@ -125,10 +125,10 @@ class _TakeUp(LostCheckpoint):
         app = self._app
         planned = planned_batches(f"{app.checkpoint}/{QUERY}")
         read = set(app.plan.external_topics)
-        offsets = app.log.committed_offsets(app.application)
+        offsets = app.log.group_offsets(app.application, app.log.end_offsets(sorted(read)))
         marked = marked_batches(app.log, app.application, read).values()
         newest = max([last, *planned, *(batch for batch in marked if batch is not None)])
-        return LastBatch(newest + 1, {tp: offset for tp, offset in offsets.items() if tp.topic in read}, written)
+        return LastBatch(newest + 1, {tp: each.offset for tp, each in offsets.items()}, written)
 
 
 def start_over(config: StreamsConfig, log: TopicLog, found: CheckpointMismatchError) -> None:

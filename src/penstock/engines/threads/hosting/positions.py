@@ -45,8 +45,10 @@ def restore_positions(
     log, plan = app.log, app.plan
     partitions = {topic: plan.partitions[topic] for topic in plan.external_topics if topic not in recreated}
     partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
-    group = log.group_offsets(app.application)
     of_plan = {tp: at for tp, at in known.items() if tp.partition < partitions.get(tp.topic, 0)}
+    if not of_plan:
+        return
+    group = log.group_offsets(app.application, of_plan)
     set_offsets = set_by_others(of_plan, group)
     if moved := {tp: offset for tp, offset in set_offsets.items() if offset != of_plan[tp].offset}:
         _log.warning("%s", moved_text(app.application, moved))
@@ -87,11 +89,11 @@ def commit_start_positions(
     log, topics = app.log, list(app.plan.external_topics)
     if recreated and app.loss_fails:
         raise recreated_error(frozenset(recreated), app.application)
-    group = log.committed_offsets(app.application)
     first, ends = log.beginning_offsets(topics), log.end_offsets(topics)
     bounds = {tp: (first[tp], end) for tp, end in ends.items() if tp.partition < app.plan.partitions[tp.topic]}
     starts = {tp: bounds[tp][0] for tp in bounds if tp.topic in recreated}
-    at = {tp: offset for tp, offset in group.items() if tp in bounds and tp not in starts}
+    group = log.group_offsets(app.application, [tp for tp in bounds if tp not in starts])
+    at = {tp: each.offset for tp, each in group.items()}
     read_topics = {tp.topic for tp in at}
     new = [tp for tp in bounds if tp not in at and tp not in starts]
     starts |= added_positions([tp for tp in new if tp.topic in read_topics], bounds, {})

@@ -125,7 +125,6 @@ class StreamThread:
             producer = self._log.commit_producer(self._writer)
             self._resources.callback(producer.close)
             self._open_commit = Commit(producer, RefusedRecords.of(self._app))
-            committed = self._log.group_offsets(self._writer.application)
             views = None
             if self._app.plan.global_topics:
                 self._globals, followed = open_globals(self._app, self._hooks, self._log)
@@ -140,7 +139,7 @@ class StreamThread:
             self._fetcher = self._log.fetcher(self._writer.application)
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)
-            self._begin(self._ids, {}, committed)
+            self._begin(self._ids, {})
             self._committed_s = self._schedule.since(time.monotonic())
             self._began_ms = self._hooks.clock()
             self._resources = self._resources.pop_all()
@@ -273,10 +272,8 @@ class StreamThread:
         """
         self._app = app
         self._pace.groups = pace_groups(app.topology, app.plan)
-        if not tasks:
-            return
-        committed = self._log.group_offsets(app.application_id)
-        self._begin(tuple(tasks), tasks, committed)
+        if tasks:
+            self._begin(tuple(tasks), tasks)
 
     def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
         """Commit, and give up these tasks; return their replicas, still open, for the caller to close."""
@@ -336,14 +333,11 @@ class StreamThread:
             {} if self._globals is None else self._globals.views.sizes(),
         )
 
-    def _begin(
-        self,
-        tasks: Sequence[TaskId],
-        replicas: Mapping[TaskId, TaskReplica | None],
-        group: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
+    def _begin(self, tasks: Sequence[TaskId], replicas: Mapping[TaskId, TaskReplica | None]) -> None:
         """Restore tasks, and fetch their partitions too."""
-        # The commits of the last owner, which may be a thread that lives, may be final before its changelogs show them.
+        # The last owner, which may be a thread that lives, has committed before offsets and changelogs show it.
+        sources = [tp for task in tasks for tp in self._app.plan.sources(task)]
+        group = self._log.group_offsets(self._app.application_id, sources) if sources else {}
         if places := [tp for task in tasks for tp in restored_places(self._app, task)]:
             self._log.settled_ends(places)
         committed = {tp: each.offset for tp, each in group.items()}

@@ -13,7 +13,7 @@ from penstock.log.kafka.wire.protocol_errors import check
 from penstock.log.membership import GroupMembership, StreamsMembership
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.members import JoinedMember
@@ -23,16 +23,31 @@ __all__ = ["commit_as_streams_member", "commit_offsets", "committed_offsets", "o
 _NO_GENERATION = -1
 
 
-def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+def committed_offsets(
+    cluster: Cluster, group: str, places: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Fetch a group's next offsets with their metadata.
 
+    Args:
+        cluster: The cluster.
+        group: The ``group.id``.
+        places: The partitions to ask for; None: all. A broker that is asked for all says nothing of a partition whose
+            first offset a transaction is just about to commit; asked for it by name, it refuses until that has ended.
+
     Raises:
-        KafkaException: Like librdkafka's admin client.
+        KafkaException: Like librdkafka's admin client; UNSTABLE_OFFSET_COMMIT while a transaction commits offsets.
     """
     from kafka.protocol.consumer import OffsetFetchRequest
 
     doing = f"asking for the offsets of group {group!r}"
-    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True, min_version=2, max_version=7)
+    topics = None
+    if places is not None:
+        partitions: dict[str, list[int]] = {}
+        for tp in places:
+            partitions.setdefault(tp.topic, []).append(tp.partition)
+        topic_of = OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = [topic_of(name=name, partition_indexes=numbers) for name, numbers in partitions.items()]
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True, min_version=2, max_version=7)
     with cluster.coordinating(group, "group") as coordinator:
         answer = coordinator.ask(request)
         check(answer.error_code, doing)
