@@ -1,7 +1,7 @@
 """Connect workers, Java's and Penstock's, on one broker in one run: python bench/connect.py [--records N] [--output FILE].
 
 Each worker gets the same connectors by the same requests: a file source, a file sink, a file source with three
-transformations and JSON, a mirror. The time counts from the request to the last record; CPU and memory are those of
+transformations and JSON, a mirror; and a JDBC sink to PostgreSQL, which in Java is Debezium's. The time counts from the request to the last record; CPU and memory are those of
 all processes of the worker.
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "connect"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from machine import TreeWatch, facts
@@ -33,9 +34,29 @@ from penstock.base.jars import CONNECT_VERSION, fetch_jars, java_command
 from penstock.log.open import open_log
 from penstock.tools.broker.broker_settings import BrokerSettings, free_port
 from penstock.tools.broker.process import Broker
+from postgres_server import PostgresServer, missing_postgres
 
 PARTS = ("connect-runtime", "connect-file", "connect-json", "connect-transforms", "connect-mirror")
 JARS = (*(("org.apache.kafka", part, CONNECT_VERSION) for part in PARTS), ("org.slf4j", "slf4j-nop", "1.7.36"))
+DEBEZIUM = "3.3.1.Final"
+SINK_JARS = (  # one by one: what is for Debezium's tests alone is not on Maven Central
+    *(("io.debezium", part, DEBEZIUM) for part in (
+        "debezium-api", "debezium-common", "debezium-connector-jdbc", "debezium-core", "debezium-openlineage-api",
+        "debezium-sink",
+    )),
+    ("org.hibernate.orm", "hibernate-core", "7.1.0.Final"), ("org.hibernate.orm", "hibernate-c3p0", "7.1.0.Final"),
+    ("org.hibernate.models", "hibernate-models", "1.0.1"), ("org.jboss.logging", "jboss-logging", "3.6.1.Final"),
+    ("com.mchange", "c3p0", "0.9.5.5"), ("com.mchange", "mchange-commons-java", "0.2.19"),
+    ("org.antlr", "antlr4-runtime", "4.13.2"), ("net.bytebuddy", "byte-buddy", "1.17.6"),
+    ("com.fasterxml", "classmate", "1.7.0"), ("com.fasterxml.jackson.core", "jackson-annotations", "2.19.0"),
+    ("com.fasterxml.jackson.core", "jackson-core", "2.19.0"), ("com.fasterxml.jackson.core", "jackson-databind", "2.19.0"),
+    ("com.fasterxml.jackson.datatype", "jackson-datatype-jsr310", "2.19.0"), ("org.postgresql", "postgresql", "42.7.7"),
+    ("jakarta.persistence", "jakarta.persistence-api", "3.2.0"), ("jakarta.inject", "jakarta.inject-api", "2.0.1"),
+    ("jakarta.transaction", "jakarta.transaction-api", "2.0.1"), ("jakarta.xml.bind", "jakarta.xml.bind-api", "4.0.2"),
+    ("jakarta.activation", "jakarta.activation-api", "2.1.3"), ("org.glassfish.jaxb", "jaxb-core", "4.0.5"),
+    ("org.glassfish.jaxb", "jaxb-runtime", "4.0.5"), ("org.glassfish.jaxb", "txw2", "4.0.5"),
+    ("com.sun.istack", "istack-commons-runtime", "4.1.2"), ("org.eclipse.angus", "angus-activation", "2.0.2"),
+)  # fmt: skip
 HEAP = ("-Xms256M", "-Xmx2G")  # those of Kafka's own script
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -72,6 +93,11 @@ class Worker:
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         command = [*PENSTOCK, "connect", "worker", str(file)]
         if kind == "java":
+            plugins = folder / "plugins"
+            plugins.mkdir(exist_ok=True)
+            (plugins / "jdbc").symlink_to(fetch_jars(f"debezium-jdbc-{DEBEZIUM}", SINK_JARS, transitive=False))
+            with file.open("a") as out:
+                out.write(f"plugin.path={plugins}\n")
             jars = fetch_jars(f"kafka-connect-{CONNECT_VERSION}", JARS)
             main = "org.apache.kafka.connect.cli.ConnectDistributed"
             command = [java_command(), *HEAP, "-cp", f"{jars}/*", main, str(file)]
@@ -243,6 +269,51 @@ def cases(log, servers: str, folder: Path, counts: tuple[int, int]):
     ]
 
 
+def jdbc_cases(log, postgres: PostgresServer, count: int):
+    """The cases of a sink to PostgreSQL, inserts and upserts of structs with five fields, in each one's own settings."""
+    fields = (("id", "int64"), ("name", "string"), ("amount", "double"), ("paid", "boolean"), ("at", "int64"))
+    schema = {"type": "struct", "optional": False, "fields": [
+        {"field": name, "type": kind, "optional": name != "id",
+         **({"name": "org.apache.kafka.connect.data.Timestamp", "version": 1} if name == "at" else {})}
+        for name, kind in fields
+    ]}  # fmt: skip
+    head = json.dumps({"schema": schema})[:-1]
+    fill(log, "rows", [
+        f'{head}, "payload": {{"id": {n}, "name": "customer {n}", "amount": {n / 7}, "paid": {"true" if n % 2 else "false"}, '
+        f'"at": {1_760_000_000_000 + n}}}}}'.encode()
+        for n in range(count)
+    ])  # fmt: skip
+    java = {
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector", "connection.username": "postgres",
+        "connection.password": "none", "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
+        "primary.key.mode": "record_value", "primary.key.fields": "id", "schema.evolution": "basic",
+    }  # fmt: skip
+    own = {
+        "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector", "connection.user": "postgres",
+        "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres", "pk.mode": "record_value",
+        "pk.fields": "id", "auto.create": "true",
+    }  # fmt: skip
+    table_format = {"java": "collection.name.format", "penstock": "table.name.format"}
+
+    def sink(mode: str):
+        def make(kind: str):
+            table = f"{kind}_{mode}"
+            config = {
+                **(java if kind == "java" else own), "topics": "rows", "insert.mode": mode, table_format[kind]: table,
+                "value.converter": JSON, "value.converter.schemas.enable": "true",
+            }  # fmt: skip
+
+            def done() -> bool:
+                (is_there,) = postgres.execute(f"SELECT to_regclass('{table}') IS NOT NULL")[0]
+                return is_there and postgres.execute(f"SELECT count(*) FROM {table}")[0][0] >= count
+
+            return config, done
+
+        return make
+
+    return [(f"JDBC sink, {mode}", count, sink(mode)) for mode in ("insert", "upsert")]
+
+
 def mirror_command(servers: str, folder: Path, done, records: int) -> dict[str, float]:
     """The same mirror by ``penstock mirror``, which copies batches as columns."""
     file = folder / "mm2.properties"
@@ -276,6 +347,9 @@ def main() -> None:
         "--records", type=int, default=300_000, help="lines of the file, and records of the sink's topic"
     )
     parser.add_argument("--mirror-records", type=int, default=1_000_000)
+    parser.add_argument(
+        "--jdbc-records", type=int, default=200_000, help="rows of the JDBC sink, if PostgreSQL is there"
+    )
     parser.add_argument("--only", default="", help="the cases whose names have this text")
     parser.add_argument("--order", default="java,penstock", help="the workers, one after the other")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "connect.json")
@@ -291,6 +365,10 @@ def main() -> None:
         servers = broker.settings.bootstrap_servers
         log = stack.enter_context(open_log(servers))
         made = cases(log, servers, folder, (options.records, options.mirror_records))
+        if missing_postgres() is None:
+            postgres = PostgresServer()
+            stack.callback(postgres.stop)
+            made += jdbc_cases(log, postgres, options.jdbc_records)
         for kind in options.order.split(","):
             worker = Worker(kind, servers, folder)
             found: dict[str, object] = {}
@@ -308,7 +386,7 @@ def main() -> None:
                 worker.close()
             results[kind] = found
         if options.only in "mirror":
-            case, records, make = made[-1]
+            case, records, make = next(each for each in made if each[0] == "mirror")
             results["penstock mirror"] = mirror_command(servers, folder, make("columns")[1], records)
             print("penstock mirror", results["penstock mirror"])
     options.output.write_text(json.dumps(results, indent=1) + "\n")

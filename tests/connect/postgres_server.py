@@ -5,8 +5,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 __all__ = ["PostgresServer", "missing_postgres", "postgres"]
@@ -29,9 +31,14 @@ def missing_postgres():
 
 
 class PostgresServer:
-    """A server with logical decoding, without durability."""
+    """A server with logical decoding, without durability.
 
-    def __init__(self):
+    Args:
+        primary: The server that it is a replica of; None: it is a new one.
+        slots: The logical slots of the primary that the replica has, too, as tools for failover copy them.
+    """
+
+    def __init__(self, primary=None, slots=()):
         self.user = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
         if self.user:
@@ -40,10 +47,17 @@ class PostgresServer:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._data = data = str(self.folder / "data")
-        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
+        if primary is None:
+            self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
+        else:
+            source = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres")
+            self._run("pg_basebackup", "-D", data, "-R", "-X", "stream", "-c", "fast", *source)
+            primary.execute("CHECKPOINT")
+            for slot in slots:
+                self._copy_slot(primary, slot)
         self._options = (
             f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical "
-            "-c fsync=off -c max_wal_senders=4 -c wal_writer_delay=10ms"
+            "-c fsync=off -c max_wal_senders=8 -c wal_writer_delay=10ms"
         )
         self.start()
 
@@ -54,6 +68,32 @@ class PostgresServer:
     def crash(self):
         """End it at once, as a crash does."""
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+
+    def kill(self):
+        """Kill all its processes."""
+        server = psutil.Process(int((Path(self._data) / "postmaster.pid").read_text().split()[0]))
+        processes = [server, *server.children(recursive=True)]
+        for each in processes:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(processes, 30)
+
+    def promote(self):
+        """Make a replica the primary."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
+
+    def _copy_slot(self, primary, slot):
+        """Copy a slot, and what its log has before the backup."""
+        folders = [Path("pg_replslot") / slot, Path("pg_wal")]
+        for folder in folders:
+            for file in (Path(primary._data) / folder).iterdir():
+                copy = Path(self._data) / folder / file.name
+                if file.is_file() and not copy.exists():
+                    copy.parent.mkdir(exist_ok=True)
+                    shutil.copyfile(file, copy)
+                    if self.user:
+                        shutil.chown(copy.parent, self.user)
+                        shutil.chown(copy, self.user)
 
     @property
     def url(self):

@@ -110,6 +110,14 @@ class SourceTask:
         """
         raise NotImplementedError
 
+    def moved_offsets(self) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Return source partitions with the offsets to go on from, where these have moved and there is no record.
+
+        It is asked for after a `poll` without records, once all earlier ones are written; `commit` follows when the
+        offsets are stored.
+        """
+        return ()
+
     def commit(self) -> None:
         """Acknowledge to the source what is written and stored so far."""
 

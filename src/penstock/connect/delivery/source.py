@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from penstock.base.clock import unix_ms
 from penstock.connect.api import SourceTask
@@ -84,6 +84,7 @@ class SourceDelivery:
         self._boundary = boundary or Boundary()
         self._watcher: Watcher = watcher or Unwatched()
         self._on_step = on_step
+        self._moves = type(task).moved_offsets is not SourceTask.moved_offsets
         self._acknowledges = type(task).commit_record is not SourceTask.commit_record
         self._pending: list[Converted] = []
 
@@ -99,6 +100,8 @@ class SourceDelivery:
         if records:
             self._take(records)
         more = isinstance(records, (SourceBatch, CopiedBatch)) and records.more
+        if not records and not self._pending and self._moves:
+            self._store_moved()
         if self._pending and self._boundary.is_due(more=more, pending=sum(len(p.records) for p in self._pending)):
             self.commit()
         return records or ()
@@ -136,11 +139,30 @@ class SourceDelivery:
             for converted in pending:
                 if not converted.copies:
                     self._acknowledge(converted, written)
+        if self._moves:
+            self._store(self.task.moved_offsets())
         self.task.commit()
         for topic in topics:
             self._watcher.uses(topic)
         if count:
             self._watcher.count(count)
+
+    def _store_moved(self) -> None:
+        """Write offsets that have moved without a record."""
+        if self._store(self.task.moved_offsets()):
+            self.task.commit()
+
+    def _store(self, moved: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> bool:
+        if not moved:
+            return False
+        offsets = [offset_record(self._connector, partition, offset) for partition, offset in moved]
+        try:
+            written = self._writer.prepare((), offsets)
+            self._writer.write(written, lambda: self._on_step(Step.WRITTEN))
+        except PenstockError as error:
+            raise ConnectError(NOT_SENT) from error
+        self._on_step(Step.COMMITTED)
+        return True
 
     def _take(self, records: Sequence[SourceRecord]) -> None:
         if self._boundary.context is None:

@@ -9,9 +9,64 @@ from typing import Any
 from penstock.connect.connectors.postgres.pgoutput import Begin
 from penstock.connect.data.stored_offsets import NotedOffset
 
-__all__ = ["ChangePosition", "Resume"]
+__all__ = ["Branch", "ChangePosition", "Noted", "Resume", "with_confirmed"]
 
-_RECORDS = "records="
+_CONFIRMED = "confirmed="
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The history that positions belong to: the same number is another place in that of another one.
+
+    Attributes:
+        system: The number of the cluster.
+        timeline: The number of its timeline, which rises when a replica becomes the primary.
+    """
+
+    system: int
+    timeline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is noted beside an offset, in words that Debezium does not store; zero is what is not there.
+
+    Attributes:
+        records: The number of records of the position that are written.
+        begun: Where the transaction of the position is committed.
+        branch: The history that the position belongs to.
+        confirmed: How far the server may have been allowed to forget.
+
+    >>> Noted.of(ChangePosition(70, records=2, begun=90, branch=Branch(7, 1), confirmed=60).noted({}))
+    Noted(records=2, begun=90, branch=Branch(system=7, timeline=1), confirmed=60)
+    """
+
+    records: int = 0
+    begun: int = 0
+    branch: Branch | None = None
+    confirmed: int = 0
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Noted:
+        """Return what is noted beside a stored offset: nothing, if somebody else has stored it."""
+        words = (each.partition("=") for each in str(getattr(stored, "note", "")).split())
+        numbers = {name: int(number) for name, _, number in words if number.isdecimal()}
+        timeline = numbers.get("timeline", 0)
+        return cls(
+            numbers.get("records", 0),
+            numbers.get("begun", 0),
+            Branch(numbers.get("system", 0), timeline) if timeline else None,
+            numbers.get("confirmed", 0),
+        )
+
+
+def with_confirmed(note: str, lsn: int) -> str:
+    """Return a note with another position up to which the server may forget.
+
+    >>> with_confirmed("records=2 confirmed=60", 80), with_confirmed("", 80)
+    ('records=2 confirmed=80', 'confirmed=80')
+    """
+    return f"{note.partition(_CONFIRMED)[0].strip()} {_CONFIRMED}{lsn}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +82,9 @@ class ChangePosition:
         commit: The position of the last commit.
         transaction: What is stored of a transaction in progress.
         records: The number of records that have the position: COPY, the update of a key, and TRUNCATE make several.
+        begun: Where the transaction is committed, as its begin says.
+        branch: The history that the position belongs to.
+        confirmed: How far the server may have been allowed to forget.
     """
 
     lsn: int = 0
@@ -37,6 +95,14 @@ class ChangePosition:
     commit: int | None = None
     transaction: Mapping[str, Any] = field(default_factory=dict)
     records: int = 0
+    begun: int = 0
+    branch: Branch | None = None
+    confirmed: int = 0
+
+    @property
+    def written(self) -> int:
+        """The end of what is written, as far as it is known."""
+        return max(self.lsn, self.commit or 0, self.begun)
 
     def offset(self) -> dict[str, Any]:
         """Return the stored form."""
@@ -52,23 +118,32 @@ class ChangePosition:
         return {**stored, **self.transaction}
 
     def noted(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the stored form with more fields, and a note of the number of records, which Debezium does not store.
+        """Return the stored form with more fields, and a note of what Debezium does not store.
 
-        >>> offset = ChangePosition(70, records=2).noted({})
+        >>> offset = ChangePosition(70, records=2, branch=Branch(7, 1)).noted({})
         >>> offset, offset.note
-        ({'lsn': 70, 'ts_usec': 0}, 'records=2')
+        ({'lsn': 70, 'ts_usec': 0}, 'records=2 system=7 timeline=1')
         """
-        stored = {**self.offset(), **more}
-        return NotedOffset(stored, f"{_RECORDS}{self.records}") if self.records else stored
+        words = [f"records={self.records}"] if self.records else []
+        if self.begun:
+            words.append(f"begun={self.begun}")
+        if self.branch is not None:
+            words.append(f"system={self.branch.system} timeline={self.branch.timeline}")
+        if self.confirmed:
+            words.append(f"{_CONFIRMED}{self.confirmed}")
+        return NotedOffset({**self.offset(), **more}, " ".join(words))
 
-    def snapshot_offset(self, *, is_last: bool) -> dict[str, Any]:
-        """Return the stored form of a row of the first snapshot."""
-        return {**self.offset(), "snapshot": "INITIAL", "snapshot_completed": is_last, "last_snapshot_record": is_last}
+    def snapshot_offset(self, more: Mapping[str, Any], *, is_last: bool) -> dict[str, Any]:
+        """Return the stored form of a row of the first snapshot, with more fields."""
+        return self.noted(
+            {**more, "snapshot": "INITIAL", "snapshot_completed": is_last, "last_snapshot_record": is_last}
+        )
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> ChangePosition:
         """Return the position of a stored offset."""
         transaction = {name: value for name, value in stored.items() if name.startswith("transaction_")}
+        noted = Noted.of(stored)
         return cls(
             int(stored["lsn"]),
             int(stored.get("ts_usec", 0)),
@@ -77,7 +152,10 @@ class ChangePosition:
             _number(stored.get("lsn_proc")),
             _number(stored.get("lsn_commit")),
             transaction,
-            _records_in_note(stored) or 0,
+            noted.records,
+            noted.begun,
+            noted.branch,
+            noted.confirmed,
         )
 
     def at(self, lsn: int, kind: str) -> ChangePosition:
@@ -125,7 +203,7 @@ class Resume:
             return cls.before(max(lsn, commit + 1))
         if kind == "BEGIN":
             return cls(commit, (xid, 0))  # a transaction begins at the position of its commit
-        return cls(commit, (xid, lsn), _records_in_note(stored))
+        return cls(commit, (xid, lsn), Noted.of(stored).records or None)
 
     def has_all_of(self, begun: Begin) -> bool:
         """Return whether a transaction is written as a whole."""
@@ -140,12 +218,6 @@ class Resume:
     def records_of(self, xid: int | None, lsn: int) -> int:
         """Return the number of the first records of a position that are written, where others of it are not."""
         return (self.records or 0) if self.inside == (xid, lsn) else 0
-
-
-def _records_in_note(stored: Mapping[str, Any]) -> int | None:
-    """The number of records in the note of an offset; None: it has none, as one that somebody else has stored."""
-    count = str(getattr(stored, "note", "")).removeprefix(_RECORDS)
-    return int(count) if count.isdecimal() else None
 
 
 def _number(value: Any) -> int | None:

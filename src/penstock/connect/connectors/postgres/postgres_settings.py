@@ -227,8 +227,9 @@ CONFIG = ConfigDef(
             rule=Choice(SNAPSHOT_MODES),
             importance=Importance.HIGH,
             doc="initial: the rows first, then changes; always: so at each start; initial_only: the rows; no_data: "
-            "changes from now on; when_needed: the rows where there are no offsets, or the slot "
-            "was deleted or has lost its log. initial_only leaves no slot.",
+            "changes from now on; when_needed: the rows where there are no offsets, or changes "
+            "behind them may be missing. initial_only leaves no slot; always: what changed while the connector was away "
+            "comes as rows, so that deletions in between do not come.",
         ),
         _patterns("snapshot.include.collection.list", "Regular expressions of the tables whose rows are read first."),
         Setting(
@@ -521,7 +522,7 @@ POSTGRES_MODEL = Model(
         "status.update.interval.ms": _BY_SQL,
         "lsn.flush.timeout.ms": _BY_SQL,
         "lsn.flush.timeout.action": _BY_SQL,
-        "offset.mismatch.strategy": _BY_SQL,
+        "offset.mismatch.strategy": "the slot is always compared with the stored offset.",
         "snapshot.max.threads": _ONE_READER,
         "snapshot.max.threads.multiplier": _ONE_READER,
         "legacy.snapshot.max.threads": _ONE_READER,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.connectors.postgres.pgoutput import RelationColumn, RelationMessage
+from penstock.connect.connectors.postgres.position import Branch
 from penstock.connect.connectors.postgres.tables import ColumnFacts, TableFacts
 from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.data import RetriableError
@@ -24,11 +25,13 @@ UNKNOWN = ColumnFacts(PgType(0, ""))  # of a column that the catalog does not ha
 STATUS_SINCE = 130_000  # the version of the server that may remove the log of a slot
 MESSAGES_SINCE = 140_000  # the version of the server whose plugin sends messages of applications
 LOST_HINT = (
-    "If the server has removed the log of the slot (wal_status is lost in pg_replication_slots), set "
+    "If the slot was deleted, or the server has removed its log (wal_status is lost in pg_replication_slots), set "
     "snapshot.mode=when_needed, or drop the slot and reset the connector's offsets: it takes a new snapshot."
 )
 CHANGES = """SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes(
   %s, NULL, %s, 'proto_version', '1', 'publication_names', %s, 'messages', 'true')"""
+LOG_END = """SELECT lsn::text, left(pg_walfile_name(lsn), 8), (SELECT system_identifier FROM pg_control_system())
+  FROM pg_current_wal_flush_lsn() lsn"""
 TABLES = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p') AND c.relpersistence IN ('p', 'u')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 2, 3"""
@@ -238,12 +241,9 @@ class Server:
         Args:
             is_new: Make the slot; False: it is there, and a temporary one shows where the stream and the rows meet.
         """
-        errors = self._psycopg
         slot = self._slot if is_new else f"{self._slot[:40]}_snapshot_{secrets.token_hex(4)}"
         temporary = "" if is_new else "TEMPORARY "
-        with self._failures():
-            replication = errors.connect(**self._conninfo, replication="database", autocommit=True)
-        try:
+        with self._replicating() as replication:
             with self._failures():
                 row = replication.execute(
                     f'CREATE_REPLICATION_SLOT "{slot}" {temporary}LOGICAL pgoutput EXPORT_SNAPSHOT'
@@ -251,6 +251,14 @@ class Server:
                 if row is None:
                     raise ConnectError(f"the slot {slot} was not made", hint="Look at the server's log.")
             yield SlotSnapshot(lsn_number(row[1]), row[2])
+
+    @contextmanager
+    def _replicating(self) -> Iterator[psycopg.Connection[Any]]:
+        """Yield a connection for commands of replication."""
+        with self._failures():
+            replication = self._psycopg.connect(**self._conninfo, replication="database", autocommit=True)
+        try:
+            yield replication
         finally:
             replication.close()
 
@@ -333,25 +341,42 @@ class Server:
         value = self._one("SELECT catalog_xmin::text FROM pg_replication_slots WHERE slot_name = %s", self._slot)
         return None if value is None else int(value)
 
-    def flushed(self) -> int:
-        """Return the end of what is safe on the server's disk: `changes` that are asked for later have all of it."""
-        return lsn_number(str(self._one("SELECT pg_current_wal_flush_lsn()::text")))
+    def log_end(self) -> tuple[int, Branch]:
+        """Return the end of what is safe on the server's disk, and its history.
+
+        `changes` that are asked for later have all that is before the end.
+        """
+        ((lsn, timeline, system),) = self.fetched(LOG_END)
+        return lsn_number(lsn), Branch(int(system), int(timeline, 16))
+
+    def left_at(self, timeline: int, branch: Branch) -> int | None:
+        """Return where the server's history has left an earlier timeline; None: it has never been on that one."""
+        with self._replicating() as replication, self._failures():
+            row = replication.execute(f"TIMELINE_HISTORY {branch.timeline}").fetchone()
+        content = b"" if row is None else row[1]
+        text = content if isinstance(content, str) else bytes(content).decode("utf-8", "replace")
+        for number, lsn, *_ in (line.split() for line in text.splitlines() if line[:1].isdecimal()):
+            if int(number) == timeline:
+                return lsn_number(lsn)
+        return None
 
     def changes(self, most: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the messages behind the slot's confirmed position, about so many of them; transactions come whole."""
+        """Return the messages behind the slot's confirmed position, about so many of them; transactions come whole."""
         with self._unlimited() as connection:
             query = CHANGES if self._version >= MESSAGES_SINCE else CHANGES.replace(", 'messages', 'true'", "")
             cursor = connection.execute(query, [self._slot, most, self._publication], binary=True)
             rows = cursor.fetchall()
-        for lsn, data in rows:
-            yield lsn_number(lsn), bytes(data)
+        return ((lsn_number(lsn), bytes(data)) for lsn, data in rows)
+
+    def confirmed(self) -> int | None:
+        """Return the position up to which the slot lets the server forget; None: there is no slot."""
+        lsn = self._one("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self._slot)
+        return None if lsn is None else lsn_number(str(lsn))
 
     def confirm(self, lsn: int) -> None:
         """Let the server forget what is before a position."""
-        confirmed = self._one(
-            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self._slot
-        )
-        if confirmed is None or lsn_number(str(confirmed)) < lsn:
+        confirmed = self.confirmed()
+        if confirmed is None or confirmed < lsn:
             with self._unlimited() as connection:
                 connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self._slot, lsn_text(lsn)])
 
@@ -388,6 +413,7 @@ class Server:
     def _opened(self) -> psycopg.Connection[Any]:
         connection = self._psycopg.connect(**self._conninfo, autocommit=True)
         try:
+            _check_primary(connection)
             for each in self._statements:
                 connection.execute(each)
             connection.execute(
@@ -411,15 +437,21 @@ class Server:
                     raise ConnectError(f"the database refuses: {_line(error)}", hint=hint) from error
             raise RetriableError(f"the database is away, or the slot is in use: {_line(error)}") from error
         except errors.Error as error:
-            raise ConnectError(
-                f"the database refuses: {_line(error)}",
-                hint="The user needs REPLICATION, SELECT on the tables, and for a publication to own them.",
-            ) from error
+            is_deleted = isinstance(error, errors.errors.UndefinedObject) and "replication slot" in str(error)
+            rights = "The user needs REPLICATION, SELECT on the tables, and for a publication to own them."
+            hint = LOST_HINT if is_deleted else rights
+            raise ConnectError(f"the database refuses: {_line(error)}", hint=hint) from error
 
     def _one(self, query: str, *values: Any) -> Any:
         with self.guarded() as connection:
             row = connection.execute(query, values or None).fetchone()
             return None if row is None else row[0]
+
+
+def _check_primary(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    if row is not None and row[0]:
+        raise RetriableError("the server is a standby: changes come when it is the primary")
 
 
 def _line(error: Exception) -> str:

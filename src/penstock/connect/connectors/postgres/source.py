@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from penstock.base.log_lines import own_logger
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.postgres.capture import Capture
+from penstock.connect.connectors.postgres.continuity import GAP_HINT, left_history, moved_by_others
 from penstock.connect.connectors.postgres.envelope import (
     HEARTBEAT_KEY,
     HEARTBEAT_VALUE,
@@ -41,11 +42,12 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Update,
     parse_message,
 )
-from penstock.connect.connectors.postgres.position import ChangePosition, Resume
+from penstock.connect.connectors.postgres.position import ChangePosition, Noted, Resume, with_confirmed
 from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
 from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
-from penstock.connect.data import SettingError, SourceRecord, Struct
+from penstock.connect.data import RetriableError, SettingError, SourceRecord, Struct
+from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery
 
@@ -56,6 +58,7 @@ Change = Insert | Update | Delete | Truncate
 KINDS: Mapping[type, str] = {Insert: "INSERT", Update: "UPDATE", Delete: "DELETE", Truncate: "TRUNCATE"}
 OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncate: "t"}
 Offset = Mapping[str, Any]
+IN_SNAPSHOT: Offset = {"snapshot": "INITIAL", "snapshot_completed": False, "last_snapshot_record": False}
 
 
 class PostgresChangesTask(SourceTask):
@@ -93,11 +96,24 @@ class PostgresChangesTask(SourceTask):
         self._polled: Offset | None = None  # the offset of the last record that was polled, and that was written
         self._written: Offset | None = None
         self._safe = self._confirmed = 0
+        self._reached = 0  # how far the slot may be
+        self._idle = 0  # nothing is to be written before this position
+        self._moved = 0  # the position of an offset that is written without a record
+        self._noted = 0  # how far stored offsets say that the slot may be
+        self._more: Offset = {}  # what the offsets of changes have while the snapshot is not complete
         self._taken: tuple[ChangePosition, Offset] = (self._position, {})
         self._snapshot = ExitStack()  # of the connection that holds the snapshot which is not read yet
         self._exported: SlotSnapshot | None = None
+        self._stored = self.context.offset_reader.offset(self._partition)
+        self._is_prepared = False
         try:
             self._prepare()
+        except RetriableError as error:
+            self._snapshot.close()
+            if self._stored is None:  # the settings may be wrong
+                self._server.close()
+                raise
+            _LOG.warning("the connector waits for its server: %s", error)
         except BaseException:
             self._snapshot.close()
             self._server.close()
@@ -105,9 +121,9 @@ class PostgresChangesTask(SourceTask):
         self._work = self._begin()
 
     def _prepare(self) -> None:
-        """Check the server, make what is missing there, and read the stored offset."""
+        """Check the server, make what is missing there, and look whether the stored offset can be gone on from."""
         parsed, capture = self._parsed, self._capture
-        stored = self.context.offset_reader.offset(self._partition)
+        stored = self._stored
         tables = [name for name in self._server.tables() if capture.takes(*name)]
         if not tables:
             _LOG.warning(
@@ -133,7 +149,6 @@ class PostgresChangesTask(SourceTask):
                 "the stored offset is one of an earlier version, in the middle of a transaction or behind a snapshot",
                 hint="Reset the connector's offsets: it then takes a new snapshot.",
             )
-        is_streaming = stored is not None and _is_streaming(stored)
         self._streams = parsed["snapshot.mode"] != "initial_only"
         if self._streams and self._has_slot and self._server.has_lost_log():
             if parsed["snapshot.mode"] != "when_needed":
@@ -143,22 +158,56 @@ class PostgresChangesTask(SourceTask):
                 )
             self._server.drop_slot()
             self._has_slot = False
-        if self._streams and not self._has_slot and stored is not None and is_streaming:
-            if parsed["snapshot.mode"] != "when_needed":
-                raise ConnectError(
-                    f"The connector is trying to read change stream starting at {stored}, but this is no longer "
-                    f"available on the server: the slot {parsed['slot.name']} was deleted. Reconfigure the connector "
-                    "to use a snapshot mode when needed.",
-                    hint="Set snapshot.mode=when_needed, or reset the connector's offsets: it takes a new snapshot.",
-                )
-            stored = None
-        self._stored = stored
+        self._stored = self._kept(stored) if self._streams and stored and stored.get("lsn") else stored
         self._resumes_slot = self._has_slot
+        branch = self._server.log_end()[1]
+        noted = Noted() if self._stored is None else Noted.of(self._stored)
+        self._position = ChangePosition(branch=branch, confirmed=noted.confirmed)
+        self._noted = noted.confirmed
+        if self._has_slot:
+            self._reached = max(self._server.confirmed() or 0, noted.confirmed)
+        self._is_prepared = True
         if self._needs_snapshot():
             self._export()
         elif self._streams and not self._has_slot:
-            self._position = ChangePosition(self._server.make_slot(), time.time_ns() // 1000)
+            self._reached = self._server.make_slot()
+            self._position = ChangePosition(self._reached, time.time_ns() // 1000, branch=branch)
             self._has_slot = True
+
+    def _kept(self, stored: Offset) -> Offset | None:
+        """Return the stored offset; None: changes behind it may be missing, so that a new snapshot is needed.
+
+        Raises:
+            ConnectError: They are missing, and the settings ask for no new snapshot.
+        """
+        is_streaming = _is_streaming(stored)
+        if self._has_slot:
+            reason = self._gap(stored)
+            if reason is None:
+                return stored
+        elif is_streaming:
+            reason = (
+                f"The connector is trying to read change stream starting at {stored}, but this is no longer "
+                f"available on the server: the slot {self._parsed['slot.name']} was deleted. Reconfigure the connector "
+                "to use a snapshot mode when needed."
+            )
+        else:
+            reason = "the slot was deleted in the middle of a snapshot"
+        if is_streaming and self._parsed["snapshot.mode"] != "when_needed":
+            raise ConnectError(reason, hint=GAP_HINT)
+        _LOG.warning("a new snapshot is taken, and rows that were deleted meanwhile stay in topics: %s", reason)
+        return None
+
+    def _gap(self, stored: Offset) -> str | None:
+        """Return why changes behind a stored offset may be missing; None: the slot has all of them."""
+        noted, position = Noted.of(stored), ChangePosition.of(stored)
+        if noted.branch is None:  # an earlier version, or somebody else, has stored it
+            return None
+        reason = left_history(self._server, self._server.log_end()[1], position)
+        at, most = self._server.confirmed() or 0, max(noted.confirmed, position.written)
+        if reason is None and at > most and self._capture.confirms:
+            reason = moved_by_others(self._parsed["slot.name"], at, most)
+        return reason
 
     def _needs_snapshot(self) -> bool:
         mode = self._parsed["snapshot.mode"]
@@ -173,7 +222,8 @@ class PostgresChangesTask(SourceTask):
         self._snapshot.close()
         is_new = self._streams and not self._has_slot
         exported = self._snapshot.enter_context(self._server.exported(is_new=is_new))
-        self._has_slot |= is_new
+        if is_new:
+            self._has_slot, self._reached = True, exported.lsn
         self._exported = exported
         return exported
 
@@ -181,8 +231,10 @@ class PostgresChangesTask(SourceTask):
 
     def _begin(self) -> Iterator[list[SourceRecord]]:
         """Yield the batches of records from the stored offset on; an empty one where there is nothing at present."""
+        if not self._is_prepared:
+            self._prepare()
         stored = self._stored
-        if stored is not None and _is_streaming(stored):
+        if stored is not None and (_is_streaming(stored) or self._is_interrupted()):
             self._continue(stored)
         if self._needs_snapshot():
             self._stopped.wait(self._parsed["snapshot.delay.ms"] / 1000)
@@ -194,8 +246,16 @@ class PostgresChangesTask(SourceTask):
                 yield []
         yield from self._go_on()
 
+    def _is_interrupted(self) -> bool:
+        """Return whether topics have rows of a snapshot that was not completed, and the slot the changes since then."""
+        stored = self._stored
+        is_begun = stored is not None and bool(stored.get("lsn")) and not _is_streaming(stored)
+        return is_begun and self._streams and self._resumes_slot
+
     def _continue(self, stored: Offset) -> None:
-        self._position, self._resume = ChangePosition.of(stored), Resume.of(stored)
+        branch, confirmed = self._position.branch, max(self._position.confirmed, Noted.of(stored).confirmed)
+        self._position = replace(ChangePosition.of(stored), branch=branch, confirmed=confirmed)
+        self._resume = Resume.of(stored)
         if self._metadata is not None and stored.get("messageType") != "COMMIT":
             self._metadata.restore(stored)
         self._incremental.restore(stored)
@@ -205,14 +265,24 @@ class PostgresChangesTask(SourceTask):
         while True:
             yield from self._stream()
 
+    def _caught_up(self, until: int) -> Iterator[list[SourceRecord]]:
+        """Yield what a snapshot that was interrupted has missed: its rows may be deleted by now."""
+        self._more = IN_SNAPSHOT
+        while not (yield from self._stream(until)):
+            pass
+        self._more = {}
+
     def _again(self) -> Iterator[list[SourceRecord]]:
         """Go on behind the last batch after a failure."""
         while self._ends and self._ends[-1] is not self._last_end:  # those of records that were not polled
             self._ends.pop()
         self._forms.clear()
         self._shapes.clear()
+        self._more = {}
         if self._in_snapshot:
-            self._resumes_slot, self._exported = True, None
+            self._is_prepared = self._in_snapshot = False
+            self._stored, self._left_out = self._polled or self._stored, 0
+        if not self._is_prepared:
             return self._begin()
         self._position, incremental = self._taken
         self._resume, self._left_out = Resume.of(self._position.noted({})), 0
@@ -238,18 +308,34 @@ class PostgresChangesTask(SourceTask):
         self._last_end = self._ends[-1] if self._ends else None
         return records
 
-    def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:  # noqa: ARG002 - it is written
+    def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:
         self._written = record.source_offset
         while self._ends and self._ends[0][0] is self._written:
-            self._safe = self._ends.popleft()[1]
+            lsn = self._ends.popleft()[1]
+            if delivery is None:  # its offset is not stored
+                self._idle = lsn
+            else:
+                self._safe = self._noted = lsn
+
+    def moved_offsets(self) -> Sequence[tuple[Offset, Offset]]:
+        """Return the offset up to which there is nothing to write, before the server may forget what is before it."""
+        lsn = self._idle
+        if lsn <= self._noted or self._in_snapshot or self._polled is not self._written or not self._capture.confirms:
+            return ()
+        self._position = replace(self._position, confirmed=lsn)
+        self._moved = lsn
+        return [(self._partition, self._offset())]
 
     def commit(self) -> None:
         """Let the server forget the transactions that are written as a whole."""
+        self._noted = max(self._noted, self._moved)
+        self._safe = max(self._safe, self._moved)
         self._confirm(self._safe)
 
     def _confirm(self, lsn: int) -> None:
         if lsn > self._confirmed and not self._stopped.is_set() and self._capture.confirms and self._has_slot:
             self._server.confirm(lsn)
+            self._reached = max(lsn, self._reached)
             self._reach = int(self._parsed["max.queue.size"])
         self._confirmed = max(lsn, self._confirmed)
 
@@ -270,7 +356,7 @@ class PostgresChangesTask(SourceTask):
         """Return the offset of the position, with more fields, and behind more records of the same position."""
         transaction = {} if self._metadata is None else self._metadata.stored()
         self._position = replace(self._position, transaction=transaction, records=self._position.records + records)
-        return self._position.noted({**self._incremental.stored(), **(more or {})})
+        return self._position.noted({**self._incremental.stored(), **self._more, **(more or {})})
 
     def _source(self, *, snapshot: str = "false", replicated: tuple[str | None, int | None] = (None, None)) -> Origin:
         at = self._position
@@ -312,17 +398,25 @@ class PostgresChangesTask(SourceTask):
         self._in_snapshot = True
         yield from self._placed_alone(self._notifications.started(), {})
         exported = self._exported or self._export()
+        if self._is_interrupted():
+            yield from self._caught_up(exported.lsn)
         yield from self._rows(exported)
         self._exported = None
         self._snapshot.close()
-        self._resume = Resume.before(exported.lsn)
-        self._position = ChangePosition(exported.lsn, self._position.time_us, self._position.xid)
+        self._resume, self._left_out = Resume.before(exported.lsn), 0
+        self._position = self._at(exported.lsn, self._position.time_us, self._position.xid)
         yield from self._placed_alone(self._notifications.completed(), self._offset())
         self._in_snapshot = False
         if self._resumes_slot:
             while self._polled is not self._written:  # the slot has changes that the rows have: first they are written
                 yield []
-            self._confirm(exported.lsn)
+            self._idle = exported.lsn
+            yield []
+
+    def _at(self, lsn: int, time_us: int, xid: int | None) -> ChangePosition:
+        """Return a position in the same history."""
+        at = self._position
+        return ChangePosition(lsn, time_us, xid, branch=at.branch, confirmed=at.confirmed)
 
     def _placed_alone(self, records: list[SourceRecord], offset: Offset) -> Iterator[list[SourceRecord]]:
         if records:
@@ -335,8 +429,8 @@ class PostgresChangesTask(SourceTask):
         most = self._parsed["max.batch.size"]
         with self._server.snapshot(exported.name) as xid:
             now_us = time.time_ns() // 1000
-            self._position = ChangePosition(exported.lsn, now_us, xid)
-            offset = self._position.snapshot_offset(is_last=False)
+            self._position, more = self._at(exported.lsn, now_us, xid), self._incremental.stored()
+            offset = self._position.snapshot_offset(more, is_last=False)
             forms = [form for name in tables if (form := self._snapshot_form(name)) is not None]
             names = [".".join(form.name) for form in forms]
             for number, form in enumerate(forms):
@@ -354,7 +448,9 @@ class PostgresChangesTask(SourceTask):
                 done = self._notifications.scanned(names, number, count)
                 waiting += self._placed(done, offset)
         if last is not None:
-            final = self._placed(self._read(last[0], last[1], "last"), self._position.snapshot_offset(is_last=True))
+            final = self._placed(
+                self._read(last[0], last[1], "last"), self._position.snapshot_offset(more, is_last=True)
+            )
             self._mark(final, exported.lsn)
             waiting += final
         if waiting:
@@ -379,18 +475,43 @@ class PostgresChangesTask(SourceTask):
 
     # The stream
 
-    def _stream(self) -> Iterator[list[SourceRecord]]:
-        """One look at the changes behind the confirmed position."""
-        flushed = self._server.flushed()
+    def _log_end(self) -> int:
+        """Return the end of the server's log, after a look at whether that has all that is written."""
+        flushed, branch = self._server.log_end()
+        if branch != self._position.branch:
+            reason = left_history(self._server, branch, self._position)
+            if reason is not None:
+                raise ConnectError(reason, hint=GAP_HINT)
+            self._position = replace(self._position, branch=branch)
+        return flushed
+
+    def _check_slot(self) -> None:
+        """Check that nobody else has moved the slot, when changes were read from it."""
+        at = self._server.confirmed()
+        if at is not None and at > self._reached and self._capture.confirms:
+            raise ConnectError(moved_by_others(self._parsed["slot.name"], at, self._reached), hint=GAP_HINT)
+
+    def _stream(self, until: int | None = None) -> Generator[list[SourceRecord], None, bool]:
+        """Take one look at the changes behind the confirmed position, or at those before another one.
+
+        Returns:
+            Whether all that is before the other one has come.
+        """
+        flushed = self._log_end()
         waiting: list[SourceRecord] = self._heartbeat()
         self._incremental.go_on()
         begun: Begin | None = None
         replicated: tuple[str | None, int | None] = (None, None)
         is_old, count, any_new, end = False, 0, False, 0
         most, previous = self._parsed["max.batch.size"], 0
-        for lsn, data in self._server.changes(self._reach):
-            count += 1
+        changes, is_behind = self._server.changes(self._reach), False
+        self._check_slot()
+        for lsn, data in changes:
             message = parse_message(data)
+            if until is not None and _begins_at(message) >= until:
+                is_behind = True
+                break
+            count += 1
             if len(waiting) >= most and lsn != previous:  # a stored position stands for all messages that have it
                 yield waiting
                 waiting = []
@@ -423,14 +544,20 @@ class PostgresChangesTask(SourceTask):
                         waiting += self._change(message, lsn, replicated)
             if begun is None and end and waiting and waiting[-1].source_offset is not None:
                 self._settle(waiting, end)
+        if until is not None:
+            is_behind |= count < self._reach and flushed >= until
         if count >= self._reach and not any_new:
             self._reach *= 2  # all of it is written, and may not be forgotten: look farther
         if waiting:
             yield waiting
-            return
-        if self._polled is self._written:  # nothing waits to be written
-            self._confirm(end if count else flushed)
-        yield []
+            return is_behind
+        if until is None and self._polled is self._written:  # nothing waits to be written
+            self._idle = end if count else flushed
+            if self._idle <= self._noted:
+                self._confirm(self._idle)
+        if not is_behind:
+            yield []
+        return is_behind
 
     def _settle(self, waiting: Sequence[SourceRecord], end: int) -> None:
         """The last record ends what is before a position."""
@@ -439,14 +566,16 @@ class PostgresChangesTask(SourceTask):
             self._ends.pop()
         if offset is not None:
             self._ends.append((offset, end))
+        if isinstance(offset, NotedOffset):
+            offset.note = with_confirmed(offset.note, end)
+            self._position = replace(self._position, confirmed=end)
 
     def _began(self, begun: Begin) -> list[SourceRecord]:
         lsn = begun.lsn
         if self._resume.inside is not None and self._resume.inside[0] == begun.xid:
             return []
-        self._position = replace(
-            self._position, lsn=lsn, time_us=begun.time_us, xid=begun.xid, kind="BEGIN", processed=lsn, records=0
-        )
+        at = replace(self._position, lsn=lsn, processed=lsn, begun=lsn, kind="BEGIN", records=0)
+        self._position = replace(at, time_us=begun.time_us, xid=begun.xid)
         if self._metadata is None:
             return []
         return self._placed([self._metadata.begin(begun.xid, lsn, begun.time_us)], self._offset())
@@ -575,6 +704,13 @@ class PostgresChangesTask(SourceTask):
         return records
 
 
+def _begins_at(message: object) -> int:
+    """Return where a transaction, or a message that is part of none, is committed; 0: it is neither."""
+    if isinstance(message, Begin):
+        return message.lsn
+    return message.lsn if isinstance(message, LogicalMessage) and not message.is_transactional else 0
+
+
 def _is_streaming(stored: Offset) -> bool:
     """Return whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
     if not stored.get("lsn"):
@@ -607,11 +743,16 @@ class PostgresChangesConnector(SourceConnector):
 
     First the rows (``op`` is ``r``), then each committed insert, update and delete (``c``, ``u``, ``d``), in the order
     of commits, to a topic for each table: ``prefix.schema.table``. Each change is written once, whatever crashes; a
-    snapshot that is interrupted begins again. The changes come by a replication slot with the plugin pgoutput, which is
-    read by SQL; a replication connection is needed for the snapshot. The server keeps its log until changes are
-    written: drop the slot (``SELECT pg_drop_replication_slot('debezium')``) when the connector is not needed any more.
-    A slot that is dropped and made again while the connector is stopped has lost the changes between, which is not
-    noticed: reset the connector's offsets, so that it takes a new snapshot.
+    snapshot that is interrupted begins again, after the changes since then. The changes come by a replication slot with
+    the plugin pgoutput, which is read by SQL; a replication connection is needed for the snapshot. The server keeps its
+    log until changes are written: drop the slot (``SELECT pg_drop_replication_slot('debezium')``) when the connector is
+    not needed any more.
+
+    Before it goes on, the connector checks that nothing is missing behind the stored offset. Where a slot was dropped,
+    was made again or moved by others, lost its log, or belongs to a cluster with another history, it fails, or takes a
+    new snapshot with ``snapshot.mode=when_needed``; rows that were deleted in between stay in topics then.
+    When a replica becomes the primary, the slot has to be there (``slot.name``, not ahead of the old one), which
+    PostgreSQL before version 17 does not see to by itself; and what was written has to be in its log.
 
     A transaction is read as a whole, whatever ``max.queue.size`` says: the task needs memory for the largest one.
     Conditions of incremental snapshots are SQL: who may insert into the table of signals may read all that the
