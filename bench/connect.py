@@ -48,8 +48,7 @@ SINK_JARS = (  # one by one: what is for Debezium's tests alone is not on Maven 
     ("org.hibernate.models", "hibernate-models", "1.0.1"), ("org.jboss.logging", "jboss-logging", "3.6.1.Final"),
     ("com.mchange", "c3p0", "0.9.5.5"), ("com.mchange", "mchange-commons-java", "0.2.19"),
     ("org.antlr", "antlr4-runtime", "4.13.2"), ("net.bytebuddy", "byte-buddy", "1.17.6"),
-    ("com.fasterxml", "classmate", "1.7.0"), ("com.fasterxml.jackson.core", "jackson-annotations", "2.19.0"),
-    ("com.fasterxml.jackson.core", "jackson-core", "2.19.0"), ("com.fasterxml.jackson.core", "jackson-databind", "2.19.0"),
+    ("com.fasterxml", "classmate", "1.7.0"),  # the rest of Jackson is the worker's
     ("com.fasterxml.jackson.datatype", "jackson-datatype-jsr310", "2.19.0"), ("org.postgresql", "postgresql", "42.7.7"),
     ("jakarta.persistence", "jakarta.persistence-api", "3.2.0"), ("jakarta.inject", "jakarta.inject-api", "2.0.1"),
     ("jakarta.transaction", "jakarta.transaction-api", "2.0.1"), ("jakarta.xml.bind", "jakarta.xml.bind-api", "4.0.2"),
@@ -65,6 +64,7 @@ FILE = "org.apache.kafka.connect.file.FileStream"
 LINE_BYTES, VALUE_BYTES = 150, 200
 PATIENCE_S = 900
 SAMPLE_S = 0.5
+LOOK_S = 15.0
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
 
@@ -129,10 +129,15 @@ class Worker:
             return None
 
     def wait(self, done, what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline, look = time.monotonic() + PATIENCE_S, time.monotonic() + LOOK_S
         while not done():
             if self.process.poll() is not None:
                 raise RuntimeError(f"the {self.kind} worker has ended before: {what}")
+            if time.monotonic() > look:
+                look += LOOK_S
+                status = json.dumps(self.ask("GET", "/connectors?expand=status"))
+                if '"FAILED"' in status:
+                    raise RuntimeError(f"{self.kind}: a task has failed before: {what}; {status}")
             if time.monotonic() > deadline:
                 raise RuntimeError(
                     f"{self.kind}: not within {PATIENCE_S} s: {what}; {self.ask('GET', '/connectors?expand=status')}"

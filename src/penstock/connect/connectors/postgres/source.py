@@ -104,7 +104,7 @@ class PostgresChangesTask(SourceTask):
         self._taken: tuple[ChangePosition, Offset] = (self._position, {})
         self._snapshot = ExitStack()  # of the connection that holds the snapshot which is not read yet
         self._exported: SlotSnapshot | None = None
-        self._stored = self.context.offset_reader.offset(self._partition)
+        self._stored: Offset | None = self.context.offset_reader.offset(self._partition)
         self._is_prepared = False
         try:
             self._prepare()
