@@ -59,6 +59,7 @@ unit: $(READY)  ## the tests alone, by four processes; ARGS="-k name -x -n 0" go
 test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases-44.tar.xz
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases-44.tar.xz --splits 1
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine spark
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine spark --cached
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous

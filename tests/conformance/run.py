@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from batches import cut
+from batches import cut, is_split_invariant
 from case_queries import answer_to, query_difference
 from compare import LeftOut, by_topic, first_difference, sorted_store
 from inputs import header_rows, input_bytes, input_headers
@@ -92,7 +92,7 @@ def run_driver(case: Case, splits: int | None) -> tuple[str | None, bool]:
         raise
     cached = int(case["config"].get("statestore.cache.max.bytes", 0)) > 0  # then a batch gives one change per key
     one_task = len(run.topology.subtopologies()) == 1 and not run.topology.internal_topics
-    split = splits is not None and one_task and not cached
+    split = splits is not None and one_task and not cached and is_split_invariant(case)
     batches = cut(case["inputs"], splits if split else None)
     return _drive(case, run, batches, by_column=splits is not None), split
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import reprlib
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -17,7 +16,6 @@ from penstock.api.processing.processor import Record
 from penstock.base.clock import unix_ms
 from penstock.base.escapes import visible
 from penstock.base.log_lines import own_logger
-from penstock.base.terminal.human_numbers import counted
 from penstock.config.console_settings import hides_records
 from penstock.errors import (
     AuthenticationError,
@@ -29,6 +27,7 @@ from penstock.errors import (
     TopologyError,
 )
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
+from penstock.runtime.drop_lines import DropLines
 from penstock.runtime.exception_handlers import (
     Change,
     DeadLetter,
@@ -59,11 +58,12 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.state.base import TaskState
     from penstock.state.changelog.noting import CurrentRecord
+    from penstock.state.journal import Journal, Journalled
     from penstock.topology.operations.functions import Function
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["STREAM_TIME", "DropLines", "Failure", "Surroundings", "TaskContext", "partition_time_meta"]
+__all__ = ["STREAM_TIME", "Failure", "Running", "Surroundings", "TaskContext", "partition_time_meta"]
 
 STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
@@ -73,10 +73,6 @@ _LOG = own_logger("penstock.runtime")
 _MOST_OF_A_TEXT = 1_000  # characters of an error's text, in the log and in the figures
 _MOST_OF_A_NAME = 200  # characters of the name of a class, which a user's code may make as it goes
 _SHOWN = 200  # characters of a record in a message
-_DROPS_EVERY_S = 1.0
-_DROPS_KEPT = 200  # reasons whose last line is remembered for the second
-_Reason = tuple[object, ...]  # the operator, and why
-_Place = tuple[str, int, int]  # topic, partition, offset
 
 
 def _one_record(rows: Rows) -> tuple[int, Headers] | None:
@@ -136,6 +132,32 @@ class Failure:
     error: Exception
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An operator that is called with rows.
+
+    Attributes:
+        node: Its node.
+        rows: The rows.
+        leaves_out_rows: As of `Operator`.
+    """
+
+    node: str
+    rows: Rows
+    leaves_out_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """How things were when an attempt began."""
+
+    meta: dict[str, int]
+    dropped: int
+    causes: Counter[Cause]
+    examples: dict[Cause, list[Example]]
+    letters: int
+
+
 class TaskContext:
     """The task as its operators, readers and sinks see it: stores, tables, time, failures."""
 
@@ -152,7 +174,8 @@ class TaskContext:
         self.task_id = task_id
         self.sensor = surroundings.sensor
         self.wall_clock_ms = surroundings.start_ms()
-        self.batch = 0
+        self.batch = 0  # the number of the present part of a batch
+        self.begun = 0  # batches so far
         self.stream_queue = PunctuationQueue()
         self.wall_clock_queue = PunctuationQueue()
         self.input = _NO_INPUT
@@ -181,6 +204,12 @@ class TaskContext:
         self._failure: tuple[Function | None, Exception] | None = None
         self.headers: CurrentHeaders | None = None  # of the present record, if a serde of the task looks at them
         self.by_record = False  # whether operators are called with one record at a time
+        self.in_parts = False  # whether the batch is processed in several parts
+        self.running: Running | None = None  # the operator of a pass over columns
+        self._maps: dict[str, Journalled] = {}
+        self._journal: Journal | None = None  # of the present attempt
+        self._failed: set[int] | None = None  # positions of records, in an attempt: None, none has failed
+        self._questions: list[tuple[Place, Callable[[], None]]] = []  # for when the attempt stays
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
             setting.partition(".")[0]: handler_of(config[setting], setting, dead_letters, config)
@@ -229,6 +258,7 @@ class TaskContext:
     def begin(self, batch: TaskInput) -> None:
         """Start a batch: set its stream times, and clear everything kept for the one before."""
         self.batch += 1
+        self.begun += 1
         self.input = batch
         before = self.stream_time
         if batch.length == 1:
@@ -275,7 +305,12 @@ class TaskContext:
         elif view is None:
             spec = self.topology.stores[name]
             cache_bytes = self._share_of_cache() if self.caches(spec) else 0
-            view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta, cache_bytes)
+            entries = self._state.map(name)
+            if name not in self._maps:
+                self._maps[name] = cast("Journalled", entries)
+                if self._journal is not None:
+                    self._journal.watch(self._maps[name])
+            view = self._views[name] = open_view(spec, entries, self._state.meta, cache_bytes)
             if hasattr(view, "take_dropped"):
                 self._forgetful[name] = view.take_dropped
         return view
@@ -284,6 +319,61 @@ class TaskContext:
         """Return the bytes of the cache for one store of one task: all have the same share."""
         caches = sum(map(self.caches, self.topology.stores.values()))
         return max(1, self._cache_bytes // (caches * self._tasks))
+
+    def begin_attempt(self, journal: Journal) -> _Kept:
+        """Begin to process by column what may have to be taken back; return how things are, for `go_back`."""
+        self.batch += 1
+        self._journal, self._failed, self._questions = journal, None, []
+        journal.begin(self._maps.values())
+        causes, examples = self._causes.copy(), {cause: list(kept) for cause, kept in self._examples.items()}
+        return _Kept(dict(self._state.meta), self.dropped, causes, examples, len(self.letters))
+
+    def end_attempt(self) -> set[int] | None:
+        """End the attempt; return the positions of the records that failed, which may not be known; None: none did."""
+        failed, self._journal, self._failed, self.running = self._failed, None, None, None
+        return failed
+
+    def ask_all(self) -> None:
+        """Ask the processing handler about the rows that an attempt has left out, in the order of their records."""
+        questions, self._questions = self._questions, []
+        if questions:
+            for at in Place.concat([place for place, _ in questions]).order().tolist():
+                questions[at][1]()
+
+    def go_back(self, kept: _Kept) -> None:
+        """Let things be as they were when an attempt began; views of stores are opened anew."""
+        self.batch += 1
+        self._state.meta.clear()
+        self._state.meta.update(kept.meta)
+        self.dropped, self._causes, self._examples = kept.dropped, kept.causes, kept.examples
+        del self.letters[kept.letters :]
+        self._views.clear()
+        self._forgetful.clear()
+
+    @property
+    def is_attempt(self) -> bool:
+        """Whether what is done now is taken back if a record fails."""
+        return self._journal is not None
+
+    @property
+    def is_failed_attempt(self) -> bool:
+        """Whether a record has failed, so that all will be taken back."""
+        return self._failed is not None
+
+    def fails_apart(self, rows: Rows, row: int | None) -> bool:
+        """Note in an attempt that a row has failed, None: one of the rows; else return false."""
+        if self._journal is None:
+            return False
+        failed = self._failed = self._failed or set()
+        position = -1 if row is None else int(rows.place.inputs[row])
+        if 0 <= position < self.input.length:
+            failed.add(position)
+        return True
+
+    def on_take_back(self, undo: Callable[[], object]) -> None:
+        """Note how something is undone that is neither in a store nor among the numbers, if this is an attempt."""
+        if self._journal is not None:
+            self._journal.on_take_back(undo)
 
     @contextmanager
     def processing(self, rows: Rows) -> Iterator[None]:
@@ -371,7 +461,18 @@ class TaskContext:
             if self._failure is None:
                 self._failure = function, error
             return True
-        self.ask(node, function, rows, row, error)
+        running = self.running
+        leaves_out = running is None or (running.leaves_out_rows and running.node == node)
+        if not leaves_out and self.fails_apart(rows, row):
+            return False
+        place = rows.place.take(np.array([row]))
+        if running is not None and running.rows is not rows:  # the operator has made the row of one that it got
+            at = running.rows.place.position_of(place)
+            rows, row = (rows, row) if at is None else (running.rows, at)
+        if self._journal is not None:
+            self._questions.append((place, partial(self.ask, node, function, rows, row, error)))
+        else:
+            self.ask(node, function, rows, row, error)
         return False
 
     @property
@@ -534,6 +635,8 @@ class TaskContext:
 
     def unencodable(self, node: str, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
         """Ask the production handler about a record whose key or value does not encode."""
+        if self.fails_apart(rows, row):
+            return
         source = self.record_context(rows, row)
         name = self.physical_name(topic)
 
@@ -676,46 +779,3 @@ def _shorten(record: dict[str, Any]) -> str:
     except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
         text = reprlib.repr(record)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
-class DropLines:
-    """Collects the drops of a task, and logs them.
-
-    The first drop of a reason is logged at once. Where records come one by one, each would have a line of its own.
-
-    Args:
-        task_id: The task.
-        log: The logger.
-        clock: Returns the time in seconds.
-    """
-
-    def __init__(self, task_id: str, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._task_id = task_id
-        self._log = log
-        self._clock = clock
-        self._logged_s: dict[_Reason, float] = {}
-        self._waiting: dict[_Reason, tuple[int, str, _Place | None]] = {}
-
-    def add(self, reason: _Reason, count: int, said: str, place: _Place | None) -> None:
-        """Note drops: their number, the text of the reason, and where the newest comes from."""
-        before, _, last = self._waiting.get(reason, (0, "", None))
-        self._waiting[reason] = (before + count, said, place or last)
-
-    def write(self, *, closing: bool = False) -> None:
-        """Log the reasons whose last line is a second old; when the task is closed, all."""
-        if not self._waiting:
-            return
-        now = self._clock()
-        due = [
-            one for one in self._waiting if closing or now - self._logged_s.get(one, -_DROPS_EVERY_S) >= _DROPS_EVERY_S
-        ]
-        for reason in due:
-            count, said, newest = self._waiting.pop(reason)
-            self._logged_s.pop(reason, None)
-            self._logged_s[reason] = now
-            where = "" if newest is None else f", the newest at {newest[0]}-{newest[1]} offset {newest[2]}"
-            self._log.warning(
-                "task %s: %s dropped %s: %s%s", self._task_id, reason[0], counted(count, "record"), said, where
-            )
-        while len(self._logged_s) > _DROPS_KEPT:
-            del self._logged_s[next(iter(self._logged_s))]

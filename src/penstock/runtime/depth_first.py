@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -47,16 +48,14 @@ Failure = tuple["Function | None", Exception]
 _SAME_RECORD = (PassThrough, Branch, JoinWindow, Process)
 
 
-def _in_order(sources: list[tuple[str, Rows]], length: int) -> list[tuple[str, Rows, int]]:
-    """Return the source of each input record, its rows, and the number of the record among them."""
-    if length == 1:
-        ((source, rows),) = sources
-        return [(source, rows, 0)]
-    rows_of: list[tuple[str, Rows, int]] = [("", Rows.empty(), 0)] * length
-    for source, rows in sources:
-        for row, position in enumerate(rows.place.inputs.tolist()):
-            rows_of[position] = (source, rows, row)
-    return rows_of
+def _in_order(sources: list[tuple[str, Rows]]) -> list[tuple[int, str, Rows, int]]:
+    """Return the position of each record, its source, that one's rows, and the number of the record among them."""
+    rows_of = [
+        (position, source, rows, row)
+        for source, rows in sources
+        for row, position in enumerate(rows.place.inputs.tolist())
+    ]
+    return rows_of if len(sources) == 1 else sorted(rows_of, key=itemgetter(0))
 
 
 def _sends_same_record(node: Node) -> bool:
@@ -112,7 +111,7 @@ class DepthFirst:
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         context = self._context
         self._step, self._work = 0, {}
-        for position, (source, rows, row) in enumerate(_in_order(sources, context.input.length)):
+        for position, source, rows, row in _in_order(sources):
             self._position = position
             self._send_source(source, rows if len(rows) == 1 else rows.take(np.array([row])))
             if self._processors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -243,7 +243,7 @@ class LocalTask:
                 self._write(record)
         outgoing = output.one_by_one()
         if self._refusal is not None:
-            outgoing = self._not_refused(outgoing, records)
+            outgoing = self._not_refused(zip(outgoing, output.sources(), strict=True))
         for record in outgoing:
             topic = record.topic
             self._write(record)
@@ -253,14 +253,11 @@ class LocalTask:
             if self._global_sources.read(topic):
                 self._fill_global_store(record)
 
-    def _not_refused(self, outgoing: list[RawRecord], inputs: list[RawRecord]) -> list[RawRecord]:
+    def _not_refused(self, outgoing: Iterable[tuple[RawRecord, RecordContext]]) -> list[RawRecord]:
         """Return the records that are not refused, with the dead letters of those that are."""
         assert self._refusal is not None, "there is something to refuse"  # noqa: S101
-        source = RecordContext(None, -1, -1, -1, ())
-        if inputs:  # a log says so long after the record was read: of several nobody knows which one it was
-            source = source._replace(topic=inputs[-1].topic, partition=inputs[-1].partition, offset=inputs[-1].offset)
         self._taken = []
-        for record in outgoing:
+        for record, source in outgoing:
             error = self._refusal(record)
             if error is None:
                 self._taken.append(record)

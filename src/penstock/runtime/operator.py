@@ -44,10 +44,14 @@ class Operator(ABC):
         runs_without_rows: Whether it is called in a batch without rows for it: for punctuations, or for windows that
             close with time alone.
         sliced_reason: The reason why its task has to process batches record by record; None: it need not.
+        leaves_out_rows: Whether a row that fails has no effect but that it is left out, so that all others may go on.
+        keeps_users_state: Whether the user's code in it may remember records, so that none may be processed twice.
     """
 
     runs_without_rows: bool = False
     sliced_reason: str | None = None
+    leaves_out_rows: bool = False
+    keeps_users_state: bool = False
 
     @abstractmethod
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:

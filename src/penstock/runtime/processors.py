@@ -167,6 +167,7 @@ class ProcessOperator(Operator):
     """
 
     runs_without_rows = True
+    leaves_out_rows = keeps_users_state = True
 
     def __init__(
         self,

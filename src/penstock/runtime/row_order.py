@@ -64,6 +64,14 @@ class Place:
         """Return the rows at these positions."""
         return Place(tuple(p if isinstance(p, int) else p[index] for p in self.parts), len(index))
 
+    def position_of(self, other: Place) -> int | None:
+        """Return the row, of rows in order, that another one has come from or is; None if it is none of them."""
+        wanted = [part if isinstance(part, int) else int(part[0]) for part in other.parts]
+        rows = np.arange(*np.searchsorted(self.inputs, (wanted[0], wanted[0] + 1)))
+        for part, value in zip(self.parts, wanted, strict=False):
+            rows = rows[np.full(len(rows), part == value) if isinstance(part, int) else part[rows] == value]
+        return int(rows[0]) if len(rows) else None
+
     @staticmethod
     def concat(places: Sequence[Place]) -> Place:
         """Return all rows one after the other; shorter places are padded, so a row precedes those that it caused."""

@@ -6,6 +6,7 @@ Subclasses turn events into metrics, traces or pictures. Every method is called 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.runtime.inputs import DecodedRecords
     from penstock.runtime.record import BytesColumn, Headers
 
-__all__ = ["Sensor", "SensorGroup"]
+__all__ = ["HeldEvents", "Sensor", "SensorGroup"]
 
 
 class Sensor:
@@ -92,6 +93,35 @@ class Sensor:
 
     def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:
         """Called when a punctuation ran for so long."""
+
+
+class HeldEvents(Sensor):
+    """Holds events back until it is known whether they count; only the start of a node is passed on at once.
+
+    Args:
+        sensor: Gets the events that count.
+    """
+
+    def __init__(self, sensor: Sensor) -> None:
+        self.sensor = sensor
+        self.detailed = sensor.detailed
+        self._held: list[Callable[[], None]] = []
+        for event in [name for name in dir(Sensor) if name.startswith("on_")]:
+            setattr(self, event, self._holding(getattr(sensor, event)))
+        self.on_node_start = sensor.on_node_start  # type: ignore[method-assign]
+
+    def _holding(self, method: Callable[..., None]) -> Callable[..., None]:
+        return lambda *event, **more: self._held.append(partial(method, *event, **more))
+
+    def release(self) -> None:
+        """Pass on what has been held back."""
+        held, self._held = self._held, []
+        for event in held:
+            event()
+
+    def forget(self) -> None:
+        """Forget what has been held back."""
+        self._held.clear()
 
 
 class SensorGroup(Sensor):

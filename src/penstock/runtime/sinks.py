@@ -108,6 +108,14 @@ class Collector:
             stamp = np.array([now_ms if letter.timestamp is None else letter.timestamp], np.int64)
             self.add(letter.topic, EncodedRows(place, target, stamp, key, value, [letter.headers]))
 
+    def written(self) -> dict[str, int]:
+        """Return how many parts each topic has, for `go_back`."""
+        return {topic: len(parts) for topic, parts in self._parts.items()}
+
+    def go_back(self, written: Mapping[str, int]) -> None:
+        """Forget what has been added since."""
+        self._parts = {topic: self._parts[topic][:count] for topic, count in written.items()}
+
     def drain(self) -> dict[str, list[EncodedRows]]:
         """Return everything, and empty the collector."""
         parts, self._parts = self._parts, {}
@@ -216,6 +224,8 @@ class SinkWriter:
         """Raise the error of a row, or leave the row out if the handler of the operator above says so."""
         if is_decided(error) or self._context.by_record:
             raise error
+        if self._context.fails_apart(rows, row):
+            return
         if self._parent is None:
             source = self._node.parents[0]
             raise error if isinstance(error, PenstockError) else self._context.fatal(source, function, rows, row, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,8 +15,10 @@ from penstock.errors import TopologyError
 from penstock.runtime import processors, reported_errors
 from penstock.runtime.aggregate import cogroup
 from penstock.runtime.aggregate import operators as aggregate_operators
-from penstock.runtime.context import Surroundings, TaskContext
+from penstock.runtime.attempt import Attempts, parts_between, rows_between
+from penstock.runtime.context import Running, Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
+from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.functions import async_calls, stateless
 from penstock.runtime.graph import Graph, has_expressions, stores_of
 from penstock.runtime.inputs import TaskInput
@@ -97,11 +99,15 @@ class TaskOutput:
     Args:
         written: The encoded rows of the sinks, by topic.
         metrics: Its figures.
+        task_input: The input of the batch.
     """
 
-    def __init__(self, written: dict[str, list[EncodedRows]], metrics: dict[str, int | float]) -> None:
+    def __init__(
+        self, written: dict[str, list[EncodedRows]], metrics: dict[str, int | float], task_input: TaskInput
+    ) -> None:
         self._written = written
         self.metrics = metrics
+        self._input = task_input
 
     @cached_property
     def records(self) -> dict[str, pa.RecordBatch]:
@@ -117,6 +123,14 @@ class TaskOutput:
         if len(rows) <= 1:
             return rows
         return [rows[at] for at in Place.concat([part.place for part in parts]).order().tolist()]
+
+    def sources(self) -> list[RecordContext]:
+        """Return the input record that caused each of these rows."""
+        places = [part.place for parts in self._written.values() for part in parts]
+        if not places:
+            return []
+        place = Place.concat(places)
+        return [self._input.record(position) for position in place.inputs[place.order()].tolist()]
 
 
 @dataclass(frozen=True)
@@ -185,6 +199,9 @@ class StreamTask:
             self.sliced_reason = f"a serde of {headers_user} reads or writes headers, which are those of one record"
         self._missing = MissingFields(self._graph, topology, task_id, self._sensor)
         self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context, self._missing)
+        self._attempts: Attempts | None = None
+        if self._context.goes_on and self.sliced_reason is None and not _keeps_users_state(self._operators):
+            self._attempts = Attempts(self._context, self._collector)
         self._runs_without_rows = [name for name, operator in self._operators.items() if operator.runs_without_rows]
 
     def process(
@@ -224,8 +241,12 @@ class StreamTask:
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
         alone = context.input.length == 1 and context.goes_on
+        context.in_parts = False
         if depth_first or alone or self.sliced_reason is not None:
+            context.in_parts = context.input.length > 1
             self._depth_first.run(rows)
+        elif self._attempts is not None:
+            self._run_in_parts(self._attempts, rows)
         else:
             self._run(rows)
         context.end()
@@ -239,7 +260,7 @@ class StreamTask:
 
     def written_before_failure(self) -> TaskOutput:
         """Return what the batch that failed had written by then, dead letters of the failure included."""
-        return TaskOutput(self._drained(), {})
+        return TaskOutput(self._drained(), {}, self._context.input)
 
     def refused(self, topic: str, source: RecordContext, record: TopicRecord, error: PenstockError) -> Response:
         """Ask the production handler about a record that the log refuses to take into a topic."""
@@ -282,9 +303,25 @@ class StreamTask:
         for operator in self._operators.values():
             operator.close()
 
+    def _run_in_parts(self, attempts: Attempts, sources: list[tuple[str, Rows]]) -> None:
+        """Make a pass over the columns; where records fail, process those by themselves, and the parts between them."""
+        waiting = [(0, self._context.input.length)]
+        while waiting:
+            first, last = waiting.pop()
+            self._context.in_parts = last - first < self._context.input.length
+            part = rows_between(sources, first, last)
+            if last - first == 1:
+                self._depth_first.run(part)
+                continue
+            failed = attempts.failures(partial(self._run, part))
+            if failed is not None:
+                waiting += reversed(parts_between(first, last, failed))
+
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         """Make one pass over the columns: every node once, after its parents and the tables that it reads."""
+        context = self._context
         inbox: dict[str, list[tuple[str, Rows]]] = {}
+        looks: list[tuple[str, Rows]] = []
         for source, rows in sources:
             self._deliver(inbox, source, [(None, rows)])
         for name in self._graph.order:
@@ -295,25 +332,36 @@ class StreamTask:
                     continue
                 arrived = [("", _NO_ROWS)]
             if operator is None:
+                context.running = None
                 self._write(name, arrived)
+                if context.is_failed_attempt:
+                    return
                 continue
             rows = Rows.merge([r for _, r in arrived])
             if name in self._missing.nodes:
-                self._missing.look(name, rows)
-            self._sensor.on_node_start(self.task_id, name)
+                looks.append((name, rows))
+            context.running = Running(name, rows, operator.leaves_out_rows)
+            context.sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
             try:
-                with self._context.processing(rows), NamingStores(self._context.topology, name, self.task_id):
+                with context.processing(rows), NamingStores(context.topology, name, self.task_id):
                     result = operator.process(rows, arrived[0][0])
                     out = [(None, result)] if isinstance(result, Rows) else list(result)
             except Exception as error:
-                self._context.raise_of_user(name, rows, error)
+                if len(rows) and is_of_record(error) and context.fails_apart(rows, None):
+                    return
+                context.raise_of_user(name, rows, error)
                 raise
+            if context.is_failed_attempt:
+                return
             seconds = time.perf_counter() - started
-            self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
+            context.sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
             if not self._graph.children[name]:
-                self._sensor.on_completed(self.task_id, name, rows.timestamps)
+                context.sensor.on_completed(self.task_id, name, rows.timestamps)
             self._deliver(inbox, name, out)
+        context.running = None
+        for name, rows in looks:
+            self._missing.look(name, rows)
 
     def _write(self, name: str, arrived: list[tuple[str, Rows]]) -> None:
         """Write rows to a sink: those of each operator by themselves if errors of the sink are its errors."""
@@ -349,7 +397,7 @@ class StreamTask:
             "process_seconds": seconds,
         }
         self._sensor.on_batch_end(self.task_id, seconds, metrics)
-        return TaskOutput(written, metrics)
+        return TaskOutput(written, metrics, self._context.input)
 
     def _drained(self) -> dict[str, list[EncodedRows]]:
         """Return all that has been written since the last call."""
@@ -442,7 +490,13 @@ def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: Tas
         scheduled = sorted(queue.nodes())
         if len(scheduled) > 1:
             return f"{' and '.join(scheduled)} both have {kind} punctuations, which take turns"
-    if context.goes_on:
+    keeper = _keeps_users_state(operators)
+    if context.goes_on and keeper:
+        if left := _part_way(graph, operators):
+            return (
+                f"{left} may fail when a part of its work for a record is done, which processing.exception.handler is "
+                f"asked about; and {keeper} may remember the batch, so that no record of it can be processed once more"
+            )
         for name, node in ((node.name, node) for node in graph.processors()):
             for spec in (context.topology.stores[store] for store in node.stores):
                 if serde := users_serde(spec.key_serde) or users_serde(spec.value_serde):
@@ -451,6 +505,19 @@ def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: Tas
                         f"the serde of store {spec.name!r}, does not take"
                     )
     return None
+
+
+def _part_way(graph: Graph, operators: Mapping[str, Operator]) -> str | None:
+    """Return a node whose failure leaves a part of a record's work done, and not only the record out; None: none is."""
+    for name, operator in operators.items():
+        if not operator.leaves_out_rows:
+            return name
+    return next((sink.name for sink in graph.sinks() if sink.topic_fn or sink.partitioner), None)
+
+
+def _keeps_users_state(operators: Mapping[str, Operator]) -> str | None:
+    """Return the first operator in which the user's code may remember records."""
+    return next((name for name, operator in operators.items() if operator.keeps_users_state), None)
 
 
 def shared_stores(graph: Graph) -> dict[str, list[str]]:

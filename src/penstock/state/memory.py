@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
@@ -10,6 +11,9 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.errors import StateError
 from penstock.state.base import Entries
 from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from penstock.state.journal import Journal
 
 __all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
 
@@ -92,13 +96,14 @@ class MemoryMap:
     ``is_touched`` becomes true with a write; who asks for it sets it back.
     """
 
-    __slots__ = ("_data", "_expired", "_order", "is_touched")
+    __slots__ = ("_data", "_expired", "_order", "is_touched", "journal")
 
     def __init__(self, entries: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self._data: dict[bytes, bytes] = dict(entries)
         self._expired = b""
         self._order = KeyOrder(self._data)
         self.is_touched = False
+        self.journal: Journal | None = None
 
     def __len__(self) -> int:
         return len(self._data)
@@ -111,6 +116,8 @@ class MemoryMap:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self.is_touched = True
+        if self.journal is not None:
+            self.journal.note(self, (key,), (self._data.get(key),))
         if value is not None:
             self._order.add((key,))
             self._data[key] = value
@@ -124,6 +131,8 @@ class MemoryMap:
 
     def _put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         data = self._data
+        if self.journal is not None:
+            self.journal.note(self, keys, self.get_many(keys))
         if None in values:
             last = dict(zip(keys, values, strict=True))
             gone = [key for key, value in last.items() if value is None and key in data]
@@ -161,6 +170,18 @@ class MemoryMap:
             self._expired = end
             keys = self._order.between(None, end, reverse=False)
             self._put_many(keys, [None] * len(keys))
+
+    def mark(self) -> Any:
+        """Return what its writes change beside the entries, for `back_to`."""
+        return self.is_touched, self._expired
+
+    def restore(self, keys: Sequence[bytes], befores: Sequence[bytes | None]) -> None:
+        """Set entries to what they were."""
+        self._put_many(keys, befores)
+
+    def back_to(self, mark: Any) -> None:
+        """Set to what it was at a mark."""
+        self.is_touched, self._expired = mark
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:

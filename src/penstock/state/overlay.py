@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Protocol
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 import pyarrow as pa
 
 from penstock.state.base import CHANGES_SCHEMA, Entries
 from penstock.state.memory import KeyOrder, unknown_store
+
+if TYPE_CHECKING:
+    from penstock.state.journal import Journal
 
 __all__ = ["Overlay", "Put", "ReadableMap", "TaskOverlay", "merged"]
 
@@ -52,7 +55,7 @@ class Overlay:
         base: The map below; it is never changed. An overlay may lie over another one.
     """
 
-    __slots__ = ("_base", "_expired_below", "_order", "changes", "puts")
+    __slots__ = ("_base", "_expired_below", "_order", "changes", "journal", "puts")
 
     def __init__(self, base: ReadableMap) -> None:
         self._base = base
@@ -60,6 +63,7 @@ class Overlay:
         self.puts: list[Put] = []  # noted by stores whose rows do not show them
         self._order = KeyOrder(self.changes)
         self._expired_below: bytes | None = None
+        self.journal: Journal | None = None
 
     @property
     def base(self) -> ReadableMap:
@@ -97,12 +101,38 @@ class Overlay:
         return values  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes | None) -> None:
+        if self.journal is not None:
+            self.journal.note(self, (key,), self._own((key,)))
         self._order.add((key,))
         self.changes[key] = value
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        if self.journal is not None:
+            self.journal.note(self, keys, self._own(keys))
         self._order.add(keys)
         self.changes.update(zip(keys, values, strict=True))
+
+    def _own(self, keys: Sequence[bytes]) -> list[Any]:
+        """Return the changes of keys; `_ABSENT` where there is none."""
+        return list(map(self.changes.get, keys, repeat(_ABSENT)))
+
+    def mark(self) -> Any:
+        """Return what its writes change beside the changes, for `back_to`."""
+        return len(self.puts), self._expired_below
+
+    def restore(self, keys: Sequence[bytes], befores: Sequence[Any]) -> None:
+        """Set the changes of keys to what they were."""
+        for key, before in zip(keys, befores, strict=True):
+            if before is _ABSENT:
+                self.changes.pop(key, None)
+            else:
+                self.changes[key] = before
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what has been noted since a mark."""
+        self._order = KeyOrder(self.changes)
+        del self.puts[mark[0] :]
+        self._expired_below = mark[1]
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False

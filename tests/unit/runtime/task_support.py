@@ -49,13 +49,12 @@ def batch(records, topic="in", partition=0, first=0):
     return TopicBatch(topic, partition, pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA))
 
 
-def task(built, partitions=None, **config):
+def task(built, partitions=None, sensor=None, **config):
     settings = {"application.id": "test", "statestore.cache.max.bytes": 0}
     settings.update({name.replace("_", "."): value for name, value in config.items()})
     state = MemoryTaskState(built.stores.values())
-    return StreamTask(
-        built, StreamsConfig(settings), TaskPart("0_0", partitions or {}), state, Surroundings(wall_clock_ms=0)
-    )
+    surroundings = Surroundings(wall_clock_ms=0) if sensor is None else Surroundings(sensor, 0)
+    return StreamTask(built, StreamsConfig(settings), TaskPart("0_0", partitions or {}), state, surroundings)
 
 
 def written(output, topic="out"):

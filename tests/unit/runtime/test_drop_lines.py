@@ -6,7 +6,7 @@ import logging
 import re
 
 from penstock import StreamsBuilder
-from penstock.runtime.context import DropLines
+from penstock.runtime.drop_lines import DropLines
 from penstock.testing import TopologyTestDriver
 
 

@@ -81,6 +81,8 @@ class CogroupedColumn(Column):
 class _Member(Operator):
     """One of the streams: leaves out the rows that its aggregator would, and keeps its own stream time."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         operation = cast("CogroupMember", node.operation)
         self._name = node.name
@@ -118,6 +120,7 @@ class _Merge(Operator):
             "aggregate", _by_stream(operation.aggregators), operation.initializer, merger=operation.merger
         )
         self._core = aggregator_of(_single(node, operation, aggregation), topology, context)
+        self.leaves_out_rows = self._core.leaves_out_rows
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         if not len(rows):

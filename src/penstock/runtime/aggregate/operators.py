@@ -82,6 +82,8 @@ class Aggregator:
 class _StreamAggregate(StreamAggregator):
     """KStreamAggregate and KStreamReduce: null keys and null values are dropped."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("StreamAggregate", node.operation)
         self._name = node.name
@@ -113,6 +115,7 @@ class _WindowedAggregate(WindowOperator):
         windows = self._operation.windows
         is_tumbling = windows.kind == "time" and windows.advance_ms in {0, windows.size_ms}
         self._takes_one = self._aggregator.takes_one and is_tumbling and self._closed is None
+        self.leaves_out_rows = is_tumbling or windows.kind == "unlimited"
 
     def process(self, rows: Rows, parent: str) -> Rows:
         if self._takes_one and len(rows) == 1:
@@ -171,6 +174,8 @@ def aggregator_of(node: ProcessorNode, topology: Topology, context: TaskContext)
 
 class _TableAggregate(Operator):
     """KTableAggregate and KTableReduce."""
+
+    leaves_out_rows = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableAggregate", node.operation)

@@ -34,6 +34,8 @@ __all__ = ["SessionAggregate"]
 class SessionAggregate(WindowOperator):
     """Each row joins the sessions that are near to it, or starts one."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._gap = self._operation.windows.size_ms

@@ -40,6 +40,8 @@ __all__ = ["SlidingAggregate"]
 class SlidingAggregate(WindowOperator):
     """Adds each row to every window within the time difference of it."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)
         self._difference = self._operation.windows.size_ms

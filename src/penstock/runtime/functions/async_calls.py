@@ -56,6 +56,8 @@ def _outside(call: Callable[[], T]) -> T:
 class _MapAsync(Operator):
     """Maps rows by a coroutine function; results in the order of the rows, or as they were completed."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         self._name = node.name
         self._context = context

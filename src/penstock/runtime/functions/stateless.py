@@ -51,6 +51,8 @@ def truth(column: Column) -> NDArray[np.bool_]:
 class _Base(Operator):
     """The base of the operators here: node and context."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, context: TaskContext) -> None:
         self._name = node.name
         self._context = context

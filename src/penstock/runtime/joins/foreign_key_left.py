@@ -19,7 +19,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.operators import drop_out_of_order
 from penstock.runtime.tables.value_getters import spread
-from penstock.serde.buffers import large_binary
+from penstock.serde.buffers import large_binary, to_bytes_list
 from penstock.serde.column import Column
 from penstock.serde.subscriptions import Hashes, Instruction, ResponseColumn, SubscriptionColumn
 from penstock.topology.operations.base import Operation
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FACTORIES"]
 
 _NOTHING = 255  # no instruction: nothing is sent
+_NEVER = object()  # in place of the foreign key of a row that no earlier part of the batch has changed
 
 
 def _encoded(
@@ -62,6 +63,39 @@ def _olds(rows: Rows) -> Column:
     return Column.nulls(len(rows)) if rows.olds is None else rows.olds
 
 
+class _EarlierParts:
+    """The rows that earlier parts of the batch have changed, and the foreign key that each was known to have last."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._begun = 0
+        self._foreign_keys: dict[bytes | None, Any] = {}
+
+    def exchange(self, names: list[bytes | None], codes: list[int], before: list[Any]) -> list[Any]:
+        """Return what is known of the rows of these names, `_NEVER` if they have not changed; then note their changes.
+
+        Args:
+            names: The bytes of primary keys.
+            codes: For each change the number of its key.
+            before: For each change the foreign key until then.
+        """
+        if self._begun != self._context.begun:
+            self._begun, self._foreign_keys = self._context.begun, {}
+        known = self._foreign_keys
+        earlier = [known.get(name, _NEVER) for name in names]
+        self._context.on_take_back(lambda: self._restore(names, earlier))
+        known.update((name, None) for name, one in zip(names, earlier, strict=True) if one is _NEVER)
+        known.update((names[code], key) for code, key in zip(codes, before, strict=True) if key is not None)
+        return earlier
+
+    def _restore(self, names: list[bytes | None], earlier: list[Any]) -> None:
+        for name, one in zip(names, earlier, strict=True):
+            if one is _NEVER:
+                self._foreign_keys.pop(name, None)
+            else:
+                self._foreign_keys[name] = one
+
+
 class _SubscriptionSend(Operator):
     """SubscriptionSendProcessorSupplier: subscribes changed rows to their foreign keys, and unsubscribes from old ones.
 
@@ -70,10 +104,13 @@ class _SubscriptionSend(Operator):
     changed again: so every further change of a row in a batch asks for an answer.
     """
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
         self._context = context
         self._operation = cast("SubscriptionSend", node.operation)
+        self._earlier = _EarlierParts(context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         if self._operation.versioned:
@@ -137,6 +174,11 @@ class _SubscriptionSend(Operator):
         groups = group_keys(rows.keys, self._operation.primary_key_serde)
         inputs = rows.place.inputs
         again = inputs != inputs[groups.first][groups.codes]
+        earlier: list[Any] = [_NEVER] * len(groups)
+        if self._context.in_parts:
+            names = to_bytes_list(large_binary(self._operation.primary_key_serde.encode(rows.keys.take(groups.first))))
+            earlier = self._earlier.exchange(names, groups.codes.tolist(), before.items())
+            again |= np.array([known is not _NEVER for known in earlier], np.bool_)[groups.codes]
         if not again.any():
             return before
         subscribe[again & (subscribe == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)] = (
@@ -149,9 +191,16 @@ class _SubscriptionSend(Operator):
         at = np.where(~before.null_mask()[segments.order], np.arange(len(rows)), -1)
         newest = np.maximum.accumulate(at)
         last_sent = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
+        every = before
+        sent_earlier = np.array([known is not _NEVER and known is not None for known in earlier], np.bool_)[
+            groups.codes
+        ]
+        if sent_earlier.any():
+            last_sent = np.where((last_sent < 0) & sent_earlier, len(rows) + groups.codes, last_sent)
+            every = Column.concat([before, Column.of_items([None if known is _NEVER else known for known in earlier])])
         removed = silent & (last_sent >= 0)
         unsubscribe[removed] = Instruction.DELETE_KEY_AND_PROPAGATE
-        return before.take(np.where(removed, last_sent, np.arange(len(rows))))
+        return every.take(np.where(removed, last_sent, np.arange(len(rows))))
 
     def _changed(self, before: Column, after: Column) -> NDArray[np.bool_]:
         """Return whether the foreign keys' bytes differ; null differs from any key."""

@@ -54,6 +54,8 @@ class _Subscriptions(StoreTableView):
 class _SubscriptionReceive(Operator):
     """SubscriptionReceiveProcessorSupplier: keeps each subscription under foreign and primary key."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
         self._context = context
@@ -105,6 +107,8 @@ def _or_null(wrapped: SubscriptionColumn, index: NDArray[np.int64]) -> Subscript
 class _SubscriptionJoin(Operator):
     """SubscriptionJoinProcessorSupplier: answers a subscription with the present foreign value."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._context = context
         self._table = cast("SubscriptionJoin", node.operation).table
@@ -131,8 +135,11 @@ class _SubscriptionJoin(Operator):
     def _has_just_gone(self, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the foreign value was present when the batch began.
 
-        The answer about its end was for the left row as it was, which has changed: it needs another.
+        The answer about its end was for the left row as it was, which has changed: it needs another. Of a batch in
+        parts nobody knows it any more; an answer too many says again that there is nothing.
         """
+        if self._context.in_parts:
+            return np.ones(len(rows), np.bool_)
         start = Rows(Place((-1,), len(rows)), rows.timestamps, rows.keys, rows.values)
         return ~self._foreign(start)[0].null_mask()
 
@@ -153,6 +160,8 @@ class _SubscriptionJoin(Operator):
 
 class _ForeignTableJoin(Operator):
     """ForeignTableJoinProcessorSupplier: sends every subscriber of a foreign key its new value."""
+
+    leaves_out_rows = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name

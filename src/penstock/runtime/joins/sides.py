@@ -41,6 +41,7 @@ class JoinSide:
     def collect(self, rows: Rows) -> None:
         """Note the rows of the batch; they are put into the store once they have been joined."""
         self._rows = rows
+        self._context.on_take_back(self.drain)
 
     def drain(self) -> Rows:
         """Return the noted rows, once."""

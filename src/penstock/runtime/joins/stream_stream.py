@@ -104,6 +104,7 @@ class _SharedJoin:
         right = Arrived.of(right_rows, ranks[len(left_rows) :], self._right)
         sides = self._match(left, right)
         self._results = self._rows_of(sides)
+        self._context.on_take_back(self._results.clear)
         self._left.put(left)
         self._right.put(right)
 

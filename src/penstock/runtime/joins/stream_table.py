@@ -15,7 +15,7 @@ from penstock.runtime.functions.joiners import join_rows
 from penstock.runtime.operator import Operator
 from penstock.runtime.record import RecordContext
 from penstock.runtime.rows import Rows
-from penstock.runtime.tables.value_getters import spread
+from penstock.runtime.tables.value_getters import is_stored, spread
 from penstock.runtime.tables.versioned import history_of
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
@@ -80,6 +80,11 @@ class _StreamTableJoin(_LookUpJoin):
         if operation.buffer_store is not None and operation.grace_ms is not None:
             self._buffer = GraceBuffer(node.name, operation.buffer_store, operation.grace_ms, context)
 
+    @property
+    def leaves_out_rows(self) -> bool:  # type: ignore[override]
+        """Whether nothing waits for the join, and no function is called to read the table."""
+        return self._buffer is None and is_stored(self._context.table(self._operation.table))
+
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         null_keys = rows.keys.null_mask()
         null_values = rows.values.null_mask()
@@ -113,6 +118,8 @@ class _StreamGlobalTableJoin(_LookUpJoin):
 
     Null values are dropped, and null keys of the table in an inner join. A global table does not change during a batch.
     """
+
+    leaves_out_rows = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         super().__init__(node, topology, context)

@@ -75,7 +75,8 @@ class RawBytes:
     Kafka keeps them in memory too: after a restart nobody knows them any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
         self._by_key: dict[bytes | None, RecordContext] = {}
         self._batch: _BatchSources | None = None
 
@@ -89,12 +90,28 @@ class RawBytes:
         """
         last = dict(zip(keys, range(len(keys)), strict=True))
         waited = {key: self._by_key[key] for key in last if key in self._by_key}
+        self._keep(last)
         self._batch = _BatchSources(puts, source, waited)
         self._by_key.update((key, source(row)) for key, row in last.items())
 
     def note(self, key: bytes, source: RecordContext) -> None:
         """Note the source record of a change that comes alone."""
+        self._keep((key,))
         self._by_key[key] = source
+
+    def _keep(self, keys: Iterable[bytes | None]) -> None:
+        """Note the sources of keys before they change, in case that this is taken back."""
+        if self._context.is_attempt:
+            before = {key: self._by_key.get(key) for key in keys}
+            self._context.on_take_back(lambda: self._restore(before))
+
+    def _restore(self, sources: Mapping[bytes | None, RecordContext | None]) -> None:
+        self._batch = None
+        for key, source in sources.items():
+            if source is None:
+                self._by_key.pop(key, None)
+            else:
+                self._by_key[key] = source
 
     def end(self) -> None:
         """Forget the batch: what waits is noted under its key."""
@@ -106,6 +123,7 @@ class RawBytes:
         for key, origin in zip(keys, origins, strict=True):
             waited = self._by_key.get(key)
             if waited is not None and _place(waited) == _place(origin):
+                self._keep((key,))
                 del self._by_key[key]
             else:
                 waited = None if self._batch is None else self._batch.source_of(key, origin)
@@ -156,7 +174,7 @@ class _Suppress(Operator):
         self._view = SuppressedView(operation.parent, operation.store, context)
         context.register_table(node.name, self._view)
         self._is_read = is_read(topology, node.name)
-        self._raw = RawBytes() if context.keeps_raw_bytes else None
+        self._raw = RawBytes(context) if context.keeps_raw_bytes else None
 
     @property
     def _buffer(self) -> ChangeBufferView:

@@ -104,6 +104,8 @@ def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False, olds: C
 class _TableSource(Operator):
     """KTableSource: a record is the new value of its key, older timestamps included; a null value deletes."""
 
+    leaves_out_rows = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableSource | StreamToTable", node.operation)
         self._name = node.name
@@ -121,6 +123,8 @@ class _TableSource(Operator):
 
 class _Derived(Operator):
     """The base of filter and map_values: a function over present values, with or without a store of their own."""
+
+    leaves_out_rows = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableFilter | TableMapValues", node.operation)
@@ -214,6 +218,8 @@ class _TableMapValues(_Derived):
 
 class _TableToStream(Operator):
     """KTable.toStream: the new values."""
+
+    leaves_out_rows = True
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         pass

@@ -127,6 +127,8 @@ class _Transformer:
 class _TableTransform(Operator):
     """KTableTransformValues."""
 
+    leaves_out_rows = keeps_users_state = True
+
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
         operation = cast("TableTransformValues", node.operation)
         self._send_old = operation.send_old

@@ -16,7 +16,7 @@ from penstock.runtime.functions.stateless import truth
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import group_keys
-from penstock.runtime.tables.versioned import OverParent
+from penstock.runtime.tables.versioned import OverParent, VersionedTableView
 from penstock.serde.column import Column
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.base import TableFilter, TableMapValues, TableRegroup
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
+    from penstock.runtime.operator import TableView
     from penstock.topology.topology import Topology
 
-__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "spread", "write_store"]
+__all__ = ["DerivedView", "StoreTableView", "is_read", "is_stored", "read_store", "spread", "write_store"]
 
 _BEFORE = -1  # the rank of the values before the batch
 
@@ -67,6 +68,11 @@ def is_read(topology: Topology, node: str) -> bool:
             continue
         return True
     return False
+
+
+def is_stored(view: TableView) -> bool:
+    """Return whether a table is read without a call of the user's functions."""
+    return type(view) in (StoreTableView, VersionedTableView)
 
 
 class StoreTableView:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 from penstock.state.overlay import Overlay, ReadableMap, TaskOverlay
 
@@ -51,6 +52,18 @@ class NotingOverlay(Overlay):
         super().put_many(keys, values)
         if self._current.note is not None:
             self.written.update(dict.fromkeys(keys, _as_now(self._current.note)))
+
+    def _own(self, keys: Sequence[bytes]) -> list[Any]:
+        return list(zip(super()._own(keys), map(self.written.get, keys, repeat(None)), strict=True))
+
+    def restore(self, keys: Sequence[bytes], befores: Sequence[Any]) -> None:
+        """Set the changes of keys, and their notes, to what they were."""
+        super().restore(keys, [change for change, _ in befores])
+        for key, (_, note) in zip(keys, befores, strict=True):
+            if note is None:
+                self.written.pop(key, None)
+            else:
+                self.written[key] = note
 
 
 def _as_now(note: tuple[int, Headers]) -> tuple[int, Headers]:
