@@ -228,8 +228,8 @@ CONFIG = ConfigDef(
             importance=Importance.HIGH,
             doc="initial: the rows first, then changes; always: so at each start; initial_only: the rows; no_data: "
             "changes from now on; when_needed: the rows where there are no offsets, or changes "
-            "behind them may be missing. initial_only leaves no slot; always: what changed while the connector was away "
-            "comes as rows, so that deletions in between do not come.",
+            "behind them may be missing. initial_only leaves no slot; always: what changed while the connector was "
+            "away comes as rows, so that deletions in between do not come.",
         ),
         _patterns("snapshot.include.collection.list", "Regular expressions of the tables whose rows are read first."),
         Setting(
