@@ -39,13 +39,18 @@ def _tests():
     return tuple(found)
 
 
+@cache
 def proving_tests(setting):
     """The tests, as ``file::name``, that set a setting: by its name, or by a keyword that stands for it."""
     keyword = setting.replace(".", "_")
     pattern = re.compile(
         rf"""["'](?:[\w.-]+\.)?{re.escape(setting)}["'=]|\b{re.escape(setting)}=|["']{keyword}["']|\b{keyword}="""
     )
-    return [f"{file}::{name}" for file, name, text in _tests() if pattern.search(text)]
+    return [
+        f"{file}::{name}"
+        for file, name, text in _tests()
+        if (setting in text or keyword in text) and pattern.search(text)  # the pattern alone takes twenty times as long
+    ]
 
 
 @cache
@@ -53,10 +58,11 @@ def _recorded():
     return tuple((case["name"], json.dumps(case)) for case in load_cases(ARCHIVE, None))
 
 
+@cache
 def recorded(setting):
     """The recorded cases that set a setting."""
     pattern = re.compile(rf'"(?:[\w.-]+\.)?{re.escape(setting)}(?:": |=)')
-    return [name for name, text in _recorded() if pattern.search(text)]
+    return [name for name, text in _recorded() if setting in text and pattern.search(text)]
 
 
 @cache

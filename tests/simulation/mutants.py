@@ -32,6 +32,7 @@ class Mutant:
         shown_by: The topologies that are tried in turn.
         most_seeds: The number of seeds after which it counts as not found.
         is_shared: Whether two instances are to share the tasks.
+        first_seed: A seed that has found it: the search begins there, and goes on where the code has changed since.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Mutant:
     shown_by: tuple[str, ...] = STATEFUL
     most_seeds: int = 400
     is_shared: bool = False
+    first_seed: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -99,35 +101,35 @@ def _thread(method: str) -> tuple[str, str]:
 MUTANTS = (
     Mutant("records and offsets are committed one after the other", _thread("commit"),
            "following = self._commit.complete(offsets)",
-           "following = self._commit.complete({}); self._commit.complete(offsets)"),
+           "following = self._commit.complete({}); self._commit.complete(offsets)", first_seed=6),
     Mutant("offsets are committed before the records", (f"{LOOP}.commit", "Commit.complete"),
            "following = self._producer.commit(offsets)",
            "held = self._producer.collected(); self._producer.replace(()); self._producer.commit(offsets); "
-           "self._producer.replace(held); following = self._producer.commit({})"),
+           "self._producer.replace(held); following = self._producer.commit({})", first_seed=2),
     Mutant("what was fetched is committed, not what was processed", (TASK, "ActiveTask.moved"),
            "positions = self.buffers.positions()",
-           "positions = {tp: each.fetched for tp, each in self.buffers._buffers.items()}"),
+           "positions = {tp: each.fetched for tp, each in self.buffers._buffers.items()}", first_seed=11),
     Mutant("a replica moves on before the log has committed", _thread("commit"),
            'with self._times.step("commit"):\n        following = self._commit.complete(offsets)',
            'for task in touched:\n        task.commit({}, moved[task.id])\n'
-           '    with self._times.step("commit"):\n        following = self._commit.complete(offsets)'),
+           '    with self._times.step("commit"):\n        following = self._commit.complete(offsets)', first_seed=4),
     Mutant("a task is taken over before its last commit shows", _thread("_begin"),
-           "self._log.settled_ends(places)", "pass"),
+           "self._log.settled_ends(places)", "pass", first_seed=58),
     Mutant("a task that is taken over begins at the beginning", _thread("_begin"),
            "self._log.group_offsets(self._app.application_id, sources) if sources else {}", "{}"),
     Mutant("a first offset that does not show yet is taken for none", _thread("_begin"),
-           "self._log.group_offsets(self._app.application_id, sources)", "self._log.group_offsets(self._app.application_id)"),
+           "self._log.group_offsets(self._app.application_id, sources)", "self._log.group_offsets(self._app.application_id)", first_seed=42),
     Mutant("a task without committed offsets begins at the end", _thread("_start_positions"),
            "self._log.beginning_offsets(missing)", "self._log.end_offsets(missing)"),
     Mutant("a replica that was followed is not brought to the end", _thread("_begin"),
            "replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore, numbers)",
-           "replicas.get(id_) or replica.restore(log, committed, self._hooks.on_restore, numbers)"),
+           "replicas.get(id_) or replica.restore(log, committed, self._hooks.on_restore, numbers)", first_seed=29),
     Mutant("a task moves before its owner has let go of it", (f"{ASSIGNMENT}.ownership", "Ownership._may_have"),
            "return self._owners.get(task, thread) == thread and task not in self._moving", "return True"),
     Mutant("an old report lets go of a task", (f"{ASSIGNMENT}.ownership", "Ownership.reported"),
-           "and revision >= moving.revision and task not in held", ""),
+           "and revision >= moving.revision and task not in held", "", first_seed=2),
     Mutant("a record is left out at each restore", (f"{REPLICAS}.restoring", "Restorer._follow"),
-           "if at is None else at.following", "if at is None else at.following + 1"),
+           "if at is None else at.following", "if at is None else at.following + 1", first_seed=13),
     Mutant("a restore notes its end with its first piece", (f"{REPLICAS}.restoring", "_pieces"),
            'yield piece, part.column("offset")[0].as_py()', "yield piece, end", ("tables", "windows"), 2_000),
     Mutant("the task's numbers are lost with a restore", (f"{REPLICAS}.restoring", "Restorer.run"),
@@ -135,25 +137,25 @@ MUTANTS = (
     Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
            '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), 2_000),
     Mutant("records are merged without waiting for those that lag", (f"{LOOP}.buffers", "PartitionGroup._counts"),
-           "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",)),
+           "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=11),
     Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
-           "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)"),
+           "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)", first_seed=5),
     Mutant("records that are still to be read are purged", (f"{LOOP}.purging", "Purger.note"),
-           "tp: offset for", "tp: offset + 4 for", ("count",)),
+           "tp: offset for", "tp: offset + 4 for", ("count",), first_seed=1),
     Mutant("deletions are not in the changelog", (REPLICA, "TaskReplica.changes"),
            "return changelog_parts(self._app, self._task, self.state, self._pending)",
            "return [(t, p, r.filter(r.column('value').is_valid())) "
-           "for t, p, r in changelog_parts(self._app, self._task, self.state, self._pending)]"),
+           "for t, p, r in changelog_parts(self._app, self._task, self.state, self._pending)]", first_seed=3),
     Mutant("a replica is handed over while it is restored", (f"{LOOP}.standby", "StateUpdater._taken"),
            "self._changed.wait_for(lambda: self._working != task)", "pass", STATEFUL, 2_000),
     Mutant("the tasks of a fenced thread stay in its list", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
-           "self._release(task)", "pass", ("stateless",)),
+           "self._release(task)", "pass", ("stateless",), first_seed=28),
     Mutant("a fetch of a global table notes its end with its first piece", ("penstock.engines.global_copy", "CopyWriter.apply"),
            'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 1',
-           'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",)),
-    Mutant("a task is given away without a commit", _thread("remove"), "self.commit(leaving=tasks)\n", "pass\n"),
+           'self._copy.positions[tp] = int(piece[-1].column("offset")[-1].as_py()) + 3', ("global_table",), first_seed=47),
+    Mutant("a task is given away without a commit", _thread("remove"), "self.commit(leaving=tasks)\n", "pass\n", first_seed=42),
     Mutant("the tasks of a lost thread go to nobody", (f"{HOSTING}.epoch", "Epoch.fenced"),
-           "self._sharing.fenced(name)", "pass", ("stateless",)),
+           "self._sharing.fenced(name)", "pass", ("stateless",), first_seed=28),
     Mutant("changes are left out of a commit", _thread("commit"), "if task.is_changed or task.id in last:",
            "if task.is_changed and moved[task.id]:", ("clocked",)),
     Mutant("a lost thread that has come back gets tasks before it is fenced", (f"{HOSTING}.epoch", "Epoch._deliver"),
@@ -161,12 +163,12 @@ MUTANTS = (
     Mutant("a lost thread that has come back is fenced by its name", (f"{HOSTING}.epoch", "Epoch.lost"),
            "self._fencing |= dict.fromkeys(lost)", "pass", ("stateless",), 2_000),
     Mutant("a lost thread is not fenced", (f"{HOSTING}.lost_threads", "LostThreads.replace"),
-           "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)", "pass"),
+           "clients.fence_threads(job.plan.application_id, [job.producer_of(name)], job.lease_epoch)", "pass", first_seed=6),
     Mutant("a thread that was fenced gets its last list again", (f"{ASSIGNMENT}.ownership", "Ownership.fenced"),
            "self.lists[thread] = TaskList(self.lists[thread].revision + 1)", "pass", STATEFUL, 2_000),
     Mutant("committed offsets that have gone back are believed", _thread("_gone_back"),
-           "return back\n", "return {}\n", ("remembered",)),
+           "return back\n", "return {}\n", ("remembered",), first_seed=8),
     Mutant("an embedded log takes commits of members that the group has removed",
            ("penstock.log.embedded.transaction", "EmbeddedTransaction.commit"),
-           "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True),
+           "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=12),
 )  # fmt: skip
