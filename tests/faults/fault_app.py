@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 
 APPLICATION = "faulty"
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of executors, where there are any: they live for seconds
 
 
 def topology():
@@ -30,6 +31,7 @@ def settings(root: str | Path, master: str = "local[2]") -> dict[str, object]:
         "statestore.cache.max.bytes": 0,
         "penstock.max.records.per.batch": 40,
         "spark.master": master,
+        "spark.executor.extraJavaOptions": SHORT_RUN,
     }
 
 

@@ -38,6 +38,7 @@ def main(root: str, *more: str) -> None:
         "processing.mode": "continuous",
         "commit.interval.ms": 20,
         "spark.master": "local-cluster[2,1,1024]",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they live for seconds
         "num.standby.replicas": 1,
         "spark.ui.enabled": "false",
         **dict(setting.split("=", 1) for setting in more),

@@ -20,6 +20,7 @@ from .conftest import Bench, long
 APP = Path(__file__).with_name("counting_app.py")
 BIN = Path(pyspark.__file__).parent / "bin"
 PATIENCE_S = 300
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the JVMs of a cluster that lives for seconds
 LOCAL = "127.0.0.1"
 
 
@@ -28,6 +29,7 @@ def daemon(log: Path, *arguments: str) -> Iterator[None]:
     """One of Spark's own processes."""
     environment = {
         **os.environ, "SPARK_LOCAL_IP": LOCAL, "SPARK_DAEMON_MEMORY": "128m", "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_RUN,
         "SPARK_WORKER_DIR": str(log.with_suffix("")), "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
     with log.open("w") as output:
@@ -70,6 +72,7 @@ def test_an_application_runs_on_the_master_that_spark_submit_names(master: str, 
     bench.write("words", [("k", "a", 2)], 1)
     command = [
         str(BIN / "spark-submit"), "--master", master, "--conf", "spark.sql.adaptive.enabled=true", "--executor-memory", "512m",
+        "--conf", f"spark.executor.extraJavaOptions={SHORT_RUN}",
         str(APP), log, str(tmp_path / "checkpoint"), str(tmp_path / "state"),
     ]  # fmt: skip
     environment = {**os.environ, "SPARK_LOCAL_IP": LOCAL, "PYSPARK_PYTHON": sys.executable}

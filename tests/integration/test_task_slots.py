@@ -19,6 +19,7 @@ from penstock.engines.spark.session import spark_for, spare_slots
 
 master, of, wanted = sys.argv[1:]
 settings = {"spark.default.parallelism": "7", "spark.ui.enabled": "false"}
+settings["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 if of == "user":
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():

@@ -91,6 +91,7 @@ def settings(bootstrap: str, folder: Path, master: str, checkpoint: str) -> dict
         "statestore.cache.max.bytes": 0,
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if os.environ.get(CONTINUOUS):
         return {**found, "processing.mode": "continuous", "session.timeout.ms": SESSION_S * 1000}

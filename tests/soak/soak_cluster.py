@@ -20,6 +20,7 @@ from penstock.tools.broker.guard import guard
 MASTER = "127.0.0.1"
 HOSTS = ("127.0.0.2", "127.0.0.3")  # Linux has all of 127.0.0.0/8
 UP_S = 60
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # its JVMs plan or wait, which repays no optimizing compiler
 
 
 class SparkCluster:
@@ -32,7 +33,7 @@ class SparkCluster:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
-        self._environment = dict(environment)
+        self._environment = {"SPARK_DAEMON_JAVA_OPTS": SHORT_RUN, "SPARK_LAUNCHER_OPTS": SHORT_RUN, **environment}
         self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
