@@ -22,6 +22,7 @@ def running_broker(
     acls: bool = False,
     partitions: int = 1,
     version: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[Broker]:
     """A broker that runs until the end of the block.
 
@@ -31,11 +32,13 @@ def running_broker(
         acls: Whether it asks for rights; "admin" and whoever uses the plain listener have all.
         partitions: Of topics that do not say otherwise.
         version: Of Kafka; by default ``TEST_KAFKA_VERSION``, or Penstock's own default.
+        more: Further settings by Kafka's names.
     """
     secured = {"sasl_port": free_port(), "tls_port": free_port(), "users": dict(users)} if users else {}
     version = version or os.environ.get("TEST_KAFKA_VERSION", KAFKA_VERSION)
     settings = BrokerSettings(
-        directory, free_port(), free_port(), partitions=partitions, acls=acls, version=version, **secured  # type: ignore[arg-type]
+        directory, free_port(), free_port(), partitions=partitions, acls=acls, version=version,
+        more=dict(more or {}), **secured  # type: ignore[arg-type]
     )  # fmt: skip
     with Broker(settings) as running:
         yield running

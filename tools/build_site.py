@@ -33,6 +33,7 @@ BUILT = BUILD / "site"
 SITE = ROOT / "site"
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 OWN_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_PROGRAM = re.compile(r"^\[`[\w.]+\.py`\]\((?P<path>[\w./]+\.py)\)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LINK = re.compile(r"\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 _FETCHED = re.compile(
@@ -54,7 +55,20 @@ def assemble(api: PublicApi) -> None:
         text = page.read_text(encoding="utf-8")
         text = DIRECTIVE.sub(lambda found: f"::: {api.path_of(found['name'])}", text)
         origin = ROOT / page.name if page.name in OWN_PAGES else DOCS / page.relative_to(PAGES)
+        text = with_programs(text, origin)
         page.write_text(on_site(text, origin, page), encoding="utf-8")
+
+
+def with_programs(text: str, origin: Path) -> str:
+    """The text of a page with the program in place of each paragraph that is nothing but a link to one.
+
+    Args:
+        text: Of the page.
+        origin: The file that its links start from.
+    """
+    return _PROGRAM.sub(
+        lambda found: f"```python\n{(origin.parent / found['path']).read_text(encoding='utf-8')}```", text
+    )
 
 
 def on_site(text: str, origin: Path, page: Path) -> str:

@@ -107,7 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engines/spark": ("connector",),
     "engines/threads": ("assignment", "replicas", "loop", "hosting"),
     "log": ("streams_groups", "embedded", "kafka", "clients", "groups"),
-    "log/kafka": ("security", "wire", "clients", "transactions"),
+    "log/kafka": ("security", "wire", "clients", "checkup", "transactions"),
     "query": ("http",),
     "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),
     "serde": ("data", "formats", "registry", "schemas"),

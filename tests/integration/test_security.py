@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -189,6 +190,62 @@ def test_a_missing_right_is_named(broker, superuser, spark, tmp_path, without, s
     assert says.format(**names) in str(caught.value)
     assert "kafka-acls --bootstrap-server" in caught.value.hint
     assert caught.value.facts["principal"] == "User:alice"
+
+
+def test_rights_that_are_missing_are_all_named_before_a_record_is_processed(broker, superuser, spark, tmp_path):
+    number = next(NAMES)
+    name, source, sink = f"app{number}", f"in{number}", f"out{number}"
+    for topic in (source, sink):
+        superuser.create_topic(topic, 1)
+    superuser.append(source, 0, records(["a"]))
+    rights = [right for right in named(name, source, sink) if right[0] == GROUP or right[1].startswith("app")]
+    grant(broker, "User:alice", [*rights, *((TOPIC, topic, LITERAL, "DESCRIBE") for topic in (source, sink))])
+    app = application(access(broker, "PLAIN"), name, source, sink, tmp_path, spark)
+    with pytest.raises(AuthorizationError) as caught:
+        app.run(until="latest")
+    assert f"User:alice may not READ topic {source}; may not WRITE topic {sink}" in caught.value.message
+    assert f"--operation READ --topic {source}; kafka-acls" in caught.value.hint
+    assert not superuser.committed_offsets(name)
+
+
+def test_the_doctor_names_missing_rights_without_a_write(broker, superuser, tmp_path):
+    number = next(NAMES)
+    name, source, sink = f"app{number}", f"in{number}", f"out{number}"
+    superuser.create_topic(source, 1)
+    superuser.create_topic(sink, 1)
+    topology, file = tmp_path / "shop.py", tmp_path / "client.properties"
+    topology.write_text(
+        "from penstock import StreamsBuilder\nbuilder = StreamsBuilder()\n"
+        f"builder.stream({source!r}).to({sink!r})\nconfig = {{'application.id': {name!r}}}\n"
+        "topology = builder.build()\n"
+    )
+    settings = access(broker, "PLAIN")
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+    def findings():
+        where = ["-b", settings["bootstrap.servers"], "--command-config", str(file), "--json"]
+        called = CliRunner().invoke(penstock, ["doctor", str(topology), *where])
+        return called.exit_code, {each["name"]: each for each in json.loads(called.output)["findings"]}
+
+    before = {topic.name for topic in superuser.topics()}
+    code, found = findings()
+    missing = {each for each in found if found[each]["verdict"] == "missing"}
+    assert code == 1
+    assert missing == {"rights: group", "rights: transactions", "new topics", "rights: topics"}
+    assert f"may not READ topic {source}; may not WRITE topic {sink}" in found["rights: topics"]["found"]
+    assert f"--operation CREATE --topic {name}- --resource-pattern-type prefixed" in found["new topics"]["remedy"]
+    assert "DESCRIBE_CONFIGS on the cluster" in found["settings of brokers"]["remedy"]
+
+    grant(broker, "User:alice", [(TRANSACTION, f"{name}-", PREFIXED, "WRITE"), (TOPIC, f"{name}-", PREFIXED, "WRITE")])
+    code, found = findings()
+    own = found["rights: own topics"]
+    assert (code, own["verdict"]) == (1, "missing")
+    assert f"may not READ topic {name}- (prefixed); may not DELETE topic {name}- (prefixed)" in own["found"]
+
+    grant(broker, "User:alice", named(name, source, sink))
+    code, found = findings()
+    assert code == 0, [each for each in found.values() if each["verdict"] == "missing"]
+    assert {topic.name for topic in superuser.topics()} == before
 
 
 def test_reading_and_writing_without_rights(broker, superuser):

@@ -116,6 +116,17 @@ def test_links_to_files_outside_the_site_become_names(tools):
     assert on_site("[a](https://kafka.apache.org)", origin, page) == "[a](https://kafka.apache.org)"
 
 
+def test_a_link_to_a_program_that_stands_alone_becomes_the_program(tools):
+    from build_site import with_programs
+
+    origin = ROOT / "docs" / "tutorials" / "index.md"
+    program = (ROOT / "examples" / "pipe.py").read_text()
+    alone = "See\n\n[`pipe.py`](../../examples/pipe.py)\n"
+    assert with_programs(alone, origin) == f"See\n\n```python\n{program}```\n"
+    in_a_sentence = "See [`pipe.py`](../../examples/pipe.py) for that.\n"
+    assert with_programs(in_a_sentence, origin) == in_a_sentence
+
+
 @pytest.mark.parametrize("target", ["nowhere.md", "second.md#nothing"])
 def test_a_broken_link_ends_the_build(target, tmp_path):
     pytest.importorskip("zensical", reason="zensical is not installed: make setup")

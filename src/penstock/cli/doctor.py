@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from penstock.base.terminal.human_numbers import counted, size
-from penstock.cli.options import CommandConfig, Json, read_command_config
-from penstock.cli.output import console, print_json, print_table
-from penstock.errors import AuthorizationError, EnvironmentProblemError, LogError, LogUnavailableError, PenstockError
+from penstock.cli.options import CommandConfig, ConfigFile, ConfigPairs, Json, read_command_config, read_config
+from penstock.cli.output import console, print_json, print_table, waiting
+from penstock.errors import (
+    AuthorizationError,
+    ConfigError,
+    CoPartitionError,
+    EnvironmentProblemError,
+    LogError,
+    PenstockError,
+    UnknownTopicError,
+)
 
 if TYPE_CHECKING:
-    from penstock.cli.environment import CheckResult
+    from penstock.base.check_result import CheckResult
+    from penstock.log.application_needs import ApplicationNeeds
+    from penstock.log.base import TopicLog
 
 __all__ = ["register"]
 
 _PATIENCE_MS = 10_000  # a user waits for the result
-_CONNECT_S = 5.0
 _TOPICS_TRIED = 20
 
 
@@ -31,13 +40,31 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[APPLICATION]",
+            help="With -b: an application.id, or MODULE:TOPOLOGY, whose topics and rights are checked too.",
+            show_default=False,
+        ),
+    ] = "",
     *,
     state_dir: Annotated[Path | None, typer.Option(help="The directory for state.")] = None,
     kafka: Annotated[bool, typer.Option("--kafka", help="Check the packages that Kafka needs.")] = False,
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers to read something from; includes --kafka.")
+        str | None,
+        typer.Option("--bootstrap-servers", "-b", help="Brokers to examine, without a write; includes --kafka."),
     ] = None,
     command_config: CommandConfig = None,
+    config: ConfigPairs = [],  # noqa: B006 - Typer wants a list
+    config_file: ConfigFile = None,
+    trial: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="With -b: create a topic, write a transaction, read it, see it compacted, and delete the topic.",
+        ),
+    ] = False,
     faster_start: Annotated[
         bool,
         typer.Option(
@@ -47,36 +74,48 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the requirements of a run: Java, packages, disk, ports; explain how to repair what is missing.
+    """Check the requirements of a run: Java, packages, disk, ports, brokers; explain how to repair what is missing.
 
-    Exits with 1 if something is missing.
+    Of brokers: whether each answers where it says, versions and features, rights, settings that lose data, quotas,
+    clocks; of an application: its topics and rights. Exits with 1 if something is missing; warnings do not count.
     """
-    from penstock.cli.environment import CheckResult, examine, kafka_packages
+    from penstock.cli.environment import examine, kafka_packages
 
+    if (target or trial) and bootstrap is None:
+        raise ConfigError("an application is examined over brokers, and none are given", hint="Name them with -b.")
+    settings = {**read_command_config(command_config), **read_config(config, config_file)}
     findings = examine(state_dir)
     if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
         findings.append(_class_archive(make=faster_start))
     if kafka or bootstrap:
-        settings = read_command_config(command_config)
         clients = kafka_packages()
         findings += clients
         if bootstrap and all(f.ok for f in clients):
-            name, fact, remedy = _check_broker(bootstrap, settings)
-            findings.append(CheckResult(name, fact, ok=not remedy, remedy=remedy))
-    missing = [f for f in findings if not f.ok]
+            with waiting("asking the brokers"):
+                findings += _examined(bootstrap, settings, target, trial=trial)
+    missing = [f for f in findings if f.verdict == "missing"]
+    warnings = [f for f in findings if f.verdict == "warning"]
     if as_json:
-        print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
+        print_json({"ok": not missing, "findings": [{**asdict(f), "verdict": f.verdict} for f in findings]})
     else:
-        print_table(["", "what", "found"], (["ok" if f.ok else "MISSING", f.name, f.found] for f in findings))
-        for finding in missing:
-            console().print(f"\n{finding.name}: {finding.remedy}")
-        console().print("\neverything is fine" if not missing else f"\n{len(missing)} to repair")
+        shown = {"ok": "ok", "warning": "warning", "missing": "MISSING"}
+        print_table(["", "what", "found"], ([shown[f.verdict], f.name, f.found] for f in findings))
+        for finding in (*warnings, *missing):
+            console().print(Text(f"\n{finding.name}: {finding.remedy}"))
+        console().print(_summary(len(missing), len(warnings)))
     if missing:
         raise typer.Exit(1)
 
 
+def _summary(missing: int, warnings: int) -> str:
+    if not missing and not warnings:
+        return "\neverything is fine"
+    parts = [f"{missing} to repair"] if missing else []
+    return "\n" + ", ".join([*parts, *([counted(warnings, "warning")] if warnings else [])])
+
+
 def _class_archive(*, make: bool) -> CheckResult:
-    from penstock.cli.environment import CheckResult
+    from penstock.base.check_result import CheckResult
     from penstock.cli.java_archive import make_archive
     from penstock.engines.spark.java_archive import archive_path
 
@@ -92,58 +131,79 @@ def _class_archive(*, make: bool) -> CheckResult:
         return CheckResult(name, error.message, ok=False, remedy=error.hint or "")
 
 
-def _check_broker(servers: str, settings: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Look at a broker.
+def _examined(servers: str, settings: Mapping[str, Any], target: str, *, trial: bool) -> list[CheckResult]:
+    """Examine brokers.
 
     Args:
-        servers: Its address.
-        settings: Settings of Kafka's clients, by their Java names.
-
-    Returns:
-        The name of the check, its result, and the remedy if it has failed, else an empty text.
+        servers: Their addresses.
+        settings: Settings of Kafka's clients by their Java names, and of an application.
+        target: An ``application.id``, or the place of a topology; empty: no application.
+        trial: Whether to try what an application does.
     """
-    name = f"broker {servers}"
-    try:
-        return name, _ask(servers, settings), ""
-    except PenstockError as error:
-        return name, error.message, error.hint or "The message says all that is known."
-
-
-def _ask(servers: str, settings: Mapping[str, Any]) -> str:
-    """Ask the broker for its topics, and read a record; return a summary."""
+    from penstock.base.check_result import CheckResult
+    from penstock.log.kafka.checkup.checkup import examine_cluster
+    from penstock.log.kafka.checkup.trial import try_cluster
     from penstock.log.open import open_log
     from penstock.log.url import kafka_servers
 
-    if kafka_servers(servers) is None:
-        raise LogError(f"{servers} is not an address of Kafka", hint="Use host:port; an embedded log needs no broker.")
-    _reach(servers)
-    with open_log(servers, {**settings, "task.timeout.ms": _PATIENCE_MS}) as log:
-        topics = [info.name for info in log.topics()]
-        ends = log.end_offsets(topics) if topics else {}
-        starts = log.beginning_offsets(topics) if topics else {}
-        full = [tp for tp, end in sorted(ends.items()) if end > starts[tp]]
-        said = f"answers; {counted(len(topics), 'topic')}"
-        for tp in full[:_TOPICS_TRIED]:
-            try:
-                if log.read(tp.topic, tp.partition, starts[tp], 1).records.num_rows:
-                    return f"{said}; a record of {tp.topic} was read"
-            except AuthorizationError:
-                continue
-    return f"{said}, with nothing that this user may read"
+    name = f"broker {servers}"
+    try:
+        addresses = kafka_servers(servers)
+        if addresses is None:
+            raise LogError(
+                f"{servers} is not an address of Kafka", hint="Use host:port; an embedded log needs no broker."
+            )
+        needs, settings = _needs(addresses, settings, target)
+        hurried = {**settings, "task.timeout.ms": _PATIENCE_MS}
+        findings = list(examine_cluster(addresses, hurried, needs, is_named=bool(target)))
+        brokers = [f for f in findings if f.name.startswith("broker ")]
+        if not all(f.ok for f in brokers):
+            return findings
+        with open_log(addresses, hurried) as log:
+            findings.append(CheckResult(name, _read_something(log), ok=True))
+            if trial:
+                findings += try_cluster(log, needs, len(brokers))
+    except PenstockError as error:
+        remedy = error.hint or "The message says all that is known."
+        return [CheckResult(name, error.message, ok=False, remedy=remedy)]
+    return findings
 
 
-def _reach(servers: str) -> None:
-    """Raise LogUnavailableError unless one of the addresses accepts connections; clients would only go on trying."""
-    failures = []
-    for server in servers.removeprefix("kafka://").split(","):
-        host, _, port = server.strip().rstrip("/").rpartition(":")
+def _needs(servers: str, settings: Mapping[str, Any], target: str) -> tuple[ApplicationNeeds, Mapping[str, Any]]:
+    """Return what the named application needs, and all settings; without one, what any would need."""
+    from penstock.cli.loader import load_topology
+    from penstock.config import StreamsConfig
+    from penstock.engines.application.app_log import log_settings
+    from penstock.engines.application.needs import needs_of
+    from penstock.engines.application.planning import plan_for
+    from penstock.log.application_needs import ApplicationNeeds
+    from penstock.log.open import open_log
+
+    if ":" not in target and not target.endswith(".py"):
+        application = str(settings.get("application.id", ""))
+        return ApplicationNeeds(target or application or "penstock"), settings
+    topology, own = load_topology(target)
+    config = StreamsConfig({"application.id": "app", **own, **settings, "bootstrap.servers": servers})
+    client_settings = {**log_settings(config), "task.timeout.ms": _PATIENCE_MS}
+    try:
+        with open_log(servers, client_settings) as log:
+            plan = plan_for(topology, config, log)
+    except (LogError, UnknownTopicError, CoPartitionError):
+        plan = None  # the examination says why
+    return needs_of(topology, config, plan), client_settings
+
+
+def _read_something(log: TopicLog) -> str:
+    """Ask for the topics, and read a record; return a summary."""
+    topics = [info.name for info in log.topics()]
+    ends = log.end_offsets(topics) if topics else {}
+    starts = log.beginning_offsets(topics) if topics else {}
+    full = [tp for tp, end in sorted(ends.items()) if end > starts[tp]]
+    said = f"answers; {counted(len(topics), 'topic')}"
+    for tp in full[:_TOPICS_TRIED]:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-        except (OSError, ValueError) as error:
-            failures.append(f"{server}: {error}")
-        else:
-            return
-    raise LogUnavailableError(
-        f"no broker answers at {'; '.join(failures)}",
-        hint="Check host and port, and that the broker runs. `penstock broker start` starts one on this machine.",
-    )
+            if log.read(tp.topic, tp.partition, starts[tp], 1).records.num_rows:
+                return f"{said}; a record of {tp.topic} was read"
+        except AuthorizationError:
+            continue
+    return f"{said}, with nothing that this user may read"

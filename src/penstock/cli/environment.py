@@ -11,28 +11,18 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.base.check_result import CheckResult
 from penstock.base.terminal.human_numbers import size
 from penstock.base.version import __version__
 
-__all__ = ["CheckResult", "examine", "java_version", "kafka_packages", "versions"]
+__all__ = ["examine", "java_version", "kafka_packages", "versions"]
 
 _PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle", "crc32c")
 _FOR_KAFKA = ("confluent-kafka", "kafka-python", "cryptography")
 _MIN_JAVA = 17
 _MIN_FREE_BYTES = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of one check; ``remedy`` is empty if it is fine."""
-
-    name: str
-    found: str
-    ok: bool
-    remedy: str = ""
 
 
 def versions() -> dict[str, str]:

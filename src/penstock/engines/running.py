@@ -12,6 +12,7 @@ from penstock.base.log_lines import own_logger
 from penstock.engines.application.app_log import open_app_log
 from penstock.engines.application.locations import Locations
 from penstock.engines.application.modes import in_mode, known_mode, may_have_run, require_mode, with_mode
+from penstock.engines.application.needs import needs_of
 from penstock.engines.application.planned_app import PlannedApp
 from penstock.engines.application.planning import create_missing, create_sources, plan_for
 from penstock.engines.application.sharing import wait_for_lease, wait_to_share
@@ -113,6 +114,7 @@ class Run:
         self.plan = self._plan(log)
         places = self.places = Locations.of(self.config, log)
         places.prepare()
+        log.require_able(needs_of(self.topology, self.config, self.plan))
         self.engine.forget_dead(self._planned())
         tenure = self._entitle(log, until_latest=until_latest)
         has_changed = self.engine.take_notes(log, tenure.lease)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
+from penstock.log.application_needs import ApplicationNeeds
 from penstock.log.fenced_record import FencedRecord, RecordName
 from penstock.log.lease import Lease
 from penstock.log.membership import GroupMembership
@@ -197,6 +198,15 @@ class TopicLog(Protocol):
         ...
 
     # Topics
+
+    def require_able(self, needs: ApplicationNeeds) -> None:
+        """Check that an application can run over this log, with the rights of its user; an embedded log lacks nothing.
+
+        Raises:
+            LogError: Kafka: the brokers lack something.
+            AuthorizationError: Kafka: rights are missing.
+        """
+        ...
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; raises TopicExistsError if there is one of that name.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.base.jars import KAFKA_VERSION, KAFKA_VERSIONS
-from penstock.cli.options import Json
+from penstock.cli.options import ConfigPairs, Json, read_config
 from penstock.cli.output import console, print_json, print_text, waiting
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
 
@@ -42,6 +42,7 @@ def start(
     version: Annotated[
         str, typer.Option("--kafka", help=f"The version of Kafka: {' or '.join(KAFKA_VERSIONS)}.")
     ] = KAFKA_VERSION,
+    config: ConfigPairs = [],  # noqa: B006 - Typer wants a list
     as_json: Json = False,
 ) -> None:
     """Start a single-node Kafka in the background.
@@ -54,7 +55,7 @@ def start(
     users = collect_users(user, users_file)
     settings = BrokerSettings(
         directory.absolute(), port, controller_port, sasl_port, tls_port, users, acls, partitions, heap_mb,
-        version=version,
+        version=version, more={name: str(value) for name, value in read_config(config, None).items()},
     )  # fmt: skip
     with waiting("starting Kafka; the first start downloads its jars, about 45 MB"):
         started = Broker(settings).start()

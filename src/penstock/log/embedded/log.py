@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.errors import LogError
+from penstock.log.application_needs import ApplicationNeeds
 from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, TopicInfo, TopicPartition
 from penstock.log.client_counts import count
 from penstock.log.embedded import catalog, records
@@ -65,6 +66,9 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         """Return the id of the log, made when it was created."""
         with self._database.reading() as connection:
             return catalog.identity(connection)
+
+    def require_able(self, needs: ApplicationNeeds) -> None:
+        """Do nothing: whoever can open the file may do all."""
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; raises TopicExistsError if there is one of that name."""

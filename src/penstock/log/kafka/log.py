@@ -26,6 +26,7 @@ from penstock.log.base import (
 )
 from penstock.log.client_counts import timed
 from penstock.log.fenced_record import RecordName
+from penstock.log.kafka.checkup.start import require_able
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.cluster_topics import error_code
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
@@ -51,6 +52,7 @@ from penstock.log.thread_clients import Writer
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+    from penstock.log.application_needs import ApplicationNeeds
     from penstock.log.kafka.cluster_topics import Topics
 
 __all__ = ["KafkaLog", "delete_offsets", "group_state"]
@@ -90,6 +92,15 @@ class KafkaLog(KafkaCore):
     def identity(self) -> str:
         """Return the cluster's id."""
         return self._topics.cluster_id()
+
+    def require_able(self, needs: ApplicationNeeds) -> None:
+        """Check that an application can run over these brokers, with this user's rights.
+
+        Raises:
+            LogError: The brokers have no transactions, or refuse compacted topics.
+            AuthorizationError: Rights are missing.
+        """
+        require_able(self.clients, needs, ledger_topic(needs.application))
 
     # Topics
 

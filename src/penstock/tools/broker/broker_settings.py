@@ -41,6 +41,7 @@ class BrokerSettings:
         controller_ports: The controller ports of all brokers of the cluster, in order; empty: it is alone.
         cluster_id: The id of the cluster; empty: a new one.
         version: The version of Kafka.
+        more: Further settings by Kafka's names, which override those made here.
     """
 
     directory: Path
@@ -56,6 +57,7 @@ class BrokerSettings:
     controller_ports: tuple[int, ...] = ()
     cluster_id: str = ""
     version: str = KAFKA_VERSION
+    more: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ports = self.ports
@@ -137,7 +139,7 @@ class BrokerSettings:
         if self.acls:
             contents["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             contents["super.users"] = "User:ANONYMOUS;User:admin"
-        return contents
+        return contents | self.more
 
     def _sasl(self) -> dict[str, str]:
         users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())

@@ -125,6 +125,16 @@ class BrokerConnection:
         return self._socket.fileno() >= 0 and (self._expires is None or time.monotonic() < self._expires)
 
     @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """The first and last version of each kind of request that the broker knows, by its number."""
+        return dict(self._versions.api_versions)
+
+    @property
+    def kafka_version(self) -> str:
+        """The newest Kafka whose requests the broker knows, such as "4.3", as far as they differ."""
+        return ".".join(map(str, self._versions.broker_version[:2]))
+
+    @property
     def is_idle(self) -> bool:
         """Whether it is usable and no request is in flight: a new one is answered at once."""
         return self.usable and not self._waiting
