@@ -317,6 +317,8 @@ def _zoned_text(value: Moment | _Micros) -> str:
 
 def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: ValueRules) -> str:
     """Return the text of a value that the type reads."""
+    if type(value) is str:
+        return value
     if isinstance(value, list) and kind.element is not None:
         return array_text(_elements(kind.element, schema, value, rules), kind.delimiter)
     if isinstance(value, Moment | _Micros):

@@ -36,6 +36,7 @@ from penstock.serde.data.logical import (
     millis_of_day,
     time_from_millis,
 )
+from penstock.serde.data.validation import validate_value
 from penstock.serde.data.values import BITS
 
 __all__ = ["JsonOptions", "from_json", "to_json"]
@@ -44,6 +45,9 @@ __all__ = ["JsonOptions", "from_json", "to_json"]
 _QUAD = re.compile(r"[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==")
 _BASE64 = re.compile(rf"(?:[\x00-\x20]*(?:{_QUAD.pattern}))*[\x00-\x20]*")
 
+_PLAIN_TYPES = frozenset(  # whose values fit as they are read
+    {Type.BOOLEAN, Type.STRING, Type.FLOAT32, Type.FLOAT64, Type.INT8, Type.INT16, Type.INT32, Type.INT64}
+)
 LOGICAL = frozenset({DECIMAL_NAME, DATE_NAME, TIME_NAME, TIMESTAMP_NAME})
 EXPECTED = {DECIMAL_NAME: "BigDecimal", DATE_NAME: "Date", TIME_NAME: "Date", TIMESTAMP_NAME: "Date"}
 
@@ -264,12 +268,16 @@ def _struct(schema: Schema, value: Any, options: JsonOptions) -> Struct:
         return _chosen(schema, value, options)
     if not isinstance(value, dict):
         raise DataError(f"Structs should be encoded as JSON objects, but found {node_type(value)}")
-    result = Struct(schema)
+    values: list[Any] = []
     for part in schema.fields:
         if options.entry_objects and part.name not in value and part.schema.default is None:
+            values.append(None)
             continue
-        result[part.name] = from_json(part.schema, value.get(part.name), options)
-    return result
+        each = from_json(part.schema, value.get(part.name), options)
+        if each is None or part.schema.type not in _PLAIN_TYPES or part.schema.name is not None:
+            validate_value(part.schema, each, part.name)
+        values.append(each)
+    return Struct.of_checked(schema, values)
 
 
 def _chosen(schema: Schema, value: Any, options: JsonOptions) -> Struct:
