@@ -67,7 +67,7 @@ PRODUCTS = frozenset({"cli", "connect", "console", "sql", "tools"})
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
-    "base": ("java_names", "java_text", "terminal"),
+    "base": ("java_names", "java_text", "terminal", "identities"),
     "cli": ("servers", "connect", "logs", "application", "sql", "testing"),
     "console": ("web",),
     "console/web": ("pages", "api"),

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -292,6 +293,32 @@ def test_tokens_of_an_identity_provider(broker, superuser, endpoint):
         assert [topic.name for topic in log.topics()] == ["by-token"]
         log.append("by-token", 0, records(["a"]))
         assert log.read("by-token", 0, 0).records.column("value").to_pylist() == [b"a"]
+
+
+def test_tokens_of_a_function_reach_every_client_and_sparks_workers(broker, superuser, spark, tmp_path):
+    number = next(NAMES)
+    name, source, sink = f"app{number}", f"in{number}", f"out{number}"
+    for topic in (source, sink):
+        superuser.create_topic(topic, 2)
+    superuser.append(source, 0, records(["a", "b", "a"]))
+    grant(broker, "User:robot", named(name, source, sink))
+    settings = {
+        "bootstrap.servers": access(broker, "PLAIN")["bootstrap.servers"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "penstock.kafka.identity": "robot_identity:token",
+    }
+    tests = Path(__file__).parents[1]
+    for module in ("robot_identity.py", "token_endpoint.py"):  # as users bring a module to their executors
+        spark.sparkContext.addPyFile(str(tests / module))
+    application(settings, name, source, sink, tmp_path, spark).run(until="latest")
+    superuser.settled_ends([Place(sink, partition) for partition in range(2)])
+    rows = [row for partition in range(2) for row in superuser.read(sink, partition, 0).records.to_pylist()]
+    assert sorted((row["key"], row["value"]) for row in rows) == [(b"a", b"2"), (b"b", b"1")]
+    with opened(settings) as log:  # librdkafka's own clients
+        assert source in {topic.name for topic in log.topics()}
+        log.clients.admin().list_topics(timeout=30)
+        with pytest.raises(AuthorizationError, match="may not"):
+            log.delete_topic(source)
 
 
 def test_who_is_not_known_is_told_why(broker, endpoint):

@@ -17,6 +17,7 @@ __all__ = ["CLIENT_NAMES", "CLIENT_PREFIXES", "ClientName", "check_client_name",
 JAVA = frozenset({"java"})
 LIBRDKAFKA = frozenset({"librdkafka"})
 BOTH = JAVA | LIBRDKAFKA
+PENSTOCK = frozenset({"penstock"})
 
 # The client that a prefix is for; the longer ones say more, and win.
 CLIENT_PREFIXES: Mapping[str, str] = MappingProxyType(
@@ -38,7 +39,7 @@ class ClientName:
     Attributes:
         name: The name of the setting.
         clients: The clients that accept it: "consumer", "producer", "admin".
-        sides: "java", "librdkafka", or both if it means the same.
+        sides: "java", "librdkafka", both if it means the same, or "penstock" for what neither has.
     """
 
     name: str
@@ -127,6 +128,10 @@ _NAMES: Mapping[tuple[frozenset[str], str], str] = {
         ssl.engine.location ssl.key.location ssl.key.pem ssl.providers ssl.sigalgs.list statistics.interval.ms
         topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.interval.ms
         topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+    """,
+    (PENSTOCK, "ACP"): """
+        penstock.kafka.identity penstock.kafka.identity.format penstock.kafka.identity.profile
+        penstock.kafka.identity.region penstock.kafka.identity.role.arn penstock.kafka.identity.scope
     """,
     (LIBRDKAFKA, "C"): """
         auto.commit.enable coordinator.query.interval.ms enable.auto.offset.store enable.partition.eof

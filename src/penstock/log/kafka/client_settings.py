@@ -11,8 +11,8 @@ from penstock.config import CONFIG_DEFS
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, split_prefix
 from penstock.config.definitions import PREFIXES
 from penstock.errors import ConfigError
-from penstock.log.kafka.security.jaas import jaas_line
-from penstock.log.kafka.security.oauth import TokenSource
+from penstock.log.kafka.security.jaas import jaas_line, parse_jaas
+from penstock.log.kafka.security.oauth import IDENTITY, Tokens, tokens_of
 from penstock.log.kafka.security.security_settings import Security
 
 __all__ = ["ClientKind", "ClientSettings"]
@@ -138,8 +138,9 @@ class ClientSettings:
         properties = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
         properties |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
         properties |= security.jvm()
-        if not security.jaas and (tokens := _tokens(security, rest)) is not None:
-            properties["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older clients read only it
+        tokens = None if security.jaas else _tokens(security, rest)
+        if tokens is not None and (login := tokens.login()):
+            properties["sasl.jaas.config"] = jaas_line(security.mechanism, login)  # older clients read only it
         return properties
 
     def kafka_python(self) -> dict[str, Any]:
@@ -184,11 +185,43 @@ class ClientSettings:
 
     def _of(self, kind: ClientKind) -> tuple[Security, dict[str, str]]:
         merged = {name: resolved(name, value) for name, value in _layers(kind, self.given).items()}
+        merged = _with_identity(merged)
         return Security.of(merged)
 
 
-def _tokens(security: Security, rest: Mapping[str, str]) -> TokenSource | None:
-    return TokenSource.of(security.login, rest) if security.uses_sasl and security.mechanism == "OAUTHBEARER" else None
+def _with_identity(settings: dict[str, str]) -> dict[str, str]:
+    """Return settings with the identity that those of a cloud's Java library stand for.
+
+    >>> _with_identity({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"})["penstock.kafka.identity"]
+    'aws'
+    """
+    mechanism = settings.get("sasl.mechanism", "").upper()
+    own = dict(settings)
+    if mechanism == "AWS_MSK_IAM":  # the mechanism of Amazon's Java library; its brokers take OAUTHBEARER as well
+        own.setdefault(IDENTITY, "aws")
+        options = parse_jaas(own.pop("sasl.jaas.config")).options if "sasl.jaas.config" in own else {}
+        for option, name in (("awsProfileName", "profile"), ("awsRoleArn", "role.arn"), ("awsStsRegion", "region")):
+            if option in options:
+                own.setdefault(f"{IDENTITY}.{name}", options[option])
+        own["sasl.mechanism"] = "OAUTHBEARER"
+    elif own.get("sasl.login.callback.handler.class", "").endswith("GcpLoginCallbackHandler"):
+        own.setdefault(IDENTITY, "google")
+    if not own.get(IDENTITY):
+        return settings
+    own.setdefault("sasl.mechanism", "OAUTHBEARER")
+    protocol = own.get("security.protocol", "PLAINTEXT").upper()
+    if own["sasl.mechanism"].upper() != "OAUTHBEARER" or not protocol.startswith("SASL"):
+        mechanism = own["sasl.mechanism"]
+        raise ConfigError(
+            f"{IDENTITY} would have no effect: security.protocol is {protocol} and sasl.mechanism {mechanism}",
+            hint="Tokens are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER.",
+            setting=IDENTITY,
+        )
+    return own
+
+
+def _tokens(security: Security, rest: Mapping[str, str]) -> Tokens | None:
+    return tokens_of(security.login, rest) if security.uses_sasl and security.mechanism == "OAUTHBEARER" else None
 
 
 def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

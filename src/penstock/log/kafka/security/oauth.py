@@ -1,35 +1,78 @@
-"""Tokens for OAUTHBEARER: requested from the identity provider with client credentials, and cached."""
+"""Tokens for OAUTHBEARER: of an identity provider with client credentials, of a cloud, or of a user's function."""
 
 from __future__ import annotations
 
-import base64
-import json
-import ssl
-import threading
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from penstock.base.identities.clouds import identity_tokens
+from penstock.base.identities.tokens import CachedTokens, ClientCredentials
 from penstock.config.prefixes import behind_prefix
-from penstock.errors import AuthenticationError, ConfigError
+from penstock.errors import ConfigError
 
-__all__ = ["TokenSource"]
+__all__ = ["IDENTITY", "IdentitySource", "TokenSource", "Tokens", "tokens_of"]
 
+IDENTITY = "penstock.kafka.identity"
 _PREFIX = "sasl.oauthbearer."
 _ENDPOINT = f"{_PREFIX}token.endpoint.url"
 _CREDENTIALS = f"{_PREFIX}client.credentials.client."
-_TIMEOUT_S = 10.0
-_OF_LIFETIME = 0.8  # a token is renewed well before it ends
-_DEFAULT_LIFETIME_S = 60.0
+_EXTENSION = "extension_"
+
+
+class Tokens(Protocol):
+    """A source of valid tokens; thread-safe."""
+
+    @property
+    def client_id(self) -> str:
+        """Whose tokens they are, for messages."""
+        ...
+
+    @property
+    def extensions(self) -> Mapping[str, str]:
+        """SASL extensions for the broker."""
+        ...
+
+    def token(self) -> str:
+        """Return the token; requests one if there is none or the last one expires soon.
+
+        Raises:
+            AuthenticationError: The provider refuses.
+        """
+        ...
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return the settings of librdkafka."""
+        ...
+
+    def login(self) -> dict[str, str]:
+        """Return the options of Java's login module."""
+        ...
+
+
+def tokens_of(login: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+    """Return the source of tokens that the settings name.
+
+    Args:
+        login: Options of ``sasl.jaas.config``.
+        settings: The other settings, by Java's names.
+
+    Raises:
+        ConfigError: A required setting is missing.
+    """
+    if settings.get(IDENTITY):
+        return IdentitySource.of(login, settings)
+    return TokenSource.of(login, settings)
+
+
+def _extensions(login: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
+    return {**behind_prefix(login, _EXTENSION), **{name.strip(): value.strip() for name, value in own}}
 
 
 @dataclass(slots=True, repr=False)
 class TokenSource:
-    """A source of valid tokens; thread-safe.
+    """The tokens of an identity provider, by client credentials.
 
     Args:
         endpoint: The provider's URL.
@@ -46,9 +89,13 @@ class TokenSource:
     scope: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
     authorities: str = ""
-    _token: str = ""
-    _renew_at: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _tokens: CachedTokens = field(init=False)
+
+    def __post_init__(self) -> None:
+        credentials = ClientCredentials(
+            self.endpoint, self.client_id, self.client_secret, self.scope, self.authorities, _ENDPOINT, _CREDENTIALS
+        )
+        self._tokens = CachedTokens(credentials.request)
 
     @classmethod
     def of(cls, login: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
@@ -69,21 +116,20 @@ class TokenSource:
         if missing := [name for name, value in credentials.items() if not value]:
             raise ConfigError(
                 f"OAUTHBEARER needs {', '.join(missing)}",
-                hint="Only the client credentials grant of an identity provider is supported.",
+                hint="These are the client credentials of an identity provider. For the identity of a cloud set "
+                f"{IDENTITY} to aws, azure or google; for a function of your own, to module:function.",
                 setting=missing[0],
             )
-        own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
-        of_java = behind_prefix(login, "extension_")
         return cls(
             endpoint=credentials[_ENDPOINT],
             client_id=credentials[f"{_CREDENTIALS}id"],
             client_secret=credentials[f"{_CREDENTIALS}secret"],
             scope=settings.get(f"{_PREFIX}scope") or login.get("scope", ""),
-            extensions={**of_java, **{name.strip(): value.strip() for name, value in own}},
+            extensions=_extensions(login, settings),
             authorities=settings.get("https.ca.location", ""),
         )
 
-    def librdkafka(self) -> dict[str, str]:
+    def librdkafka(self) -> dict[str, Any]:
         """Return the settings of librdkafka, which requests tokens itself."""
         config = {
             f"{_PREFIX}method": "oidc",
@@ -99,7 +145,7 @@ class TokenSource:
     def login(self) -> dict[str, str]:
         """Return the options of Java's login module."""
         options = {"clientId": self.client_id, "clientSecret": self.client_secret, "scope": self.scope}
-        options |= {f"extension_{name}": value for name, value in self.extensions.items()}
+        options |= {f"{_EXTENSION}{name}": value for name, value in self.extensions.items()}
         return {name: value for name, value in options.items() if value}
 
     def token(self) -> str:
@@ -108,47 +154,43 @@ class TokenSource:
         Raises:
             AuthenticationError: The provider refuses.
         """
-        with self._lock:
-            if time.monotonic() >= self._renew_at:
-                answer = self._ask()
-                self._token = str(answer["access_token"])
-                self._renew_at = time.monotonic() + _OF_LIFETIME * float(answer.get("expires_in", _DEFAULT_LIFETIME_S))
-            return self._token
-
-    def _ask(self) -> dict[str, Any]:
-        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        pair = f"{self.client_id}:{self.client_secret}".encode()
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked below
-            self.endpoint,
-            urllib.parse.urlencode(form).encode(),
-            {"Authorization": f"Basic {base64.b64encode(pair).decode()}", "Accept": "application/json"},
-        )
-        if request.type not in ("http", "https"):
-            raise ConfigError(f"{_ENDPOINT} is {self.endpoint}", hint="It begins with https://", setting=_ENDPOINT)
-        context = ssl.create_default_context(cafile=self.authorities or None) if request.type == "https" else None
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as reply:  # noqa: S310
-                answer: dict[str, Any] = json.load(reply)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refused(f"{error.code} {_error_text(error.read())}".rstrip()) from error
-        except (OSError, ValueError) as error:
-            raise self._refused(str(getattr(error, "reason", error))) from error
-        if "access_token" not in answer:
-            raise self._refused("an answer without access_token")
-        return answer
-
-    def _refused(self, reason: str) -> AuthenticationError:
-        return AuthenticationError(
-            f"no token for client {self.client_id!r} from {self.endpoint}: {reason}",
-            hint=f"See {_ENDPOINT}, {_CREDENTIALS}id and {_CREDENTIALS}secret.",
-        )
+        return self._tokens.get().text
 
 
-def _error_text(body: bytes) -> str:
-    """Return the error in an answer, in the form of RFC 6749; empty if there is none."""
-    try:
-        answer = json.loads(body)
-        return ": ".join(str(answer[name]) for name in ("error", "error_description") if answer.get(name))
-    except (ValueError, TypeError, AttributeError):
-        return ""
+@dataclass(frozen=True, slots=True, repr=False)
+class IdentitySource:
+    """The tokens of an identity by name: of a cloud, or of a user's function.
+
+    Args:
+        client_id: Its name: the value of ``penstock.kafka.identity``.
+        extensions: SASL extensions for the broker.
+        tokens: This process's tokens.
+    """
+
+    client_id: str
+    extensions: Mapping[str, str]
+    tokens: CachedTokens
+
+    @classmethod
+    def of(cls, login: Mapping[str, str], settings: Mapping[str, str]) -> IdentitySource:
+        """Read the settings; see `tokens_of`."""
+        name = settings[IDENTITY].strip()
+        options = behind_prefix(settings, f"{IDENTITY}.")
+        return cls(name, _extensions(login, settings), identity_tokens(name, options, IDENTITY))
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return the settings of librdkafka, which calls back for each token, before the last one ends."""
+
+        def token(_: str) -> tuple[str, float, str, dict[str, str]]:
+            current = self.tokens.get()
+            return current.text, current.ends_s, "", dict(self.extensions)
+
+        return {"oauth_cb": token}
+
+    def login(self) -> dict[str, str]:
+        """Return no options: a JVM has login modules of its own for clouds."""
+        return {}
+
+    def token(self) -> str:
+        """Return the token; see `Tokens`."""
+        return self.tokens.get().text

@@ -1,0 +1,198 @@
+"""Identities by name: those that clouds give a machine, a user or a service account, and functions of users.
+
+Each process asks for its own tokens: what is carried to other machines is the name, and no secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.identities.tokens import CachedTokens, Token
+from penstock.errors import AuthenticationError, ConfigError, EnvironmentProblemError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CLOUDS", "identity_tokens"]
+
+CLOUDS = ("aws", "azure", "google")
+_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_USERS_LIFETIME_S = 300.0  # of a token whose end a user's function does not say
+
+
+def identity_tokens(name: str, options: Mapping[str, str], setting: str) -> CachedTokens:
+    """Return this process's tokens of an identity.
+
+    Args:
+        name: "aws", "azure", "google", or ``module:function`` for a function without arguments that returns a token,
+            or a token and its end in seconds since 1970.
+        options: ``region``, ``profile`` and ``role.arn`` for AWS, ``scope`` for Azure, ``format`` for Google ("kafka"
+            or "access").
+        setting: The setting with the name, for messages.
+
+    Raises:
+        ConfigError: There is no identity of that name, or an option is missing.
+        EnvironmentProblemError: Its package is not installed.
+    """
+    return _tokens(os.getpid(), name, tuple(sorted(options.items())), setting)
+
+
+@functools.lru_cache(maxsize=64)
+def _tokens(_process: int, name: str, options: tuple[tuple[str, str], ...], setting: str) -> CachedTokens:
+    own = dict(options)
+    if name in CLOUDS:
+        return CachedTokens({"aws": _aws, "azure": _azure, "google": _google}[name](own, setting))
+    return CachedTokens(_of_user(name, setting))
+
+
+@contextmanager
+def _explained(cloud: str, hint: str) -> Iterator[None]:
+    """Turn the errors of a cloud's package into ours; their texts name no secrets."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise AuthenticationError(
+            f"no token of {cloud}: {type(error).__name__}: {' '.join(str(error).split())}", hint=hint
+        ) from error
+
+
+def _not_installed(cloud: str, error: ImportError) -> EnvironmentProblemError:
+    return EnvironmentProblemError(
+        f"tokens of {cloud} need a package that is not installed: {error}",
+        hint=f'Run: pip install "penstock[{cloud}]" (on all machines).',
+    )
+
+
+def _aws(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
+    try:
+        import boto3
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
+    except ImportError as error:
+        raise _not_installed("aws", error) from error
+    region = options.get("region") or os.environ.get("AWS_REGION") or boto3.session.Session().region_name
+    if not region:
+        raise ConfigError(
+            f"{setting} is aws, and no region is named",
+            hint=f"Set {setting}.region, such as eu-central-1, or AWS_REGION.",
+            setting=f"{setting}.region",
+        )
+
+    def request() -> Token:
+        hint = "AWS looks for credentials in the environment, in ~/.aws, and in the roles of the machine or the pod."
+        with _explained("aws", hint):
+            if role := options.get("role.arn"):
+                text, ends_ms = Signer.generate_auth_token_from_role_arn(region, role)
+            elif profile := options.get("profile"):
+                text, ends_ms = Signer.generate_auth_token_from_profile(region, profile)
+            else:
+                text, ends_ms = Signer.generate_auth_token(region)
+        return Token(text, ends_ms / 1000)
+
+    return request
+
+
+def _azure(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise _not_installed("azure", error) from error
+    scope = options.get("scope", "")
+    if not scope:
+        raise ConfigError(
+            f"{setting} is azure, and no scope is named",
+            hint=f"Set {setting}.scope, such as https://NAMESPACE.servicebus.windows.net/.default for Event Hubs.",
+            setting=f"{setting}.scope",
+        )
+    credential = DefaultAzureCredential()
+
+    def request() -> Token:
+        hint = (
+            "Azure looks for credentials in the environment (AZURE_CLIENT_ID, ...), in the identity of the machine or "
+            "the pod, and in its command-line tools."
+        )
+        with _explained("azure", hint):
+            token = credential.get_token(scope)
+        return Token(token.token, float(token.expires_on))
+
+    return request
+
+
+def _google(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
+    try:
+        import google.auth
+        import google.auth.transport.requests
+    except ImportError as error:
+        raise _not_installed("google", error) from error
+    form = options.get("format", "kafka")
+    if form not in ("kafka", "access"):
+        raise ConfigError(
+            f"{setting}.format is {form!r}",
+            hint='"kafka": as Google\'s managed Kafka takes tokens; "access": the access token itself.',
+            setting=f"{setting}.format",
+        )
+    hint = (
+        "Google looks for credentials in GOOGLE_APPLICATION_CREDENTIALS, in those of gcloud, and in the service "
+        "account of the machine."
+    )
+
+    def request() -> Token:
+        with _explained("google", hint):
+            credentials: Any = google.auth.default(scopes=[_GOOGLE_SCOPE])[0]
+            credentials.refresh(google.auth.transport.requests.Request())
+            ends_s = credentials.expiry.replace(tzinfo=UTC).timestamp()
+            text = _for_managed_kafka(credentials, ends_s) if form == "kafka" else credentials.token
+        return Token(text, ends_s)
+
+    return request
+
+
+def _for_managed_kafka(credentials: Any, ends_s: float) -> str:
+    """Return an access token as Google's managed Kafka takes it: a JWT with the token in place of a signature."""
+    subject = getattr(credentials, "service_account_email", "") or getattr(credentials, "signer_email", "") or ""
+    claims = {"exp": ends_s, "iss": "Google", "iat": time.time(), "scope": "kafka", "sub": subject}
+    parts = (json.dumps({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}), json.dumps(claims), credentials.token)
+    return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
+
+
+def _of_user(name: str, setting: str) -> Callable[[], Token]:
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise ConfigError(
+            f"{setting} is {name!r}",
+            hint=f"One of {', '.join(CLOUDS)}, or module:function for a function that returns a token.",
+            setting=setting,
+        )
+    try:
+        provider: Any = importlib.import_module(module)
+        for part in function.split("."):
+            provider = getattr(provider, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{setting} is {name!r}, which cannot be imported: {error}",
+            hint="The module has to be there on the driver and on every executor.",
+            setting=setting,
+        ) from error
+
+    def request() -> Token:
+        with _explained(f"{setting}={name}", "The function has raised it."):
+            told = provider()
+            text, ends_s = told if isinstance(told, tuple) else (told, time.time() + _USERS_LIFETIME_S)
+        if not isinstance(text, str) or not text:
+            raise AuthenticationError(
+                f"{setting}={name} has returned a {type(text).__name__}, and no token",
+                hint="It returns a text, or a text and its end in seconds since 1970.",
+            )
+        return Token(text, float(ends_s))
+
+    return request
