@@ -5,7 +5,7 @@
 Pages are assembled in build/site-pages, as the site has some that are not in docs/ (the changelog, the notebook with
 the outputs of its cells), and Zensical builds them to site/, strictly: a broken link or anchor fails. So does a page
 that the navigation of tools/zensical.toml does not have, a public name without a page or a docstring, and anything that
-a browser would fetch from elsewhere.
+a browser would fetch from elsewhere. `llms.txt`, the index for language models, is made from the same pages.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ PAGES = BUILD / "site-pages"
 BUILT = BUILD / "site"
 SITE = ROOT / "site"
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
+_OPTIONAL = ("adr/", "benchmarks.md", "design.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_FOR_MODELS = (
+    "Names are those of Kafka Streams in Python's spelling: "
+    '`builder.stream("t").map_values(f).group_by_key().count()`. Everything is imported from `penstock`; topologies '
+    "are tested with `TopologyTestDriver`, without Spark and without a broker. Read patterns.md before you write code: "
+    "it has programs that run, and the mistakes that are often made."
+)
 OWN_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _PROGRAM = re.compile(r"^\[`[\w.]+\.py`\]\((?P<path>[\w./]+\.py)\)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -102,6 +109,65 @@ def _name_only(found: re.Match[str]) -> str:
     return words if path in words else f"{words} (`{path}`)"
 
 
+def llms_txt() -> str:
+    """The index of the site for language models, in the form of llmstxt.org: a line for each page of the navigation.
+
+    Pages are linked as Markdown, as `with_markdown` puts them beside those for browsers. The API reference has its text
+    in the docstrings, so its pages are linked as HTML.
+    """
+    project = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["project"]
+    lines = ["# Penstock", "", f"> {_about(DOCS / 'index.md')}", "", _FOR_MODELS]
+    optional = ["", "## Optional", ""]
+    for entry in project["nav"]:
+        ((section, inner),) = entry.items()
+        pages = [inner] if isinstance(inner, str) else list(_pages_of(inner))
+        main = [page for page in pages if not page.startswith(_OPTIONAL)]
+        lines += ["", f"## {section}", "", *map(_line, main)] if main else []
+        optional += [_line(page) for page in pages if page not in main]
+    return "\n".join([*lines, *optional]) + "\n"
+
+
+def _line(page: str) -> str:
+    source = _source_of(page)
+    if source == NOTEBOOK:
+        return f"- [Notebook]({page}): a topology, its picture, its tables and its store in cells"
+    title = re.search(r"^# (.+)$", source.read_text(encoding="utf-8"), re.MULTILINE)
+    assert title is not None, f"{page} has no title"
+    is_api = page.startswith("reference/api/")
+    about = _about(source)
+    return f"- [{title[1]}]({page.removesuffix('.md') + '.html' if is_api else page})" + (f": {about}" if about else "")
+
+
+def _source_of(page: str) -> Path:
+    if page == "notebook.md":
+        return NOTEBOOK
+    return ROOT / page if page in OWN_PAGES else DOCS / page
+
+
+def _about(source: Path) -> str:
+    """The first sentence of a page, without its markup."""
+    paragraphs = source.read_text(encoding="utf-8").partition("\n# ")[2] or source.read_text(encoding="utf-8")
+    for paragraph in paragraphs.split("\n\n")[1:]:
+        if re.match(r"[A-Z*\[]|`(?!``)", paragraph) and not paragraph.startswith("How-to:"):
+            text = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph).replace("**", "").split())
+            return re.split(r"(?<=[.:?]) (?=[A-Z`])", text, maxsplit=1)[0].rstrip(":")
+    return ""
+
+
+def with_markdown() -> None:
+    """Put llms.txt and the text of all pages as Markdown into the built site."""
+    (BUILT / "llms.txt").write_text(llms_txt(), encoding="utf-8")
+    for page in PAGES.rglob("*.md"):
+        shutil.copy(page, BUILT / page.relative_to(PAGES))
+
+
+def dead_links_of_llms_txt() -> Iterator[str]:
+    """Links of llms.txt without a file in the built site."""
+    for target in re.findall(r"\]\(([^)]+)\)", (BUILT / "llms.txt").read_text(encoding="utf-8")):
+        if not (BUILT / target).is_file():
+            yield f"llms.txt links {target}, which is not there"
+
+
 def notebook_page() -> str:
     """The notebook as a page, run here, with what its cells show."""
     import nbclient
@@ -166,7 +232,9 @@ def main() -> int:
         done = subprocess.run(zensical, cwd=BUILD, capture_output=True, text=True, check=False)
         if done.returncode:
             findings = [_COLOUR.sub("", done.stdout + done.stderr).partition("Traceback")[0].rstrip()]
-    findings = findings or list(fetched_from_elsewhere())
+    if not findings:
+        with_markdown()
+        findings = [*fetched_from_elsewhere(), *dead_links_of_llms_txt()]
     print(*findings, sep="\n", end="\n" if findings else "")
     if findings:
         print("site: not built")

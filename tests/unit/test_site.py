@@ -96,6 +96,26 @@ def test_every_page_is_in_the_navigation(tools):
     assert not list(not_in_navigation())
 
 
+def test_the_index_for_language_models_has_each_page_of_the_site_once(tools):
+    from build_site import NOTEBOOK, OWN_PAGES, llms_txt
+
+    text = llms_txt()
+    title, _, summary, *_ = text.splitlines()
+    assert title == "# Penstock"
+    assert summary.startswith("> Kafka Streams for Python")
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections[-1] == "Optional"
+    links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)(?:: \S.*)?$", text, re.MULTILINE)
+    assert len(links) == len(re.findall(r"^- ", text, re.MULTILINE)) == len(set(links))
+    for link in links:
+        page = link.removesuffix(".html") + ".md" if link.endswith(".html") else link
+        is_there = (ROOT / "docs" / page).exists() or page in OWN_PAGES or page == NOTEBOOK.stem + ".md"
+        assert is_there, link
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert pages <= {link.removesuffix(".html") + ".md" if link.endswith(".html") else link for link in links}
+    assert "patterns.md" in text.partition("## ")[0]
+
+
 def test_examples_of_docstrings_become_markdown(tools):
     from griffe_docstrings import as_markdown
 
