@@ -73,6 +73,19 @@ def test_the_reference_of_sql_is_current():
     )
 
 
+def test_the_formats_of_data_have_the_numbers_that_the_policy_names():
+    from penstock.log.embedded import schema
+    from penstock.sql.session import journal
+    from penstock.state.replicas import lmdb_replica
+    from penstock.state.segments import segment
+    from penstock.topology.plan import document
+
+    page = PAGES["docs/compatibility.md"].read_text().partition("| what | format |")[2]
+    numbers = [int(number) for number in re.findall(r"^\| [^|]+ \| (\d+) \|", page, re.MULTILINE)]
+    formats = [document.FORMAT, segment.FORMAT_VERSION, schema.FORMAT, journal.FORMAT, lmdb_replica._FORMAT]
+    assert numbers == formats
+
+
 def test_the_counts_of_recorded_cases_are_those_of_the_archive():
     tool = _tool()
     with tarfile.open(tool.ARCHIVE) as archive:

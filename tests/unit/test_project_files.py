@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,42 @@ def test_a_form_has_what_the_host_wants_of_one(path, yaml):
         assert part["type"] in ("textarea", "dropdown", "input", "checkboxes", "markdown")
         assert part["attributes"]["label"]
     assert len({part["id"] for part in form["body"]}) == len(form["body"])
+
+
+def test_messages_name_extras_that_exist_and_each_extra_is_named_by_one():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for path in SOURCES.rglob("*.py")]
+    named = {
+        extra for text in texts for names in re.findall(r"penstock\[([a-z,]+)\]", text) for extra in names.split(",")
+    }
+    assert named - {"all"} == extras.keys() - {"all", "dev"}
+
+
+# What those bring that the package or an extra names; the driver of a database, whose error names it; for type checkers.
+_BROUGHT_OTHERWISE = {"h11", "markupsafe", "psycopg", "py4j", "pytest", "referencing", "typing_extensions"}
+
+
+def test_what_the_sources_import_is_brought_by_the_package_or_by_an_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: lines for name, lines in project["optional-dependencies"].items() if name not in ("all", "dev")}
+    lines = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
+    brought = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in lines} | {"penstock"}
+    modules = set()
+    for path in SOURCES.rglob("*.py"):
+        for found in ast.walk(ast.parse(path.read_text())):
+            if isinstance(found, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in found.names}
+            elif isinstance(found, ast.ImportFrom) and found.module and not found.level:
+                modules.add(found.module.partition(".")[0])
+    distributions = packages_distributions()
+    others = modules - sys.stdlib_module_names - _BROUGHT_OTHERWISE
+    assert len(others) > 30
+    lacking = [
+        module
+        for module in sorted(others)
+        if not {name.lower().replace("_", "-") for name in distributions.get(module, [module])} & brought
+    ]
+    assert lacking == [], "name it in pyproject.toml"
 
 
 def test_the_workflow_tests_the_versions_that_the_package_declares(yaml):
