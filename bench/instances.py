@@ -121,7 +121,7 @@ class Instances:
         for worker in psutil.Process(instance.pid).children(recursive=True):
             began = now()
             with suppress(psutil.Error):  # it has ended by itself
-                if "pyspark.daemon" not in " ".join(worker.cmdline()) or worker.children():
+                if "pyspark.worker" not in " ".join(worker.cmdline()) or worker.children():
                     continue
                 worker.kill()  # one that Spark keeps idle is no member
             while now() < began + 5:

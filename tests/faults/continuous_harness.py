@@ -131,7 +131,7 @@ class Process:
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes that run tasks: forks of a daemon that never runs one itself."""
-        daemons = self.below("pyspark.daemon")
+        daemons = self.below("pyspark.worker")
         above = {each.pid for each in daemons}
         return [each for each in daemons if each.ppid() in above]
 

@@ -62,7 +62,7 @@ class Instance:
 
     def kill_thread(self, has_gone: Callable[[], object]) -> None:
         """Kill the process of one of its threads: workers that Spark keeps idle are none, so the group is asked."""
-        workers = [pid for pid in _below(self.process.pid) if b"pyspark.daemon" in _command(pid)]
+        workers = [pid for pid in _below(self.process.pid) if b"pyspark.worker" in _command(pid)]
         for pid in (each for each in workers if not _children(each)):
             os.kill(pid, signal.SIGKILL)
             deadline = time.monotonic() + _NOTICED_S

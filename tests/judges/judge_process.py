@@ -124,7 +124,7 @@ class Application:
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes that run its tasks: forks of a daemon that never runs one itself."""
-        daemons = [each for each in self.processes() if "pyspark.daemon" in command_of(each)]
+        daemons = [each for each in self.processes() if "pyspark.worker" in command_of(each)]
         above = {each.pid for each in daemons}
         return [each for each in daemons if parent_of(each) in above]
 

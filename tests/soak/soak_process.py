@@ -165,8 +165,8 @@ class App:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run tasks: forks of a daemon that never runs one itself."""
-        daemons = {p.pid for p in self.cluster.below() if "pyspark.daemon" in _command(p)}
-        return [p for p in self.cluster.below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
+        daemons = {p.pid for p in self.cluster.below() if "pyspark.worker" in _command(p)}
+        return [p for p in self.cluster.below() if "pyspark.worker" in _command(p) and _parent(p) in daemons]
 
     def _own(self) -> list[psutil.Process]:
         """The driver, and what it has started: the JVM beside it, and the process that plans batches."""

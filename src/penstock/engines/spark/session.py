@@ -77,6 +77,9 @@ _SPARE = "spark.penstock.spare.slots"
 _RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in use
 # All of Spark runs in one process: no other machine connects to it.
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_WORKER_DAEMON = {
+    "spark.python.daemon.module": "penstock.engines.spark.worker_daemon"
+}  # elsewhere it may not be installed
 _OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of what it computes
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
@@ -320,7 +323,7 @@ def _context_settings(
     }
     failures = str(settings.get("spark.task.maxFailures", ""))
     if is_one_process(settings["spark.master"]):
-        settings = {**_LOOPBACK, **settings}
+        settings = {**_LOOPBACK, **_WORKER_DAEMON, **settings}
         if failures.isdecimal():
             settings["spark.master"] = with_retries(settings["spark.master"], int(failures))
     return settings
