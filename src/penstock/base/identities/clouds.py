@@ -67,10 +67,10 @@ def _explained(cloud: str, hint: str) -> Iterator[None]:
         ) from error
 
 
-def _not_installed(cloud: str, error: ImportError) -> EnvironmentProblemError:
+def _not_installed(extra: str, error: ImportError) -> EnvironmentProblemError:
     return EnvironmentProblemError(
-        f"tokens of {cloud} need a package that is not installed: {error}",
-        hint=f'Run: pip install "penstock[{cloud}]" (on all machines).',
+        f"tokens of this identity need a package that is not installed: {error}",
+        hint=f'Run: pip install "{extra}" (on all machines).',
     )
 
 
@@ -79,7 +79,7 @@ def _aws(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
         import boto3
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
     except ImportError as error:
-        raise _not_installed("aws", error) from error
+        raise _not_installed("penstock[aws]", error) from error
     region = options.get("region") or os.environ.get("AWS_REGION") or boto3.session.Session().region_name
     if not region:
         raise ConfigError(
@@ -106,7 +106,7 @@ def _azure(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise _not_installed("azure", error) from error
+        raise _not_installed("penstock[azure]", error) from error
     scope = options.get("scope", "")
     if not scope:
         raise ConfigError(
@@ -133,7 +133,7 @@ def _google(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
         import google.auth
         import google.auth.transport.requests
     except ImportError as error:
-        raise _not_installed("google", error) from error
+        raise _not_installed("penstock[google]", error) from error
     form = options.get("format", "kafka")
     if form not in ("kafka", "access"):
         raise ConfigError(
