@@ -205,6 +205,7 @@ class TaskContext:
         self.headers: CurrentHeaders | None = None  # of the present record, if a serde of the task looks at them
         self.by_record = False  # whether operators are called with one record at a time
         self.in_parts = False  # whether the batch is processed in several parts
+        self.is_last_part = True  # whether no further part of the batch follows the present one
         self.running: Running | None = None  # the operator of a pass over columns
         self._maps: dict[str, Journalled] = {}
         self._journal: Journal | None = None  # of the present attempt
@@ -275,12 +276,16 @@ class TaskContext:
         """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""
         self.input = _NO_INPUT
 
-    def end(self) -> None:
-        """Count the records that the stores have dropped, and log the drops of the batch."""
+    def _count_late(self) -> None:
+        """Count the records that the stores have dropped since the last call."""
         for name, take_dropped in self._forgetful.items():
             late = take_dropped()
             if late:
                 self.drop(name, late, "too old for the store")
+
+    def end(self) -> None:
+        """Count the records that the stores have dropped, and log the drops of the batch."""
+        self._count_late()
         if not self._causes:
             self._drops.write()
             return
@@ -323,6 +328,7 @@ class TaskContext:
     def begin_attempt(self, journal: Journal) -> _Kept:
         """Begin to process by column what may have to be taken back; return how things are, for `go_back`."""
         self.batch += 1
+        self._count_late()  # of the parts before, which stay
         self._journal, self._failed, self._questions = journal, None, []
         journal.begin(self._maps.values())
         causes, examples = self._causes.copy(), {cause: list(kept) for cause, kept in self._examples.items()}

@@ -128,8 +128,9 @@ class DepthFirst:
             wall_clock = context.wall_clock_ms
             context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
         self._context.by_record = False  # these operators are called without a record
-        for name, operator in self._timed.items():
-            self._call(name, operator, Rows.empty(), "")
+        if context.is_last_part:
+            for name, operator in self._timed.items():
+                self._call(name, operator, Rows.empty(), "")
         self._flush()
 
     def _send_source(self, source: str, row: Rows) -> None:

@@ -241,7 +241,7 @@ class StreamTask:
         self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
         alone = context.input.length == 1 and context.goes_on
-        context.in_parts = False
+        context.in_parts, context.is_last_part = False, True
         if depth_first or alone or self.sliced_reason is not None:
             context.in_parts = context.input.length > 1
             self._depth_first.run(rows)
@@ -305,17 +305,25 @@ class StreamTask:
 
     def _run_in_parts(self, attempts: Attempts, sources: list[tuple[str, Rows]]) -> None:
         """Make a pass over the columns; where records fail, process those by themselves, and the parts between them."""
-        waiting = [(0, self._context.input.length)]
+        context, length = self._context, self._context.input.length
+        waiting = [(0, length)]
         while waiting:
             first, last = waiting.pop()
-            self._context.in_parts = last - first < self._context.input.length
+            is_whole, is_empty = (first, last) == (0, length), first == last
+            context.in_parts, context.is_last_part = not is_whole, is_whole or is_empty
             part = rows_between(sources, first, last)
             if last - first == 1:
                 self._depth_first.run(part)
                 continue
             failed = attempts.failures(partial(self._run, part))
-            if failed is not None:
-                waiting += reversed(parts_between(first, last, failed))
+            if failed is None:
+                continue
+            if is_empty:  # of what time alone has released no record is the cause: the rest of it goes on
+                self._run(part)
+                continue
+            if is_whole and self._runs_without_rows:
+                waiting.append((length, length))
+            waiting += reversed(parts_between(first, last, failed))
 
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         """Make one pass over the columns: every node once, after its parents and the tables that it reads."""
@@ -328,7 +336,7 @@ class StreamTask:
             arrived = inbox.pop(name, None)
             operator = self._operators.get(name)
             if arrived is None:
-                if operator is None or name not in self._runs_without_rows:
+                if operator is None or name not in self._runs_without_rows or not context.is_last_part:
                     continue
                 arrived = [("", _NO_ROWS)]
             if operator is None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from task_support import STRING, batch, task, written
 
-from penstock import JoinWindows, StreamsBuilder, TimeWindows
+from penstock import JoinWindows, Produced, StreamsBuilder, TimeWindows
 from penstock.api.processing.processor import FixedKeyProcessor
 from penstock.runtime.sensor import Sensor
 
@@ -154,3 +154,68 @@ def test_a_processor_before_operators_that_only_leave_a_record_out_works_by_colu
     counted = builder.stream("in").process_values(Counting).map_values(int)
     counted.group_by_key().count().to_stream().to("out")
     assert task(builder.build(), processing_exception_handler="continue", **SERDES).sliced_reason is None
+
+
+def refusing(value):
+    if value == "!":
+        raise ValueError(value)
+    return value
+
+
+def refused_twice():
+    """Two windows that refuse different records, behind a join whose store drops what is too old."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.join(builder.stream("other"), lambda one, other: one + other, JoinWindows.of("40 ms", grace=0)).to("joined")
+    windows = TimeWindows.of("40 ms", grace="1 day").advance_by("10 ms")
+    for topic, refused in (("first", "!"), ("second", "?")):
+        changes = stream.map_values(lambda value, refused=refused: "!" if value == refused else "x")
+        sums = changes.group_by_key().windowed_by(windows).aggregate(str, lambda _key, value, _sum: refusing(value))
+        sums.to_stream(lambda key, _value: key.key).to(topic)
+    return builder.build()
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_what_stores_drop_in_an_earlier_part_is_counted_though_a_later_one_is_taken_back(size):
+    values = [(b"x", 1_000_000), (b"x", 100), (b"!", 1_000_010), (b"x", 200), (b"?", 1_000_020), (b"x", 1_000_030)]
+    figures = Figures()
+    running = task(refused_twice(), sensor=figures, processing_exception_handler="continue", **SERDES)
+    records = [(b"k", value, time) for value, time in values]
+    for first in range(0, len(records), size):
+        running.process([batch(records[first : first + size], first=first)], 0)
+    late = {node: count for (kind, node, *why), count in figures.counts.items() if why == ["too old for the store"]}
+    assert list(late.values()) == [2]
+    assert running.dropped_records == 4
+
+
+def idle_beside_windows():
+    builder = StreamsBuilder()
+    closed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of("100 ms", grace=0))
+    closed = closed.emit_strategy("on_window_close", idle="1 s").count().map_values(str)
+    by_value = Produced(partitioner=lambda _topic, _key, value, _count: refusing("!" if value == "3" else value) and 0)
+    closed.to_stream(lambda key, _value: key.key).to("out", by_value)
+    windows = TimeWindows.of("40 ms", grace=0).advance_by("10 ms")
+    sums = builder.stream("other").group_by_key().windowed_by(windows)
+    sums.aggregate(str, lambda _key, value, _sum: refusing(value)).to_stream(lambda key, _value: key.key).to("sums")
+    return builder.build()
+
+
+def test_windows_are_not_idle_in_a_part_if_their_record_is_in_a_later_one():
+    running = task(idle_beside_windows(), processing_exception_handler="continue", **SERDES)
+    running.process([batch([(b"k", b"x", 100)])], 0)
+    others = [(b"k", b"x", 110), (b"k", b"!", 120), (b"k", b"x", 130)]
+    output = running.process([batch(others, "other"), batch([(b"k", b"x", 150)], first=1)], 5_000)
+    assert written(output) == []
+    assert [value for _, value, _ in written(running.process([], 9_000))] == [b"2"]
+    assert running.dropped_records == 1  # the one that is refused
+
+
+def test_the_handler_is_asked_about_a_window_that_time_alone_has_closed():
+    handler = Handler()
+    running = task(idle_beside_windows(), {"out": 2}, processing_exception_handler=handler, **SERDES)
+    running.process([batch([(b"k", b"x", 100), (b"l", b"x", 100), (b"k", b"x", 101), (b"k", b"x", 102)])], 0)
+    output = running.process([], 5_000)
+    assert [(key, value) for key, value, _ in written(output)] == [(b"l", b"1")]
+    assert [(key, value) for _, _, key, value, _ in handler.asked] == [("k", "3")]
+    assert written(running.process([], 9_000)) == []
+    assert len(handler.asked) == 1
