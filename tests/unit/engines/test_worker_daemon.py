@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from penstock.engines.spark import worker_daemon
+import pytest
+
+from penstock.engines.spark import session, worker_daemon
 
 _FORKS = """
 import os, sys
-from penstock.engines.spark import worker_daemon
+import pytest
+
+from penstock.engines.spark import session, worker_daemon
 
 def fork_two() -> None:
     import numpy.random
@@ -42,3 +46,12 @@ def test_it_names_modules_that_are_there() -> None:
     """One that is gone would cost each worker time, and nothing else would show it."""
     for name in worker_daemon._NEEDED:
         __import__(name)
+
+
+def test_a_zip_that_comes_with_the_job_has_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark starts it before it puts the files of `--py-files` into the path."""
+    name = "spark.python.daemon.module"
+    assert session._context_settings({}, {}, rows_in_jvm=False)[name] == worker_daemon.__name__
+    assert name not in session._context_settings({}, {"spark.master": "spark://host:7077"}, rows_in_jvm=False)
+    monkeypatch.setattr(session, "__file__", "/jobs/penstock.zip/penstock/engines/spark/session.py")
+    assert name not in session._context_settings({}, {}, rows_in_jvm=False)

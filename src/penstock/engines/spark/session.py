@@ -77,9 +77,8 @@ _SPARE = "spark.penstock.spare.slots"
 _RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in use
 # All of Spark runs in one process: no other machine connects to it.
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-_WORKER_DAEMON = {
-    "spark.python.daemon.module": "penstock.engines.spark.worker_daemon"
-}  # elsewhere it may not be installed
+# Spark starts it before it has a job's files, Penstock perhaps among them: on a cluster, or in a zip of `--py-files`.
+_WORKER_DAEMON = {"spark.python.daemon.module": "penstock.engines.spark.worker_daemon"}
 _OF_STREAMING = "spark.sql.streaming."  # settings of how a query runs, not of what it computes
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
@@ -323,7 +322,7 @@ def _context_settings(
     }
     failures = str(settings.get("spark.task.maxFailures", ""))
     if is_one_process(settings["spark.master"]):
-        settings = {**_LOOPBACK, **_WORKER_DAEMON, **settings}
+        settings = {**_LOOPBACK, **(_WORKER_DAEMON if Path(__file__).is_file() else {}), **settings}
         if failures.isdecimal():
             settings["spark.master"] = with_retries(settings["spark.master"], int(failures))
     return settings
