@@ -44,7 +44,8 @@ class Operator(ABC):
         runs_without_rows: Whether it is called in a batch without rows for it: for punctuations, or for windows that
             close with time alone.
         sliced_reason: The reason why its task has to process batches record by record; None: it need not.
-        leaves_out_rows: Whether a row that fails has no effect but that it is left out, so that all others may go on.
+        leaves_out_rows: Whether what a row that fails has done and leaves undone is by column the same as alone, mostly
+            nothing, so that all others may go on.
         keeps_users_state: Whether the user's code in it may remember records, so that none may be processed twice.
     """
 

@@ -2,7 +2,7 @@
 
 PySpark's own forks empty processes: each worker imports the same 1,000 modules once more, 0.9 s of CPU time and 60 MB
 each. Here they are imported once, and workers share the memory. When it forks, no other thread runs Python code, and
-nothing is open: what the modules start (the allocators of Arrow and Polars) is made for that.
+nothing is open: what the modules start (threads of the allocators) a worker can do without.
 
 Spark starts it by the setting ``spark.python.daemon.module``, where all of it runs in one process.
 """
