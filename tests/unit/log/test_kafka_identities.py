@@ -26,6 +26,7 @@ from penstock.base.identities.clouds import identity_tokens
 from penstock.base.identities.tokens import CachedTokens, Token
 from penstock.errors import AuthenticationError, ConfigError
 from penstock.log.kafka.client_settings import ClientSettings
+from penstock.log.kafka.clients.connections import Clients
 
 IDENTITY = "penstock.kafka.identity"
 OF_CLOUDS = ("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_", "IMDS_", "CLOUDSDK_")
@@ -122,6 +123,29 @@ def test_the_settings_of_amazons_java_library(monkeypatch: pytest.MonkeyPatch) -
     }
     token = ClientSettings.of("broker:9098", pasted).kafka_python()["tokens"].token()
     assert "kafka.us-east-1.amazonaws.com" in decoded(token)
+    module = "software.amazon.msk.auth.iam.IAMLoginModule required"
+    pasted["sasl.jaas.config"] = f'{module} awsProfileName="shop" awsDebugCreds=true;'
+    with pytest.raises(AuthenticationError, match="shop"):
+        ClientSettings.of("broker:9098", pasted).kafka_python()["tokens"].token()
+    for option in ('awsStsRegion="eu-west-1"', 'awsRoleExternalId="x"', 'awsRoleSessionName="y"'):
+        pasted["sasl.jaas.config"] = f'{module} awsRoleArn="arn:aws:iam::1:role/shop" {option};'
+        with pytest.raises(ConfigError, match=option.partition("=")[0]):
+            ClientSettings.of("broker:9098", pasted).kafka_python()
+
+
+def test_a_profile_of_aws_has_its_region_and_stands_for_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "aws-config"
+    config.write_text(
+        "[profile shop]\nregion = eu-west-3\naws_access_key_id = AKID\naws_secret_access_key = very-secret\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    token = identity_tokens("aws", {"profile": "shop"}, IDENTITY).get()
+    assert "kafka.eu-west-3.amazonaws.com" in decoded(token.text)
+    with pytest.raises(AuthenticationError, match="no token of aws: ProfileNotFound") as caught:
+        identity_tokens("aws", {"profile": "other"}, IDENTITY)
+    assert "~/.aws/config" in caught.value.hint
+    with pytest.raises(ConfigError, match="both set"):
+        identity_tokens("aws", {"profile": "shop", "role.arn": "arn:aws:iam::1:role/shop"}, IDENTITY)
 
 
 def test_azure_asks_the_identity_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +199,31 @@ def test_tokens_are_renewed_before_they_end() -> None:
     assert [tokens.get().text for _ in range(5)] == ["0", "1", "2", "2", "2"]
 
 
+def test_a_token_that_lasts_is_kept_while_its_provider_is_away() -> None:
+    answers: list[Token | None] = []
+
+    def request() -> Token:
+        token = answers.pop(0)
+        if token is None:
+            raise AuthenticationError("no token of a cloud", hint="It is away.")
+        return token
+
+    def tokens(lasts_s: float) -> CachedTokens:
+        answers[:] = [Token("first", time.time() + lasts_s), None, Token("second", time.time() + 3600)]
+        cached = CachedTokens(request)
+        assert cached.get().text == "first"
+        cached._renew_at = 0.0  # four fifths have passed
+        return cached
+
+    cached = tokens(lasts_s=60)
+    assert [cached.get().text for _ in range(3)] == ["first"] * 3
+    assert len(answers) == 1, "the provider is not asked at each connection"
+    cached._renew_at = 0.0
+    assert cached.get().text == "second"
+    with pytest.raises(AuthenticationError):
+        tokens(lasts_s=1).get()
+
+
 @pytest.mark.parametrize("identity", ["aws", "azure", "google"])
 def test_a_package_that_is_not_installed_is_named_with_its_extra(identity: str) -> None:
     code = (
@@ -210,16 +259,32 @@ def test_missing_credentials_and_settings_have_a_hint() -> None:
         identity_tokens("robot_identity:nothing", {}, IDENTITY).get()
 
 
+def test_clients_say_at_once_why_there_is_no_token() -> None:
+    clients = Clients("broker:9092", settings("robot_identity:nothing"))
+    for make in (clients.admin, lambda: clients.member({"group.id": "g"}), lambda: clients.producer(None)):
+        began = time.monotonic()
+        with pytest.raises(AuthenticationError, match="has returned a NoneType"):
+            make()
+        assert time.monotonic() - began < 5, "librdkafka waits ten seconds"
+
+
 def test_an_identity_without_effect_is_refused() -> None:
     for given in ({}, {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}):
         with pytest.raises(ConfigError, match="would have no effect"):
             ClientSettings.of("broker:9092", {IDENTITY: "aws", **given}).kafka_python()
+    cases = {
+        "aws": {"scope": "s"},
+        "azure": {"region": "r"},
+        "google": {"profile": "p"},
+        "robot_identity:token": {"format": "access"},
+    }
+    for identity, option in cases.items():
+        with pytest.raises(ConfigError, match="has no effect on"):
+            ClientSettings.of("broker:9092", settings(identity, **option)).kafka_python()
 
 
 def test_applications_and_clients_take_the_settings() -> None:
-    config = StreamsConfig(
-        {"application.id": "a", "bootstrap.servers": "b:9092", **settings("robot_identity:token", scope="x")}
-    )
+    config = StreamsConfig({"application.id": "a", "bootstrap.servers": "b:9092", **settings("robot_identity:token")})
     found = ClientSettings.of("b:9092", config.given)
     client = found.librdkafka("producer")
     Producer({**client, "log_level": 0})

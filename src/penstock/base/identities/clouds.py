@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["CLOUDS", "identity_tokens"]
 
 CLOUDS = ("aws", "azure", "google")
+_OPTIONS = {"aws": ("region", "profile", "role.arn"), "azure": ("scope",), "google": ("format",)}
+_EXTRAS = {"aws": "penstock[aws]", "azure": "penstock[azure]", "google": "penstock[google]"}
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _USERS_LIFETIME_S = 300.0  # of a token whose end a user's function does not say
 
@@ -40,9 +42,16 @@ def identity_tokens(name: str, options: Mapping[str, str], setting: str) -> Cach
         setting: The setting with the name, for messages.
 
     Raises:
-        ConfigError: There is no identity of that name, or an option is missing.
+        ConfigError: There is no identity of that name, or an option is missing, or would have no effect.
         EnvironmentProblemError: Its package is not installed.
     """
+    if others := sorted(options.keys() - set(_OPTIONS.get(name, ()))):
+        own = ", ".join(f"{setting}.{option}" for option in _OPTIONS.get(name, ()))
+        raise ConfigError(
+            f"{setting}.{others[0]} has no effect on {setting}={name}",
+            hint=f"Its options: {own}." if own else "A function has no options.",
+            setting=f"{setting}.{others[0]}",
+        )
     return _tokens(os.getpid(), name, tuple(sorted(options.items())), setting)
 
 
@@ -67,10 +76,10 @@ def _explained(cloud: str, hint: str) -> Iterator[None]:
         ) from error
 
 
-def _not_installed(extra: str, error: ImportError) -> EnvironmentProblemError:
+def _not_installed(cloud: str, error: ImportError) -> EnvironmentProblemError:
     return EnvironmentProblemError(
-        f"tokens of this identity need a package that is not installed: {error}",
-        hint=f'Run: pip install "{extra}" (on all machines).',
+        f"tokens of {cloud} need a package that is not installed: {error}",
+        hint=f'Run: pip install "{_EXTRAS[cloud]}" (on all machines).',
     )
 
 
@@ -79,8 +88,18 @@ def _aws(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
         import boto3
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
     except ImportError as error:
-        raise _not_installed("penstock[aws]", error) from error
-    region = options.get("region") or os.environ.get("AWS_REGION") or boto3.session.Session().region_name
+        raise _not_installed("aws", error) from error
+    role, profile = options.get("role.arn"), options.get("profile")
+    if role and profile:
+        raise ConfigError(
+            f"{setting}.role.arn and {setting}.profile are both set",
+            hint="Amazon's signer takes one of them; a profile of ~/.aws/config may have a role_arn itself.",
+            setting=f"{setting}.profile",
+        )
+    region = options.get("region") or os.environ.get("AWS_REGION")
+    if not region:
+        with _explained("aws", "Profiles are in ~/.aws/config."):
+            region = boto3.session.Session(profile_name=profile or None).region_name
     if not region:
         raise ConfigError(
             f"{setting} is aws, and no region is named",
@@ -91,9 +110,9 @@ def _aws(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
     def request() -> Token:
         hint = "AWS looks for credentials in the environment, in ~/.aws, and in the roles of the machine or the pod."
         with _explained("aws", hint):
-            if role := options.get("role.arn"):
+            if role:
                 text, ends_ms = Signer.generate_auth_token_from_role_arn(region, role)
-            elif profile := options.get("profile"):
+            elif profile:
                 text, ends_ms = Signer.generate_auth_token_from_profile(region, profile)
             else:
                 text, ends_ms = Signer.generate_auth_token(region)
@@ -106,7 +125,7 @@ def _azure(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise _not_installed("penstock[azure]", error) from error
+        raise _not_installed("azure", error) from error
     scope = options.get("scope", "")
     if not scope:
         raise ConfigError(
@@ -133,7 +152,7 @@ def _google(options: Mapping[str, str], setting: str) -> Callable[[], Token]:
         import google.auth
         import google.auth.transport.requests
     except ImportError as error:
-        raise _not_installed("penstock[google]", error) from error
+        raise _not_installed("google", error) from error
     form = options.get("format", "kafka")
     if form not in ("kafka", "access"):
         raise ConfigError(

@@ -21,6 +21,7 @@ __all__ = ["CachedTokens", "ClientCredentials", "Token"]
 _TIMEOUT_S = 10.0
 _OF_LIFETIME = 0.8  # a token is renewed well before it ends
 _DEFAULT_LIFETIME_S = 60.0
+_AGAIN_S = 5.0  # until the next request, while the present token lasts
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,13 +48,21 @@ class CachedTokens:
     def get(self) -> Token:
         """Return a token; requests one if there is none, or if four fifths of its time have passed.
 
+        Where a new one cannot be had, the present one is returned as long as it lasts, and asked for again soon.
+
         Raises:
             AuthenticationError: The provider refuses, or there are no credentials.
         """
         with self._lock:
             if self._token is None or time.monotonic() >= self._renew_at:
-                self._token = self._request()
-                self._renew_at = time.monotonic() + _OF_LIFETIME * max(0.0, self._token.ends_s - time.time())
+                try:
+                    self._token = self._request()
+                except AuthenticationError:
+                    if self._token is None or self._token.ends_s - time.time() < _AGAIN_S:
+                        raise
+                    self._renew_at = time.monotonic() + _AGAIN_S
+                else:
+                    self._renew_at = time.monotonic() + _OF_LIFETIME * max(0.0, self._token.ends_s - time.time())
             return self._token
 
 

@@ -61,6 +61,10 @@ _PYTHON_NAMES = {
 }
 
 
+# Options of the login module of Amazon's Java library: those with a counterpart, and those that change no token.
+_OF_AMAZON = {"awsProfileName": "profile", "awsRoleArn": "role.arn"}
+_OF_AMAZONS_RETRIES = frozenset({"awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"})
+
 _OF_WRITERS = frozenset({  # those of producers that are obeyed without librdkafka too
     "acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms", "enable.idempotence", "linger.ms",
     "max.request.size", "metadata.max.age.ms", "request.timeout.ms", "transaction.timeout.ms", "transactional.id",
@@ -200,9 +204,14 @@ def _with_identity(settings: dict[str, str]) -> dict[str, str]:
     if mechanism == "AWS_MSK_IAM":  # the mechanism of Amazon's Java library; its brokers take OAUTHBEARER as well
         own.setdefault(IDENTITY, "aws")
         options = parse_jaas(own.pop("sasl.jaas.config")).options if "sasl.jaas.config" in own else {}
-        for option, name in (("awsProfileName", "profile"), ("awsRoleArn", "role.arn"), ("awsStsRegion", "region")):
-            if option in options:
-                own.setdefault(f"{IDENTITY}.{name}", options[option])
+        if lacks := sorted(options.keys() - _OF_AMAZON.keys() - _OF_AMAZONS_RETRIES):
+            raise ConfigError(
+                f"sasl.jaas.config has {', '.join(lacks)}, which Amazon's signer for Python does not have",
+                hint=f"Leave it out, or set {IDENTITY}=module:function, a function of your own that signs.",
+                setting="sasl.jaas.config",
+            )
+        for option in options.keys() & _OF_AMAZON.keys():
+            own.setdefault(f"{IDENTITY}.{_OF_AMAZON[option]}", options[option])
         own["sasl.mechanism"] = "OAUTHBEARER"
     elif own.get("sasl.login.callback.handler.class", "").endswith("GcpLoginCallbackHandler"):
         own.setdefault(IDENTITY, "google")

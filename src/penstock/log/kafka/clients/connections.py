@@ -198,13 +198,16 @@ class Clients:
     def _base(self, kind: Literal["admin", "consumer", "producer"]) -> dict[str, Any]:
         # A producer has request.timeout.ms itself; socket.timeout.ms would limit its transactions as well.
         own = {} if kind == "producer" else {"socket.timeout.ms": REQUEST_TIMEOUT_MS}
+        translated = self._translated.librdkafka(kind)
+        if (token := translated.get("oauth_cb")) is not None:
+            token("")  # librdkafka would wait ten seconds for the first one, and not say why there is none
         return {
             "reconnect.backoff.max.ms": 1_000,
             **own,
             "topic.metadata.refresh.fast.interval.ms": 50,
             "error_cb": functools.partial(_note, self.access),
             "logger": _client_log,
-            **self._translated.librdkafka(kind),
+            **translated,
         }
 
 
