@@ -40,7 +40,9 @@ _CLIENT_NAMES = {
     "ssl.keystore.location": "ssl.certificate.location",
     "latest.cache.ttl.sec": "cache.latest.ttl.sec",
 }
-_JAVA_ONLY = ("ssl.truststore.type", "ssl.keystore.type", "basic.auth.credentials.source")
+_SOURCE = "basic.auth.credentials.source"
+_SOURCES = ("USER_INFO", "URL")
+_JAVA_ONLY = ("ssl.truststore.type", "ssl.keystore.type", _SOURCE)
 _CLIENT_PREFIXES = ("basic.auth.", "bearer.auth.", "ssl.")
 _NUMBERS = {"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.latest.ttl.sec"}
 _PREFIX = "schema.registry."
@@ -73,6 +75,13 @@ class SchemaSettings:
                 f"there is no setting {unknown[0]!r} of schema serdes",
                 hint=f"Known: schema.registry.url, {', '.join(_OWN)}, basic.auth.*, bearer.auth.*, "
                 "schema.registry.ssl.*.",
+            )
+        source = str(read.get(_SOURCE) or "USER_INFO")
+        if source not in _SOURCES:
+            raise ConfigError(
+                f"{_SOURCE} is {source}, which is not supported",
+                hint="Set it to USER_INFO, and basic.auth.user.info to user:password of the registry.",
+                setting=_SOURCE,
             )
         schema_settings = cls(tuple(sorted(read.items(), key=lambda pair: pair[0])))
         for part in ("key", "value"):

@@ -221,6 +221,9 @@ def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
         assert "wrong" not in str(refused.value)
         for each in clients._clients.values():  # the server's end waits half a minute for their good-bye
             each._client.__exit__(None, None, None)
+    for source in ("SASL_INHERIT", "STATIC"):
+        with pytest.raises(ConfigError, match=f"credentials.source is {source}"):
+            Serdes.avro("string", registry={**settings, "basic.auth.credentials.source": source})
     jks = {**settings, "schema.registry.ssl.truststore.type": "JKS"}
     with pytest.raises(ConfigError, match="only PEM"):
         Serdes.avro("string", registry=jks).for_topic("t", "value").serialize("x")
