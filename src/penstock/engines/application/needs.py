@@ -47,4 +47,5 @@ def needs_of(topology: Topology, config: StreamsConfig, plan: PhysicalPlan | Non
         internal=internal,
         compacted=tuple(compacted),
         repartition=tuple(repartition),
+        replication=int(config["replication.factor"]),
     )

@@ -27,6 +27,7 @@ __all__ = [
     "features",
     "group_operations",
     "operations_of",
+    "shown",
     "topic_facts",
     "topic_settings",
     "transactional_id_error",
@@ -77,10 +78,14 @@ class TopicFacts:
 def operations_of(numbers: Collection[int] | None) -> frozenset[str] | None:
     """Return the names of the operations of an answer; None if the broker does not say.
 
+    A broker answers with what a user may DESCRIBE at least, so that nothing at all is no answer.
+
     >>> sorted(operations_of({3, 4, 8}))
     ['DESCRIBE', 'READ', 'WRITE']
+    >>> operations_of(set()), operations_of({31})
+    (None, None)
     """
-    if numbers is None or _NOT_SAID in numbers:
+    if not numbers or _NOT_SAID in numbers:
         return None
     return frozenset(name for name, number in _OPERATIONS.items() if number in numbers)
 
@@ -151,8 +156,13 @@ def _settings(
     for result in answer.results:
         if not (or_none and result.error_code):
             check(result.error_code, f"asking for the settings of {result.resource_name}")
-            settings[result.resource_name] = {each.name: each.value or "" for each in result.configs}
+            settings[result.resource_name] = shown(result.configs)
     return settings
+
+
+def shown(settings: Iterable[Any]) -> dict[str, str]:
+    """Return the settings of an answer without those whose values the broker hides, or does not have."""
+    return {each.name: each.value for each in settings if each.value}
 
 
 def topic_facts(connection: BrokerConnection, topics: Collection[str] | None) -> dict[str, TopicFacts]:
@@ -251,7 +261,7 @@ def absent_topic_rights(cluster: Cluster, transactional_id: str, topic: str) -> 
     """Return whether this user may READ, WRITE and DELETE a topic that does not exist.
 
     The requests are for a topic that is not there: brokers look at the rights first. WRITE is left out if the user may
-    not write under the transactional id.
+    not write under the transactional id, DELETE if the brokers delete no records.
     """
     from kafka.protocol.admin import DeleteRecordsRequest
     from kafka.protocol.consumer import FetchRequest
@@ -277,12 +287,15 @@ def absent_topic_rights(cluster: Cluster, transactional_id: str, topic: str) -> 
     rights["READ"] = answer.responses[0].partitions[0].error_code != refused
     deletion = DeleteRecordsRequest.DeleteRecordsTopic
     partition = deletion.DeleteRecordsPartition(partition_index=0, offset=0)
-    answer = cluster.any_broker().ask(
-        DeleteRecordsRequest(
-            topics=[deletion(name=topic, partitions=[partition])], timeout_ms=_ANSWER_MS, max_version=2
-        )
+    request = DeleteRecordsRequest(
+        topics=[deletion(name=topic, partitions=[partition])], timeout_ms=_ANSWER_MS, max_version=2
     )
-    rights["DELETE"] = answer.topics[0].partitions[0].error_code != refused
+    try:
+        answer = cluster.any_broker().ask(request)
+        rights["DELETE"] = answer.topics[0].partitions[0].error_code != refused
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNSUPPORTED_VERSION:
+            raise
     with cluster.coordinating(transactional_id, "transactional.id") as coordinator:
         answer = coordinator.ask(
             AddPartitionsToTxnRequest(

@@ -42,6 +42,11 @@ class MissingRight:
     name: str
     is_prefix: bool = False
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether an application cannot run without it: where records are not deleted, topics only grow."""
+        return self.operation != "DELETE"
+
     def __str__(self) -> str:
         return f"may not {self.operation} {self.kind} {self.name}" + (" (prefixed)" if self.is_prefix else "")
 
@@ -120,7 +125,8 @@ class RightsOf:
             return CheckResult(name, f"{self._principal} may {all_of}", ok=True)
         commands = "; ".join(each.command(self._servers, self._principal) for each in missing)
         found = f"{self._principal} {'; '.join(map(str, missing))}"
-        return CheckResult(name, found, ok=not is_named, remedy=f"An administrator grants it: {commands}")
+        ok = not (is_named and any(each.is_needed for each in missing))
+        return CheckResult(name, found, ok=ok, remedy=f"An administrator grants it: {commands}")
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         """Ask coordinators and leaders, which a new cluster has after some seconds."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
@@ -16,11 +18,29 @@ if TYPE_CHECKING:
     from penstock.log.application_needs import ApplicationNeeds
     from penstock.log.kafka.clients.connections import Clients
 
-__all__ = ["require_able"]
+__all__ = ["compaction_refusal", "require_able"]
 
 _COMPACTED = {"cleanup.policy": "compact"}
 _REFUSES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST})
 _DOCTOR = "`penstock doctor -b {} APPLICATION` lists all that is missing."
+
+
+def compaction_refusal(validate: Callable[[Mapping[str, str]], tuple[int, str]]) -> str | None:
+    """Return why brokers refuse compacted topics; None: they do not, or they refuse this topic for another reason.
+
+    A policy of the brokers may ask for copies, partitions or settings that the topic will have when it is created.
+
+    >>> compaction_refusal(lambda settings: (44, "3 copies, please"))
+    >>> compaction_refusal(lambda settings: (40, "only delete") if settings else (0, ""))
+    'only delete'
+
+    Args:
+        validate: Validates the creation of a topic with these settings, and returns the error as `creation_error`.
+    """
+    code, text = validate(_COMPACTED)
+    if code not in _REFUSES or validate({})[0] == code:
+        return None
+    return text or str(KafkaError(code).str())
 
 
 def require_able(clients: Clients, needs: ApplicationNeeds, own_topic: str) -> None:
@@ -47,15 +67,16 @@ def require_able(clients: Clients, needs: ApplicationNeeds, own_topic: str) -> N
                 hint=f"{' '.join(remedy for _, remedy in lacks)} {doctor}",
             )
         facts = topic_facts(connection, {*needs.sources, *needs.sinks, *needs.internal, own_topic})
-        if facts[own_topic].error == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            code, text = creation_error(connection, own_topic, 1, needs.replication, _COMPACTED)
-            if code in _REFUSES:
+        own = facts.get(own_topic)
+        if own is not None and own.error == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            refusal = compaction_refusal(partial(creation_error, connection, own_topic, 1, needs.replication))
+            if refusal is not None:
                 raise LogError(
                     f"application {needs.application!r} cannot run over the brokers at {clients.servers}: they refuse "
-                    f"compacted topics: {text or KafkaError(code).str()}",
+                    f"compacted topics: {refusal}",
                     hint=f"State and the instance's lease are kept in topics with cleanup.policy=compact. {doctor}",
                 )
-        missing = missing_topic_rights(needs, facts)
+        missing = [each for each in missing_topic_rights(needs, facts) if each.is_needed]
         if transactional_id_error(cluster, f"{needs.prefix}penstock-start"):
             missing.append(MissingRight("WRITE", "transactional-id", needs.prefix, is_prefix=True))
         return missing
