@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from connect_group import GroupWorker, with_suppressed
 from eventually import eventually
 from penstock.connect.connectors.installed_plugins import known_plugins
+from penstock.connect.data import RetriableError
 from penstock.connect.testing import Step
 from penstock.errors import ConnectError
 from penstock.log import open_log
@@ -210,6 +211,29 @@ def test_a_slot_that_was_made_again_or_read_by_others_is_noticed(made, postgres)
     )
     with pytest.raises(ConnectError, match="another one has read it"):
         driver.poll()
+
+
+def test_an_answer_that_was_lost_when_the_slot_was_moved_is_not_another_reader(made):
+    table, driver = made(snapshot_mode="no_data")
+    table.put(1)
+    drain(driver)
+    server = driver.sources[0].task._server
+    confirm, moved = server.confirm, []
+
+    def lost(lsn):
+        confirm(lsn)
+        moved.append(lsn)
+        raise RetriableError("the connection broke before the answer")
+
+    server.confirm = lost
+    table.put(2)
+    with suppress(RetriableError):
+        driver.poll()
+    assert moved
+    server.confirm = confirm
+    table.put(3)
+    drain(driver)
+    table.check(topic_of(driver, table))
 
 
 def test_a_slot_that_is_deleted_while_its_changes_are_read_is_said(made, postgres):

@@ -334,8 +334,8 @@ class PostgresChangesTask(SourceTask):
 
     def _confirm(self, lsn: int) -> None:
         if lsn > self._confirmed and not self._stopped.is_set() and self._capture.confirms and self._has_slot:
+            self._reached = max(lsn, self._reached)  # before: the answer may be lost, and the slot moved
             self._server.confirm(lsn)
-            self._reached = max(lsn, self._reached)
             self._reach = int(self._parsed["max.queue.size"])
         self._confirmed = max(lsn, self._confirmed)
 
