@@ -30,6 +30,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/connect/ten-minutes.md", "penstock topics consume"): THEIRS,
     ("docs/connect/lakehouse.md", "pip install"): NETWORK,
     ("docs/connect/java.md", "penstock connect java"): BROKER,
+    ("docs/how-to/doctor.md", "penstock doctor -b"): BROKER,
     ("docs/how-to/broker.md", "penstock broker"): BROKER,
     ("docs/how-to/changelogs.md", "penstock state rebuild app.py:topology -b logs.db --without-checkpoint"): THEIRS,
     ("docs/how-to/upgrade.md", "penstock app plan"): THEIRS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_a_worker_that_dies_in_an_interval(words: Words, app: Process, site: str
 @pytest.mark.parametrize("site", STARTING)
 def test_a_worker_that_dies_as_it_starts(words: Words, app: Process, site: str) -> None:
     """One worker dies in an interval, and its successor, whose replicas have gone, in the start."""
+    eventually(lambda: _is_settled(app), PATIENCE_S, facts=app.facts)  # else the other may open one that goes just now
     words.fault.arm("processed", "stop")
     words.send(10)
     worker = eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
@@ -66,6 +68,20 @@ def test_a_worker_that_dies_as_it_starts(words: Words, app: Process, site: str) 
     eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
     words.send(20)
     words.check(app.facts)
+
+
+def _is_settled(app: Process) -> bool:
+    """Whether there are two workers, and none has opened a replica, or closed one, for a while."""
+    before = _open_replicas(app)
+    time.sleep(0.5)
+    return len(before) == 2 and _open_replicas(app) == before
+
+
+def _open_replicas(app: Process) -> dict[int, list[str]]:
+    with suppress(psutil.Error):  # one ends
+        workers = app.workers()
+        return {each.pid: sorted(file.path for file in each.open_files() if ".mdb" in file.path) for each in workers}
+    return {}
 
 
 @pytest.fixture(scope="module")

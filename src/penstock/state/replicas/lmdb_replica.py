@@ -53,6 +53,7 @@ __all__ = [
 
 _FORMAT = 1
 _FIRST_SLOT = "slot-0"
+_MOST_MISSES = 5
 OWNER_LOCK = "owner.lock"
 _LARGE_ROWS = 100_000  # of a transaction: some tens of megabytes
 ABOUT = b"about"
@@ -404,13 +405,16 @@ def _write(
 
 def _take_slot(root: Path) -> tuple[Path, Any]:
     """Take the first slot that no living process holds; return it and its lock."""
-    number = 0
+    number = misses = 0
     while True:
         directory = root / f"slot-{number}"
         try:
             own_folder(directory)
             lock = open_lock(directory / OWNER_LOCK)
         except OSError as error:
+            misses += 1
+            if isinstance(error, FileNotFoundError) and misses < _MOST_MISSES:
+                continue  # another process has removed the empty folder around it just now
             raise StateError(
                 f"the state directory {directory} cannot be used: {error}",
                 hint="Set state.dir to a directory that this process may write to.",
