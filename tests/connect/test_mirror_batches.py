@@ -164,7 +164,9 @@ def test_a_task_copies_batches_as_they_are_stored_and_once_whenever_it_crashes(s
         assert rows(log, f"w.{topic}") == rows(log, topic)
         copied = batches(log, f"w.{topic}")
         assert copied == batches(log, topic)
-        assert [codec for codec, _, _ in copied] == [CODECS["lz4"]] * (len(copied) - 1) + [0]
+        codecs = [codec for codec, _, _ in copied]  # a busy producer may make two batches of what came together
+        assert set(codecs) == {CODECS["lz4"], 0}
+        assert codecs == sorted(codecs, reverse=True)
         syncs = [OffsetSync.read(row["key"], row["value"]) for row in rows(log, "mm2-offset-syncs.e.internal")]
         known = [(each.upstream, each.downstream) for each in syncs if each.tp.topic == topic]
         assert (1700, settled_end(log, f"w.{topic}") - 2) in known
