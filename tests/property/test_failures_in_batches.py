@@ -260,18 +260,23 @@ def test_a_record_that_leaves_within_its_batch_and_one_that_waits():
     assert sum(map(len, actual.stores.values())) == 2  # the table's, and what waits
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_records_that_fail(shape):
-    topology = topology_of(shape)
-
-    @given(RECORDS, st.integers(2, 9))
-    @settings(
-        max_examples=examples(25),
+def searched(most):
+    """Settings of a search that draws the same every time."""
+    return settings(
+        max_examples=examples(most),
         deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_records_that_fail(shape):
+    topology = topology_of(shape)
+
+    @given(RECORDS, st.integers(2, 9))
+    @searched(25)
     def search(drawn, size):
         records = timed(drawn)
         expected = Run(topology, records, 1)
@@ -306,13 +311,7 @@ def test_a_join_by_foreign_key_in_a_batch_that_fails_elsewhere(kind):
     topology = foreign_keys(kind)
 
     @given(st.lists(RECORD, min_size=20, max_size=30), st.integers(2, 9))
-    @settings(
-        max_examples=examples(15),
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @searched(15)
     def search(drawn, size):
         records = timed(drawn)
         expected = last_values(Run(topology, records, 1))

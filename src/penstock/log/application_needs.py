@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from penstock.base.randomness import RANDOM
+
 __all__ = ["ApplicationNeeds"]
 
 _COMPACTED, _REPARTITION = ("-changelog", "-penstock-ledger", "-penstock-formats"), ("-repartition",)
@@ -41,6 +43,10 @@ class ApplicationNeeds:
     def prefix(self) -> str:
         """The first letters of its own topics and transactional ids."""
         return f"{self.application}-"
+
+    def unused_name(self) -> str:
+        """Return a name of the prefix that no topic and no transactional id has."""
+        return f"{self.prefix}penstock-doctor-{RANDOM.getrandbits(48):012x}"
 
     def with_topics(self, names: Iterable[str], read: Iterable[str]) -> Self:
         """Return these needs with the topics that exist, of an application whose topology is not known.

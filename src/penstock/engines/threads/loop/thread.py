@@ -341,7 +341,7 @@ class StreamThread:
         if places := [tp for task in tasks for tp in restored_places(self._app, task)]:
             self._log.settled_ends(places)
         committed = {tp: each.offset for tp, each in group.items()}
-        positions = self._start_positions(tasks, committed)
+        positions = self._start_positions(sources, committed)
         log = cast("ThreadLog", AskedOnce(self._log))  # the changelogs of these tasks have no other writer now
         for id_ in tasks:
             replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
@@ -392,10 +392,9 @@ class StreamThread:
             self._replicas, self._tasks = {}, {}
 
     def _start_positions(
-        self, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
+        self, places: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the positions of all partitions of tasks; those without a committed one begin at the beginning."""
-        places = [tp for task in tasks for tp in self._app.plan.sources(task)]
+        """Return the positions of partitions; those without a committed one begin at the beginning."""
         missing = sorted({tp.topic for tp in places if tp not in committed})
         beginnings = self._log.beginning_offsets(missing) if missing else {}
         return {tp: committed.get(tp, beginnings.get(tp, 0)) for tp in places}

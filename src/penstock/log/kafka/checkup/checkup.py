@@ -13,9 +13,8 @@ from penstock.base.check_result import CheckResult
 from penstock.errors import LogError
 from penstock.log.kafka.checkup.application import check_topics
 from penstock.log.kafka.checkup.inquiry import (
-    ClusterFacts,
+    advertised_brokers,
     broker_settings,
-    cluster_facts,
     features,
     topic_facts,
     topic_settings,
@@ -75,12 +74,12 @@ def examine_cluster(
         stack.enter_context(closing(connection))
         cluster = stack.enter_context(closing(Cluster(of_python)))
         checkup = _Checkup(own, access, cluster, connection, needs, is_named=is_named)
-        facts = cluster_facts(connection)
-        reached, results = reach_brokers(facts.brokers, of_python, access)
+        brokers = advertised_brokers(connection)
+        reached, results = reach_brokers(brokers, of_python, access)
         for each in reached:
             stack.enter_context(closing(each.connection))
         yield from results
-        yield from checkup.results(facts, reached)
+        yield from checkup.results(len(brokers), reached)
 
 
 class _Checkup:
@@ -98,15 +97,15 @@ class _Checkup:
         self._cluster, self._connection = cluster, connection
         self._needs, self._is_named = needs, is_named
 
-    def results(self, facts: ClusterFacts, reached: list[Reached]) -> Iterator[CheckResult]:
+    def results(self, brokers: int, reached: list[Reached]) -> Iterator[CheckResult]:
         yield from check_requests([self._connection, *(each.connection for each in reached)])
         yield from check_features(features(self._connection))
-        yield from self._settings_of(facts, reached)
+        yield from self._settings_of(brokers, reached)
         principal = self._access.principal()
         client_id = self._settings.kafka_python().get("client_id") or "penstock"
         yield check_quotas(self._connection, principal.removeprefix("User:"), client_id)
         yield check_clock(self._connection)
-        if len(reached) < len(facts.brokers):
+        if len(reached) < brokers:
             return  # what is asked of coordinators and leaders would only time out
         try:
             persist(self._learn_topics, "asking for the group", _PATIENCE_S, self._access, self._cluster.forget)
@@ -140,7 +139,7 @@ class _Checkup:
             raise
         return {tp: each.offset for tp, each in committed.items()}
 
-    def _settings_of(self, facts: ClusterFacts, reached: list[Reached]) -> Iterator[CheckResult]:
+    def _settings_of(self, brokers: int, reached: list[Reached]) -> Iterator[CheckResult]:
         """Check the settings of all brokers; of brokers that differ the worst result is shown."""
         worst: dict[str, CheckResult] = {}
         for each in reached:
@@ -155,7 +154,7 @@ class _Checkup:
                 )
                 yield CheckResult("settings of brokers", f"not to be seen: {name_of(code)}", ok=True, remedy=remedy)
                 return
-            for result in broker_rules(settings, len(facts.brokers), self._needs):
+            for result in broker_rules(settings, brokers, self._needs):
                 before = worst.setdefault(result.name, result)
                 if _VERDICTS[result.verdict] < _VERDICTS[before.verdict]:
                     worst[result.name] = result

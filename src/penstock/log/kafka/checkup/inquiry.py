@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.wire.protocol_errors import check
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.connection import BrokerConnection
 
 __all__ = [
-    "ClusterFacts",
+    "COMPACTED",
     "TopicFacts",
     "absent_topic_rights",
+    "advertised_brokers",
     "broker_settings",
     "client_quotas",
     "clock_difference_ms",
-    "cluster_facts",
     "creation_error",
     "features",
     "group_operations",
@@ -33,6 +34,7 @@ __all__ = [
     "transactional_id_error",
 ]
 
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 # The numbers of operations, by their names in ACLs.
 _OPERATIONS = {
     "READ": 3, "WRITE": 4, "CREATE": 5, "DELETE": 6, "ALTER": 7, "DESCRIBE": 8, "CLUSTER_ACTION": 9,
@@ -43,15 +45,6 @@ _TOPIC, _BROKER = 2, 4  # kinds of resources, as DescribeConfigs numbers them
 _ANY_ENTITY = 2  # of DescribeClientQuotas: whatever the name
 _NO_PRODUCER, _NO_EPOCH = 1 << 62, 0
 _ANSWER_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """A cluster: its id, the advertised address of each broker, and what this user may do with the cluster."""
-
-    id: str
-    brokers: Mapping[int, tuple[str, int]]
-    operations: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +83,8 @@ def operations_of(numbers: Collection[int] | None) -> frozenset[str] | None:
     return frozenset(name for name, number in _OPERATIONS.items() if number in numbers)
 
 
-def cluster_facts(connection: BrokerConnection) -> ClusterFacts:
-    """Describe the cluster; its rights are not known on brokers before Kafka 2.8.
+def advertised_brokers(connection: BrokerConnection) -> dict[int, tuple[str, int]]:
+    """Return the advertised host and port of each broker, by its number.
 
     Raises:
         KafkaException: As the connection's.
@@ -100,15 +93,14 @@ def cluster_facts(connection: BrokerConnection) -> ClusterFacts:
     from kafka.protocol.metadata import MetadataRequest
 
     try:
-        answer = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=0))
+        answer = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=False, max_version=0))
         check(answer.error_code, "describing the cluster")
-        brokers = {each.broker_id: (each.host, each.port) for each in answer.brokers}
-        return ClusterFacts(answer.cluster_id, brokers, operations_of(answer.authorized_operations))
+        return {each.broker_id: (each.host, each.port) for each in answer.brokers}
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.UNSUPPORTED_VERSION:
+        if error_of(error).code() != KafkaError.UNSUPPORTED_VERSION:
             raise
     answer = connection.ask(MetadataRequest(topics=[], min_version=2, max_version=7))
-    return ClusterFacts(answer.cluster_id or "", {b.node_id: (b.host, b.port) for b in answer.brokers}, None)
+    return {each.node_id: (each.host, each.port) for each in answer.brokers}
 
 
 def features(connection: BrokerConnection) -> dict[str, int]:
@@ -121,7 +113,7 @@ def features(connection: BrokerConnection) -> dict[str, int]:
     try:
         answer = connection.ask(request)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
+        if error_of(error).code() == KafkaError.UNSUPPORTED_VERSION:
             return {}
         raise
     check(answer.error_code, "asking for the features of the cluster")
@@ -209,7 +201,7 @@ def group_operations(cluster: Cluster, group: str) -> frozenset[str] | None:
             [answer] = coordinator.ask(request).groups
             check(answer.error_code, f"describing group {group!r}")
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        if error_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return frozenset()
         raise
     return operations_of(getattr(answer, "authorized_operations", None))
@@ -233,7 +225,7 @@ def transactional_id_error(cluster: Cluster, transactional_id: str) -> int:
         with cluster.coordinating(transactional_id, "transactional.id") as coordinator:
             code = int(coordinator.ask(request).error_code)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        if error_of(error).code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return int(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise
     return code if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED else 0
@@ -294,7 +286,7 @@ def absent_topic_rights(cluster: Cluster, transactional_id: str, topic: str) -> 
         answer = cluster.any_broker().ask(request)
         rights["DELETE"] = answer.topics[0].partitions[0].error_code != refused
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.UNSUPPORTED_VERSION:
+        if error_of(error).code() != KafkaError.UNSUPPORTED_VERSION:
             raise
     with cluster.coordinating(transactional_id, "transactional.id") as coordinator:
         answer = coordinator.ask(
@@ -346,7 +338,7 @@ def clock_difference_ms(connection: BrokerConnection) -> tuple[float, float] | N
     try:
         answer = connection.ask(Request(topics=[topic], min_version=1, max_version=2))
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
+        if error_of(error).code() == KafkaError.UNSUPPORTED_VERSION:
             return None
         raise
     after = time.time() * 1000

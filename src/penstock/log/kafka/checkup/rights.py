@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from confluent_kafka import KafkaError
 
 from penstock.base.check_result import CheckResult
-from penstock.base.randomness import RANDOM
 from penstock.log.kafka.checkup.inquiry import (
+    COMPACTED,
     TopicFacts,
     absent_topic_rights,
     creation_error,
@@ -29,7 +29,6 @@ __all__ = ["MissingRight", "RightsOf", "missing_topic_rights"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 10.0
-_COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 _KIND_OPTIONS = {"topic": "--topic", "group": "--group", "transactional-id": "--transactional-id"}
 
 
@@ -140,7 +139,7 @@ class RightsOf:
     def _of_own_topics(self) -> list[MissingRight]:
         """Return the rights to transactional ids and topics of the application's prefix that are missing."""
         prefix = self._needs.prefix
-        absent = f"{prefix}penstock-doctor-{RANDOM.getrandbits(48):012x}"
+        absent = self._needs.unused_name()
         if self._ask(partial(transactional_id_error, self._cluster, absent)):
             return [MissingRight("WRITE", "transactional-id", prefix, is_prefix=True)]
         rights = self._ask(partial(absent_topic_rights, self._cluster, absent, absent))
@@ -153,8 +152,8 @@ class RightsOf:
     def _creation(self, is_named: bool) -> CheckResult:  # noqa: FBT001
         """Have the creation of a compacted topic validated, which creates nothing."""
         name, needs = "new topics", self._needs
-        topic = f"{needs.prefix}penstock-doctor-{RANDOM.getrandbits(48):012x}"
-        code, text = creation_error(self._cluster.any_broker(), topic, 1, needs.replication, _COMPACTED)
+        topic = needs.unused_name()
+        code, text = creation_error(self._cluster.any_broker(), topic, 1, needs.replication, COMPACTED)
         if not code:
             return CheckResult(name, f"{self._principal} may CREATE compacted topics {needs.prefix}*", ok=True)
         if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):

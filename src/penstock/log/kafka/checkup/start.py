@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthorizationError, LogError
-from penstock.log.kafka.checkup.inquiry import creation_error, topic_facts, transactional_id_error
+from penstock.log.kafka.checkup.inquiry import COMPACTED, creation_error, topic_facts, transactional_id_error
 from penstock.log.kafka.checkup.offers import missing_requests
 from penstock.log.kafka.checkup.rights import MissingRight, missing_topic_rights
 from penstock.log.kafka.failures import persist
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["compaction_refusal", "require_able"]
 
-_COMPACTED = {"cleanup.policy": "compact"}
 _REFUSES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST})
 _DOCTOR = "`penstock doctor -b {} APPLICATION` lists all that is missing."
 
@@ -37,7 +36,7 @@ def compaction_refusal(validate: Callable[[Mapping[str, str]], tuple[int, str]])
     Args:
         validate: Validates the creation of a topic with these settings, and returns the error as `creation_error`.
     """
-    code, text = validate(_COMPACTED)
+    code, text = validate(COMPACTED)
     if code not in _REFUSES or validate({})[0] == code:
         return None
     return text or str(KafkaError(code).str())

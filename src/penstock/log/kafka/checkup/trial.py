@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from penstock.base.check_result import CheckResult
-from penstock.base.randomness import RANDOM
 from penstock.errors import PenstockError
 from penstock.log.thread_clients import Writer
 
@@ -46,7 +45,7 @@ def try_cluster(log: TopicLog, needs: ApplicationNeeds, brokers: int) -> Iterato
         needs: The application, whose prefix the topic and the transactional id have.
         brokers: The number of brokers, for a partition on each.
     """
-    topic = f"{needs.prefix}penstock-doctor-{RANDOM.getrandbits(48):012x}"
+    topic = needs.unused_name()
     partitions = max(1, min(brokers, _MOST_PARTITIONS))
     created = _attempt(f"trial: create {topic}", lambda: log.create_topic(topic, partitions, _SETTINGS))
     yield created

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.members import JoinedMember
 
-__all__ = ["commit_as_streams_member", "commit_offsets", "committed_offsets", "offsets_by_topic"]
+__all__ = [
+    "commit_as_streams_member",
+    "commit_offsets",
+    "committed_offsets",
+    "offsets_by_topic",
+    "partitions_by_topic",
+]
 
 _NO_GENERATION = -1
 
@@ -42,9 +48,7 @@ def committed_offsets(
     doing = f"asking for the offsets of group {group!r}"
     topics = None
     if places is not None:
-        partitions: dict[str, list[int]] = {}
-        for tp in places:
-            partitions.setdefault(tp.topic, []).append(tp.partition)
+        partitions = partitions_by_topic(places)
         topic_of = OffsetFetchRequest.OffsetFetchRequestTopic
         topics = [topic_of(name=name, partition_indexes=numbers) for name, numbers in partitions.items()]
     request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True, min_version=2, max_version=7)
@@ -93,6 +97,14 @@ def commit_as_streams_member(
         KafkaException: Like librdkafka's admin client; STALE_MEMBER_EPOCH or UNKNOWN_MEMBER_ID if it is fenced.
     """
     _commit(cluster, group, offsets, GroupMembership(me.member, me.instance, me.epoch), (9, 9))
+
+
+def partitions_by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by topic, in their order, as requests have them."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in places:
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return by_topic
 
 
 def offsets_by_topic(offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: Any, partition: Any) -> list[Any]:

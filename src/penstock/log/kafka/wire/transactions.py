@@ -17,7 +17,7 @@ from penstock.base.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.features import feature_level
-from penstock.log.kafka.wire.groups import offsets_by_topic
+from penstock.log.kafka.wire.groups import offsets_by_topic, partitions_by_topic
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.protocol_errors import check
@@ -500,9 +500,7 @@ def add_request(transactional_id: str, state: ProducerState, places: Iterable[To
     from kafka.protocol.producer import AddPartitionsToTxnRequest
 
     topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(places):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    by_topic = partitions_by_topic(sorted(places))
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=state.producer_id,
