@@ -1,10 +1,9 @@
-"""A topology as one task in this process: what the test driver and SQL's transient queries run."""
+"""A topology, or a part of it, as one task in this process: what the test driver and SQL's transient queries run."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from penstock.runtime.priority_queue import PriorityQueue
 from penstock.runtime.record import RawRecord, RecordContext, TopicBatch, headers_of
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
+from penstock.serde.partitioner import partition_for
 from penstock.state.changelog.noting import note_writes, notes_of
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.memory import MemoryMap, MemoryTaskState
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["LocalTask", "LoggedState", "TaskRows"]
+__all__ = ["GlobalCopies", "LocalTask", "LoggedState", "PartitionQueues", "Readers", "TaskRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class LocalTask:
     """The production task over a whole topology, with its stores in memory, fed with records of bytes.
 
     All sub-topologies run as one task with one partition for each topic. Records of topics that the topology both
-    writes and reads, as internal ones, are processed before the next input.
+    writes and reads, as internal ones, are processed before the next input. A part of the topology runs as one of
+    several tasks (`penstock.runtime.local_tasks`), which take each other's records.
 
     Args:
         topology: The topology.
@@ -66,6 +67,8 @@ class LocalTask:
         skips_global_damage: Whether records of global stores that do not decode are left out whatever the settings say.
         logs_changes: Whether the records of changelog topics are written, too.
         restored: What an earlier task has kept; stores that are not named are empty.
+        part: The part of the topology that the task runs; None: all of it, over topics of one partition.
+        global_copies: The global stores that the task shares with others; None: it has its own.
 
     Attributes:
         topology: The topology, with what the settings add to it.
@@ -84,6 +87,8 @@ class LocalTask:
         skips_global_damage: bool = False,
         logs_changes: bool = False,
         restored: TaskRows | None = None,
+        part: TaskPart | None = None,
+        global_copies: GlobalCopies | None = None,
     ) -> None:
         restored = restored or TaskRows({})
         self.topology = topology = with_settings(topology, config)
@@ -91,18 +96,24 @@ class LocalTask:
         self._config = config
         self._write = write
         self._sensor = sensor or Sensor()
-        # Depth first even the user's functions are called in Kafka's order. With caching a record is a batch, whose
-        # updates of one key become one.
-        self._depth_first = not by_column and int(config["statestore.cache.max.bytes"]) == 0
-        global_nodes = topology.global_nodes
-        globally = {name: topology.stores[name] for name in topology.global_stores}
-        self._copies = copies = MemoryTaskState(globally.values())
-        _fill({name: copies.map(name) for name in globally}, restored)
-        of_globals = config
-        if global_nodes and skips_global_damage:
-            of_globals = config.with_settings({"deserialization.exception.handler": "continue"})
-        self._global_task = self._task(of_globals, global_nodes, GLOBAL_TASK, copies) if global_nodes else None
-        local = {name: spec for name, spec in topology.stores.items() if name not in globally}
+        self._globals = global_copies or GlobalCopies(
+            topology,
+            config,
+            Surroundings(self._sensor, wall_clock_ms),
+            by_column=by_column,
+            skips_damage=skips_global_damage,
+            restored=restored,
+        )
+        self._depth_first = _depth_first(config, by_column=by_column)
+        nodes = set(topology.nodes) - topology.global_nodes if part is None else set(part.nodes or ())
+        self._part = part = part or TaskPart("0_0", _OnePartition(), nodes)
+        self._partition = int(part.task_id.partition("_")[2])
+        used = {name for node in map(topology.nodes.get, nodes) for name in getattr(node, "stores", ())}
+        local = {
+            name: spec
+            for name, spec in topology.stores.items()
+            if name not in topology.global_stores and (global_copies is None or name in used)
+        }
         self._logs_changes = logs_changes
         self._is_transactional = bool(config["enable.transactional.statestores"])
         self._state: MemoryTaskState | LoggedState
@@ -112,33 +123,23 @@ class LocalTask:
             self._state = MemoryTaskState(local.values())
             _fill({name: self._state.map(name) for name in local}, restored)
             self._state.meta.update(restored.numbers)
-        stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
-        if self._global_task is not None and self._global_task.headers is not None:
-            stores.headers = self._global_task.headers
-        self._main = self._task(config, set(topology.nodes) - global_nodes, "0_0", self._state, stores)
+        self._main = self._task(self._state)
         self._is_running = False
         application = config["application.id"]
         self._physical_names = {name: topology.physical_name(name, application) for name in topology.internal_topics}
         self._positions: dict[str, dict[str, dict[int, int]]] = {}
-        self._sources = _Readers([node for node in topology.sources if not node.global_store])
-        self._global_sources = _Readers([node for node in topology.sources if node.global_store])
-        self._queues = _PartitionQueues()
+        self._sources = Readers([node for node in topology.sources if node.name in nodes])
+        # Of several tasks each gets its records from outside, and so also those that it has written.
+        self._read_again = self._sources if global_copies is None else Readers([])
+        self._queues = PartitionQueues()
         self._next_offsets: dict[str, int] = dict(restored.offsets)
         self._refusal: Callable[[RawRecord], PenstockError | None] | None = None
         self._taken: list[RawRecord] = []
 
-    def _task(
-        self,
-        config: StreamsConfig,
-        nodes: AbstractSet[str],
-        task_id: str,
-        state: MemoryTaskState | LoggedState,
-        stores: GlobalViews | None = None,
-    ) -> StreamTask:
-        part = TaskPart(task_id, _OnePartition(), nodes)
+    def _task(self, state: MemoryTaskState | LoggedState) -> StreamTask:
         current = state.current if isinstance(state, LoggedState) else None
-        surroundings = Surroundings(self._sensor, self.wall_clock_ms, stores, current=current)
-        return StreamTask(self.topology, config, part, state, surroundings)
+        surroundings = Surroundings(self._sensor, self.wall_clock_ms, self._globals.views, current=current)
+        return StreamTask(self.topology, self._config, self._part, state, surroundings)
 
     def next_offset(self, topic: str) -> int:
         """Return the offset of the next record of a topic, and count it."""
@@ -148,11 +149,11 @@ class LocalTask:
 
     def position_of(self, store: str) -> dict[str, dict[int, int]]:
         """Return the offset of the last record that wrote to a store, by topic and partition."""
-        return self._positions.get(store, {})
+        return self._globals.positions.get(store) or self._positions.get(store, {})
 
     def fills_global_store(self, topic: str) -> bool:
         """Return whether a global store is filled from a topic."""
-        return self._global_sources.read(topic)
+        return self._globals.read(topic)
 
     def process(self, records: Sequence[RawRecord]) -> None:
         """Process records, together if there are several, and those that they write to topics that the task reads.
@@ -168,8 +169,8 @@ class LocalTask:
             self._run(inputs)
         self._drain(one_by_one=len(inputs) <= 1)
         for record in records:
-            if self._global_sources.read(record.topic):
-                self._fill_global_store(record)
+            if self._globals.read(record.topic):
+                self._globals.fill(record, self.wall_clock_ms)
 
     def pass_time(self, duration_ms: int) -> None:
         """Advance the wall clock, and run the punctuations that have become due."""
@@ -205,13 +206,13 @@ class LocalTask:
         """Return what the task keeps."""
         names = [name for name in self.topology.stores if name not in self.topology.global_stores]
         stores = {name: list(self._state.map(name).scan()) for name in names}
-        stores |= {name: list(self._copies.map(name).scan()) for name in self.topology.global_stores}
+        stores |= self._globals.rows()
         return TaskRows(stores, dict(self._state.meta), dict(self._next_offsets))
 
     @property
     def dropped_records(self) -> int:
         """The number of dropped records: Kafka's ``dropped-records-total``."""
-        return sum(task.dropped_records for task in (self._main, self._global_task) if task is not None)
+        return self._main.dropped_records + self._globals.dropped_records
 
     @property
     def sliced_reason(self) -> str | None:
@@ -236,22 +237,22 @@ class LocalTask:
             output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
         finally:
             self._is_running = False
-        self._move(self._state.take_touched(), records)
+        _move(self._positions, self._state.take_touched(), records, self._physical_names)
         if isinstance(self._state, LoggedState):
             changes = self._state.commit()
             for record in changes if self._logs_changes else ():
-                self._write(record)
+                self._write(record._replace(partition=self._partition))
         outgoing = output.one_by_one()
         if self._refusal is not None:
             outgoing = self._not_refused(zip(outgoing, output.sources(), strict=True))
         for record in outgoing:
             topic = record.topic
             self._write(record)
-            if self._sources.read(topic):
+            if self._read_again.read(topic):
                 offset = self.next_offset(topic)
                 self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
-            if self._global_sources.read(topic):
-                self._fill_global_store(record)
+            if self._globals.read(topic):
+                self._globals.fill(record, self.wall_clock_ms)
 
     def _not_refused(self, outgoing: Iterable[tuple[RawRecord, RecordContext]]) -> list[RawRecord]:
         """Return the records that are not refused, with the dead letters of those that are."""
@@ -266,25 +267,99 @@ class LocalTask:
             response = self._main.refused(record.topic, source, refused, error)
             for letter in response.dead_letters:
                 time = self.wall_clock_ms if letter.timestamp is None else letter.timestamp
-                self._taken.append(RawRecord(letter.topic, -1, time, letter.key, letter.value, letter.headers))
+                count = self._part.partitions[letter.topic]
+                partition = 0 if letter.key is None or count == 1 else partition_for(letter.key, count)
+                sent = RawRecord(letter.topic, -1, time, letter.key, letter.value, letter.headers, partition)
+                self._taken.append(sent)
             if response.action != "continue":
                 raise error
         taken, self._taken = self._taken, []
         return taken
 
-    def _fill_global_store(self, record: RawRecord) -> None:
-        assert self._global_task is not None, "a global source has a task"  # noqa: S101
-        batches = _batches_of([record])
-        self._global_task.process(batches, self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
-        self._move(self._copies.take_touched(), [record])
 
-    def _move(self, stores: Sequence[str], records: Sequence[RawRecord]) -> None:
-        """Note the offsets of the records that have written to stores."""
-        for store in stores:
-            position = self._positions.setdefault(store, {})
-            for record in records:
-                topic = self._physical_names.get(record.topic, record.topic)
-                position.setdefault(topic, {})[record.partition] = record.offset
+class GlobalCopies:
+    """The global stores of a topology in memory, and the task that fills them.
+
+    Args:
+        topology: The topology, with what the settings add to it.
+        config: The settings.
+        surroundings: What the task uses of the process.
+        by_column: Whether even single records are processed as batches, not depth first.
+        skips_damage: Whether records that do not decode are left out whatever the settings say.
+        restored: The rows to begin with.
+
+    Attributes:
+        views: The stores, to be read by other tasks.
+        positions: The offset of the last record that wrote to a store, by store, topic and partition.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        surroundings: Surroundings,
+        *,
+        by_column: bool = False,
+        skips_damage: bool = False,
+        restored: TaskRows | None = None,
+    ) -> None:
+        specs = {name: topology.stores[name] for name in topology.global_stores}
+        self._state = state = MemoryTaskState(specs.values())
+        self._maps = {name: state.map(name) for name in specs}
+        _fill(self._maps, restored or TaskRows({}))
+        self.views = GlobalViews(specs, self._maps, state.meta)
+        self.positions: dict[str, dict[str, dict[int, int]]] = {}
+        self._depth_first = _depth_first(config, by_column=by_column)
+        self._sources = Readers([node for node in topology.sources if node.global_store])
+        self._task: StreamTask | None = None
+        if topology.global_nodes:
+            if skips_damage:
+                config = config.with_settings({"deserialization.exception.handler": "continue"})
+            part = TaskPart(GLOBAL_TASK, _OnePartition(), topology.global_nodes)
+            self._task = StreamTask(topology, config, part, state, surroundings)
+            if self._task.headers is not None:
+                self.views.headers = self._task.headers
+
+    def read(self, topic: str) -> bool:
+        """Return whether a global store is filled from a topic."""
+        return self._sources.read(topic)
+
+    def fill(self, record: RawRecord, wall_clock_ms: int) -> None:
+        """Process a record of a topic that `read` is true of."""
+        assert self._task is not None, "a global source has a task"  # noqa: S101
+        self._task.process(_batches_of([record]), wall_clock_ms, ordered=True, depth_first=self._depth_first)
+        _move(self.positions, self._state.take_touched(), [record], {})
+
+    def rows(self) -> dict[str, list[tuple[bytes, bytes]]]:
+        """Return the rows of each store."""
+        return {name: list(rows.scan()) for name, rows in self._maps.items()}
+
+    @property
+    def dropped_records(self) -> int:
+        """The number of dropped records."""
+        return 0 if self._task is None else self._task.dropped_records
+
+
+def _depth_first(config: StreamsConfig, *, by_column: bool) -> bool:
+    """Return whether single records go depth first: then even the user's functions are called in Kafka's order.
+
+    With caching a record is a batch, whose updates of one key become one.
+    """
+    return not by_column and int(config["statestore.cache.max.bytes"]) == 0
+
+
+def _move(
+    positions: dict[str, dict[str, dict[int, int]]],
+    stores: Sequence[str],
+    records: Sequence[RawRecord],
+    physical_names: Mapping[str, str],
+) -> None:
+    """Note the offsets of the records that have written to stores."""
+    for store in stores:
+        position = positions.setdefault(store, {})
+        for record in records:
+            topic = physical_names.get(record.topic, record.topic)
+            position.setdefault(topic, {})[record.partition] = record.offset
 
 
 class _OnePartition(Mapping[str, int]):
@@ -300,7 +375,7 @@ class _OnePartition(Mapping[str, int]):
         return 0
 
 
-class _Readers:
+class Readers:
     """The topics that some sources read."""
 
     def __init__(self, sources: Sequence[SourceNode]) -> None:
@@ -315,18 +390,19 @@ class _Readers:
         return is_read
 
 
-class _PartitionQueues:
+class PartitionQueues:
     """Records in the order of Kafka Streams: the queue with the smallest head timestamp first."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[RawRecord]] = {}
+        self._queues: dict[tuple[str, int], deque[RawRecord]] = {}
         self._waiting: PriorityQueue[deque[RawRecord]] = PriorityQueue(lambda queue: queue[0].timestamp)
 
     def __bool__(self) -> bool:
         return len(self._waiting) > 0
 
     def add(self, record: RawRecord) -> None:
-        queue = self._queues.setdefault(record.topic, deque())
+        """Add a record behind those of its partition."""
+        queue = self._queues.setdefault((record.topic, record.partition), deque())
         queue.append(record)
         if len(queue) == 1:
             self._waiting.add(queue)

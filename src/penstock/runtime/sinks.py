@@ -74,9 +74,9 @@ class EncodedRows:
         values = self.values if isinstance(self.values, list) else self.values.to_pylist()
         if len(keys) == 1:
             of_one = () if self.headers is None else _plain_headers(self.headers[0])
-            return [RawRecord(topic, -1, int(self.timestamps[0]), keys[0], values[0], of_one)]
+            return [RawRecord(topic, -1, int(self.timestamps[0]), keys[0], values[0], of_one, int(self.partitions[0]))]
         headers = repeat((), len(self)) if self.headers is None else map(_plain_headers, self.headers)
-        columns = (self.timestamps.tolist(), keys, values, headers)
+        columns = (self.timestamps.tolist(), keys, values, headers, self.partitions.tolist())
         return [RawRecord(topic, -1, *row) for row in zip(*columns, strict=True)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.base.argument_checks import check_given, check_mapping, check_whole
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
+from penstock.base.terminal.human_numbers import counted
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateError, PenstockError, StateError, TopologyError
 from penstock.metrics import MetricRegistry
@@ -24,10 +25,12 @@ from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, u
 from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.local_task import LocalTask
+from penstock.runtime.local_tasks import LocalTasks
 from penstock.runtime.record import RawRecord
 from penstock.runtime.sensor import Sensor, SensorGroup
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
+from penstock.serde.partitioner import partition_for
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
@@ -49,8 +52,9 @@ _APPLICATION = "topology-test-driver"
 class TopologyTestDriver:
     """A driver of the production task for tests, record by record: Kafka's ``TopologyTestDriver``.
 
-    All sub-topologies run as one task with one partition for each topic. Records of internal topics are processed
-    before the next input.
+    All sub-topologies run as one task with one partition for each topic, unless `input_topic` gives a topic several:
+    then each sub-topology runs as a task for each partition, with its own stores and stream time. Records of internal
+    topics are processed before the next input.
 
     Args:
         topology: The topology that ``StreamsBuilder.build()`` returned.
@@ -80,18 +84,22 @@ class TopologyTestDriver:
         require_topology(topology, "TopologyTestDriver")
         self.config = _config(config)
         self._counting = CountingSensor(lambda: self.wall_clock_ms)
-        self._task = LocalTask(
-            topology,
-            self.config,
-            self._keep,
-            sensor=self._counting if sensor is None else SensorGroup((self._counting, sensor)),
-            wall_clock_ms=timestamp_ms(initial_wall_clock_ms),
-            by_column=by_column,
-            skips_global_damage=True,
-            logs_changes=changelogs,
+        self._options: dict[str, Any] = {
+            "sensor": self._counting if sensor is None else SensorGroup((self._counting, sensor)),
+            "wall_clock_ms": timestamp_ms(initial_wall_clock_ms),
+            "by_column": by_column,
+            "logs_changes": changelogs,
+        }
+        self._task: LocalTask | LocalTasks = LocalTask(
+            topology, self.config, self._keep, skips_global_damage=True, **self._options
         )
         self.topology = self._task.topology
         self._metrics = DriverMetrics(self.topology, self.config, lambda: self.wall_clock_ms)
+        self._refusal: Callable[[RawRecord], PenstockError | None] | None = None
+        self._inputs: set[str] = set()
+        self._partitions: dict[str, int] = {}  # of the topics that were given a number; empty: all have one
+        self._without_key: dict[str, int] = {}  # the number of such records, by topic
+        self._is_used = self._waits_for_tasks = False
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
         self._collected: list[RawRecord] = []
@@ -109,35 +117,94 @@ class TopologyTestDriver:
         key_serde: Serde[Any] | str | None = None,
         value_serde: Serde[Any] | str | None = None,
         auto_advance: DurationLike = 0,
+        partitions: int | None = None,
     ) -> TestInputTopic[Any, Any]:
-        """Return a source topic to write to; the serdes are by default those of the source."""
+        """Return a source topic to write to; the serdes are by default those of the source.
+
+        Args:
+            name: The name of the topic.
+            key_serde: The serde of keys.
+            value_serde: The serde of values.
+            auto_advance: The time by which the topic's own clock advances after each record without a timestamp.
+            partitions: The number of partitions, to be given before the first record. Other inputs have one unless
+                they are given more; other outputs have as many as the largest topic that was given a number.
+
+        >>> from penstock import Materialized, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> counts = builder.stream("words").group_by_key().count(Materialized("counts"))
+        >>> serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> with TopologyTestDriver(builder.build(), serdes) as driver:
+        ...     words = driver.input_topic("words", partitions=3)
+        ...     words.pipe_many([("ann", "x"), ("bob", "x"), ("ann", "x")])
+        ...     words.pipe("x", key="ann", partition=0)  # where Kafka's producer would not send this key
+        ...     [driver.store("counts", partition).get("ann") for partition in range(3)]
+        [ValueAndTimestamp(value=1, timestamp=0), None, ValueAndTimestamp(value=2, timestamp=0)]
+        """
         source = self._source(name)
         if source is None:
             source_topics = sorted({t for n in self.topology.sources for t in n.topics})
             raise TopologyError(
                 f"no source reads topic {name!r}", hint=f"Source topics are {source_topics}.", topic=name
             )
+        if partitions is not None:
+            self._give(name, partitions, "input_topic")
+        self._inputs.add(name)
         return TestInputTopic(self, name, *self._serdes(name, source, key_serde, value_serde), auto_advance)
 
     def output_topic(
-        self, name: str, key_serde: Serde[Any] | str | None = None, value_serde: Serde[Any] | str | None = None
+        self,
+        name: str,
+        key_serde: Serde[Any] | str | None = None,
+        value_serde: Serde[Any] | str | None = None,
+        partitions: int | None = None,
     ) -> TestOutputTopic[Any, Any]:
-        """Return a topic to read from; the serdes are by default those of the sink that writes it."""
+        """Return a topic to read from; the serdes are by default those of the sink that writes it.
+
+        Args:
+            name: The name of the topic.
+            key_serde: The serde of keys.
+            value_serde: The serde of values.
+            partitions: The number of partitions, to be given before the first record; see `input_topic`.
+        """
         name = self._logical(name)
+        if partitions is not None:
+            self._give(name, partitions, "output_topic")
         sink = next((n for n in self.topology.sinks if n.topic == name), None)
         if sink is None:
             sink = next((n for n in self.topology.sinks if n.topic_fn is not None), None)
         return TestOutputTopic(self, name, *self._serdes(name, sink, key_serde, value_serde))
 
-    def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
-        """Write a record of bytes to a source topic."""
+    def pipe_raw(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Any = (),
+        partition: int | None = None,
+    ) -> None:
+        """Write a record of bytes to a source topic, to the partition of its key unless one is named."""
         self._open()
         pairs = tuple((name, _bytes(value)) for name, value in headers) if headers else ()
-        self.pipe_record(RawRecord(topic, self._task.next_offset(topic), timestamp, _bytes(key), _bytes(value), pairs))
+        data = _bytes(key)
+        task = self._task
+        if isinstance(task, LocalTask):
+            if partition:
+                self._check_partition(topic, partition)
+            place = (task.next_offset(topic), 0)
+        else:
+            if partition is None:
+                count = task.partition_count(topic)
+                partition = self._in_turn(topic, count) if data is None else partition_for(data, count)
+            self._check_partition(topic, partition)
+            place = (task.next_offset(topic, partition), partition)
+        self.pipe_record(RawRecord(topic, place[0], timestamp, data, _bytes(value), pairs, place[1]))
 
     def pipe_record(self, record: RawRecord) -> None:
         """Write a record of bytes with the partition and offset that it has in a log."""
         self._open()
+        if record.partition and isinstance(self._task, LocalTasks):
+            self._check_partition(record.topic, record.partition)
         self._collected.append(record)
         if len(self._collected) >= self._batch_size or self._task.fills_global_store(record.topic):
             self.flush()
@@ -177,16 +244,24 @@ class TopologyTestDriver:
         ['a', 'b']
         """
         Function.wrap(refusal, verb="refuse", allowed=(1,), passed="(record)", expression=False)
+        self._refusal = refusal
         self._task.refuse(refusal)
 
     def sent_before_failure(self) -> list[RawRecord]:
         """Return what the input that failed had written by then, dead letters included: no topic has got it."""
         return self._task.written_before_failure()
 
-    def read_raw(self, topic: str) -> RawRecord | None:
-        """Return the next unread record of an output topic, as bytes; None if there is none."""
+    def read_raw(self, topic: str, partition: int | None = None) -> RawRecord | None:
+        """Return the next unread record of an output topic, or of one partition, as bytes; None if there is none."""
         queue = self._written.get(self._logical(topic))
-        return queue.popleft() if queue else None
+        if not queue:
+            return None
+        if partition is None:
+            return queue.popleft()
+        record = next((each for each in queue if each.partition == partition), None)
+        if record is not None:
+            queue.remove(record)
+        return record
 
     def peek_raw(self, topic: str) -> tuple[RawRecord, ...]:
         """Return the unread records of an output topic, which stay unread."""
@@ -200,8 +275,26 @@ class TopologyTestDriver:
         """Return all topics that have been written; internal topics with the application's prefix."""
         return {self._physical_name(topic) for topic in self._written}
 
-    def get_state_store(self, name: str) -> Any:
-        """Return the typed view of a state store."""
+    def get_state_store(self, name: str, partition: int | None = None) -> Any:
+        """Return the typed view of a state store.
+
+        Args:
+            name: The name of the store.
+            partition: The partition, if topics have several. None: if the store has several, all of them, to be read
+                only, a key first where Kafka's producer would have sent it; values come with their timestamps as in
+                the store of a partition.
+        """
+        self._check_store(name, partition)
+        if isinstance(self._task, LocalTask):
+            return self._task.store(name)
+        if partition is not None or self.partitions_of(name) == 1:
+            return self._task.store(name, partition or 0)
+        return self._all_partitions(name)
+
+    store = get_state_store
+
+    def _check_store(self, name: str, partition: int | None = None) -> None:
+        """Process what has been collected, and raise an error if there is no such store or partition of it."""
         self.flush()
         check_given(name, str, "the name of a store", "a text")
         if name not in self.topology.stores:
@@ -210,12 +303,51 @@ class TopologyTestDriver:
                 hint=f"Its stores are {', '.join(sorted(self.topology.stores)) or 'none'}.",
                 store=name,
             )
-        return self._task.store(name)
+        count = self.partitions_of(name)
+        if partition is not None:
+            check_whole(partition, "get_state_store(): partition", 0, StateError)
+            if partition >= count:
+                raise StateError(
+                    f"store {name!r} has no partition {partition}",
+                    hint=f"Its partitions are 0 to {count - 1}.",
+                    store=name,
+                )
 
-    store = get_state_store
+    def _all_partitions(self, store: str) -> Any:
+        from penstock.query import QueryableStoreTypes as Types
+        from penstock.query import StoreQueryParameters
+        from penstock.query.stores import open_store
+
+        spec = self.topology.stores[store]
+        if spec.kind not in QUERYABLE:
+            raise StateError(
+                f"store {store!r} is of kind {spec.kind!r}, which can be read partition by partition only",
+                hint=f"Name one: driver.store({store!r}, partition=0).",
+                store=store,
+            )
+        most_shown = (
+            Types.timestamped_key_value_store_with_headers(),
+            Types.timestamped_window_store_with_headers(),
+            Types.timestamped_key_value_store(),
+            Types.timestamped_window_store(),
+        )
+        kind = next((each for each in most_shown if each.fits(spec)), None)
+        return open_store(DriverState(self), StoreQueryParameters(store, kind))
+
+    def partitions_of(self, store: str) -> int:
+        """Return the number of partitions of a store; 1 for a global one, of which all tasks see the same copy."""
+        check_given(store, str, "the name of a store", "a text")
+        self._begin()
+        return 1 if isinstance(self._task, LocalTask) else self._task.partitions_of(store)
+
+    def partition_count(self, topic: str) -> int:
+        """Return the number of partitions of a topic."""
+        check_given(topic, str, "the name of a topic", "a text")
+        self._begin()
+        return 1 if isinstance(self._task, LocalTask) else self._task.partition_count(self._logical(topic))
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Answer an interactive query as ``KafkaStreams.query`` does; all stores have one partition.
+        """Answer an interactive query as ``KafkaStreams.query`` does.
 
         >>> from penstock import Materialized, StreamsBuilder
         >>> from penstock.query import KeyQuery, StateQueryRequest
@@ -234,16 +366,18 @@ class TopologyTestDriver:
 
     def position_of(self, store: str) -> dict[str, dict[int, int]]:
         """Return the offset of the last record that wrote to a store, by topic and partition."""
-        self.get_state_store(store)
+        self._check_store(store)
         return self._task.position_of(store)
 
-    def committed_store(self, name: str) -> Any:
+    def committed_store(self, name: str, partition: int | None = None) -> Any:
         """Return the typed view of a store for readers of committed state: `get_state_store`, or the last commit's.
 
         They differ in the middle of a record, if ``enable.transactional.statestores`` is set.
         """
-        self.get_state_store(name)
-        return self._task.committed_store(name)
+        self._check_store(name, partition)
+        if isinstance(self._task, LocalTask):
+            return self._task.committed_store(name)
+        return self._task.committed_store(name, partition or 0)
 
     @property
     def dropped_records(self) -> int:
@@ -270,6 +404,7 @@ class TopologyTestDriver:
 
     def explain(self) -> str:
         """Describe for each operator whether it runs by column, or the reason if not."""
+        self._begin()
         reason = self._task.sliced_reason
         return "whole batches by column" if reason is None else f"record by record: {reason}"
 
@@ -278,7 +413,8 @@ class TopologyTestDriver:
         if self._closed:
             return
         try:
-            self._task.close()
+            if not self._waits_for_tasks:
+                self._task.close()
         finally:
             self._closed = True
 
@@ -295,6 +431,62 @@ class TopologyTestDriver:
     def _open(self) -> None:
         if self._closed:
             raise InvalidStateError("the test driver is closed", hint="Make a new one for each test.")
+        if self._waits_for_tasks:
+            self._begin()
+        self._is_used = True
+
+    def _give(self, topic: str, partitions: int, call: str) -> None:
+        """Give a topic its number of partitions, as long as no task has a record."""
+        check_whole(partitions, f"{call}(): partitions", 1)
+        if self._logical(topic) in self.topology.internal_topics:
+            raise TopologyError(
+                f"{call}(): {topic!r} is an internal topic, whose partitions come from the topics that feed it",
+                hint="Give those a number, or the topology: repartition(Repartitioned(partitions=...)).",
+                topic=topic,
+            )
+        if self._partitions.get(topic) == partitions:
+            return
+        if self._is_used and self.partition_count(topic) != partitions:
+            raise InvalidStateError(
+                f"{call}(): topic {topic!r} has {counted(self.partition_count(topic), 'partition')} since the driver "
+                "was used first",
+                hint="Give all topics their partitions before the first record.",
+                topic=topic,
+            )
+        if self._is_used:
+            return
+        self._partitions[topic] = partitions
+        if not self._waits_for_tasks and (partitions > 1 or isinstance(self._task, LocalTasks)):
+            self._task.close()
+            self._waits_for_tasks = True
+
+    def _begin(self) -> None:
+        """Make the tasks of all partitions, once the topics have been given theirs."""
+        if not self._waits_for_tasks or self._closed:
+            return
+        names = {topic for node in self.topology.sources for topic in node.topics if not node.internal}
+        counts = dict.fromkeys(names | self._inputs, 1) | self._partitions
+        self._counting.take()
+        task = LocalTasks(self.topology, self.config, self._keep, counts, **self._options)
+        self._task, self._waits_for_tasks = task, False
+        self._metrics = DriverMetrics(self.topology, self.config, lambda: self.wall_clock_ms, task.parts())
+        if self._refusal is not None:
+            task.refuse(self._refusal)
+
+    def _check_partition(self, topic: str, partition: int) -> None:
+        check_whole(partition, "partition", 0)
+        count = self.partition_count(topic)
+        if partition >= count:
+            raise TopologyError(
+                f"topic {topic!r} has no partition {partition}",
+                hint=f"It has {count}; input_topic({topic!r}, partitions=...) gives it more before the first record.",
+                topic=topic,
+            )
+
+    def _in_turn(self, topic: str, count: int) -> int:
+        """Return the partition of a record without a key: Kafka's producer takes any."""
+        number = self._without_key[topic] = self._without_key.get(topic, -1) + 1
+        return number % count
 
     def _physical_name(self, topic: str) -> str:
         return self.topology.physical_name(topic, self.config["application.id"])
@@ -353,16 +545,24 @@ class DriverMetrics:
         topology: The topology.
         config: The settings.
         clock: The driver's clock.
+        parts: The id of each task and the nodes that it runs; None: one runs all.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        clock: Callable[[], int],
+        parts: Sequence[tuple[str, Sequence[str]]] | None = None,
+    ) -> None:
         self.registry = MetricRegistry.of(config, clock)
         physical_name = partial(topology.physical_name, application_id=config["application.id"])
         thread = threading.current_thread()
         thread_id = "main" if thread is threading.main_thread() else thread.name  # as Java names it
         global_nodes = topology.global_nodes
-        others = [name for name in topology.nodes if name not in global_nodes]
-        tasks = [TaskOf(thread_id, "0_0", others, physical_name)]
+        if parts is None:
+            parts = [("0_0", [name for name in topology.nodes if name not in global_nodes])]
+        tasks = [TaskOf(thread_id, task_id, nodes, physical_name) for task_id, nodes in parts]
         if global_nodes:
             tasks.append(TaskOf(thread_id, GLOBAL_TASK, global_nodes, physical_name, is_global=True))
         self._tasks = {task.task_id: TaskMetrics(self.registry, topology, task) for task in tasks}
@@ -390,21 +590,31 @@ class DriverState:
         return DriverState(self._driver, level)
 
     def stores(self) -> dict[str, StoreInfo]:
-        """Return all stores that can be queried; each has one partition."""
-        topology = self._driver.topology
+        """Return all stores that can be queried."""
+        driver = self._driver
         return {
-            name: StoreInfo(spec, 1, tuple(self._driver.position_of(name)), is_global=name in topology.global_stores)
-            for name, spec in topology.stores.items()
+            name: StoreInfo(
+                spec,
+                driver.partitions_of(name),
+                tuple(driver.position_of(name)),
+                is_global=name in driver.topology.global_stores,
+            )
+            for name, spec in driver.topology.stores.items()
             if spec.kind in QUERYABLE
         }
 
     @contextmanager
-    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:  # noqa: ARG002
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:
         """Return the current state of a store."""
         stores = self.stores()
         if store not in stores:
             raise unknown_store(store, stores)
-        number = GLOBAL if stores[store].is_global else 0
         reads = self._driver.committed_store if self._level == "READ_COMMITTED" else self._driver.get_state_store
+        count = stores[store].partitions
+        if stores[store].is_global:
+            views = {GLOBAL: reads(store)}
+        else:
+            wanted = range(count) if partitions is None or count == 1 else partitions
+            views = {number: reads(store, number) for number in wanted if 0 <= number < count}
         position = Position(self._driver.position_of(store))
-        yield StoreSnapshot({number: reads(store)}, 0, 0, position, {number: "memory"})
+        yield StoreSnapshot(views, 0, 0, position, dict.fromkeys(views, "memory"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from penstock.base.argument_checks import check_given
+from penstock.base.argument_checks import check_given, check_whole
 from penstock.base.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.base.java_names import with_java_names
 from penstock.base.terminal.html import facts_html, table_html
@@ -34,7 +34,7 @@ HeadersLike = Mapping[str, Any] | Iterable[tuple[str, Any]]
 @with_java_names
 @dataclass(frozen=True, slots=True)
 class TestRecord(Generic[K, V]):
-    """A record of an output topic. ``headers`` are (name, bytes) pairs."""
+    """A record of an output topic. ``headers`` are (name, bytes) pairs; records of other partitions are equal too."""
 
     __test__ = False
 
@@ -42,6 +42,7 @@ class TestRecord(Generic[K, V]):
     value: V
     timestamp: int
     headers: Headers = ()
+    partition: int | None = field(default=None, compare=False)
 
 
 @with_java_names
@@ -79,6 +80,7 @@ class TestInputTopic(Generic[K, V]):
         key: K | None = None,
         timestamp: TimestampLike | None = None,
         headers: HeadersLike | None = None,
+        partition: int | None = None,
     ) -> None:
         """Write one record, which is processed at once, or with its batch.
 
@@ -88,6 +90,8 @@ class TestInputTopic(Generic[K, V]):
             timestamp: Milliseconds, an ISO text or a datetime; None uses the topic's own clock, which starts at the
                 driver's wall clock.
             headers: (name, value) pairs; texts are encoded as UTF-8.
+            partition: The partition, of a topic of several; None: that of the key, as Kafka's producer chooses it, or
+                the next in turn without a key.
         """
         if timestamp is None:
             stamp = self._now_ms
@@ -103,7 +107,7 @@ class TestInputTopic(Generic[K, V]):
         if self._has_frames:
             key_data, record_headers = _to_headers(self._key_serde, key_data, record_headers, "key")
             value_data, record_headers = _to_headers(self._value_serde, value_data, record_headers, "value")
-        self._driver.pipe_raw(self._name, key_data, value_data, stamp, record_headers)
+        self._driver.pipe_raw(self._name, key_data, value_data, stamp, record_headers, partition)
 
     def pipe_many(
         self, records: Iterable[TestRecord[Any, Any] | tuple[Any, Any] | tuple[Any, Any, TimestampLike]]
@@ -113,7 +117,7 @@ class TestInputTopic(Generic[K, V]):
         for record in records:
             check_given(record, (TestRecord, tuple, list), "a record", "a TestRecord or (key, value[, timestamp])")
             if isinstance(record, TestRecord):
-                self.pipe(record.value, record.key, record.timestamp, record.headers)
+                self.pipe(record.value, record.key, record.timestamp, record.headers, record.partition)
             else:
                 self.pipe(record[1], record[0], *record[2:])
 
@@ -214,7 +218,34 @@ class TestOutputTopic(Generic[K, V]):
             self._current.headers = RecordHeaders(headers)
         key: Any = self._key_serde.deserialize(key_data)
         value: Any = self._value_serde.deserialize(value_data)
-        return TestRecord(key, value, raw.timestamp, headers)
+        return TestRecord(key, value, raw.timestamp, headers, raw.partition)
+
+    def read_partition(self, partition: int) -> list[TestRecord[K, V]]:
+        """Read all remaining records of a partition, in its order; those of others stay.
+
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words").to("copies")
+        >>> serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> with TopologyTestDriver(builder.build(), serdes) as driver:
+        ...     driver.input_topic("words", partitions=3).pipe_many([("ann", "a"), ("bob", "b"), ("cid", "c")])
+        ...     copies = driver.output_topic("copies")
+        ...     [[record.key for record in copies.read_partition(number)] for number in range(3)]
+        [['bob', 'cid'], [], ['ann']]
+        """
+        check_whole(partition, "read_partition(): partition", 0)
+        count = self._driver.partition_count(self._name)
+        if partition >= count:
+            raise TopologyError(
+                f"topic {self._name!r} has no partition {partition}",
+                hint=f"Its partitions are 0 to {count - 1}.",
+                topic=self._name,
+            )
+        records = []
+        while (raw := self._driver.read_raw(self._name, partition)) is not None:
+            records.append(self._record(raw))
+        return records
 
     def read_value(self) -> V:
         """Read the value of the next record."""

@@ -194,6 +194,8 @@ def right(owner: str, function: str, parameter: str, builder: StreamsBuilder) ->
         "TopologyTestDriver.get_state_store.name": lambda: "counts",
         "TopologyTestDriver.committed_store.name": lambda: "counts",
         "TopologyTestDriver.position_of.store": lambda: "counts",
+        "TopologyTestDriver.partitions_of.store": lambda: "counts",
+        "TopologyTestDriver.partition_count.topic": lambda: "in",
         "StateQueryRequest.with_isolation_level.level": lambda: "READ_COMMITTED",
         "TestInputTopic.pipe_many.records": lambda: [("k", "v")],
         "StreamsBuilder.sql.text": lambda: (

@@ -119,9 +119,17 @@ class SourceRecords:
         )
         return self._writers.setdefault(topic, writer)
 
-    def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
+    def pipe_raw(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Any = (),
+        partition: int | None = None,
+    ) -> None:
         """Take a record that is encoded."""
-        partition = self._partition
+        partition = self._partition if partition is None else partition
         if partition is None and key is None:
             partition = self._without_key % self.partitions
             self._without_key += 1
@@ -145,11 +153,15 @@ class SourceRecords:
 
     # A test driver's topics ask these of what they write to; nothing is read here.
 
-    def read_raw(self, topic: str) -> None:  # noqa: ARG002
+    def read_raw(self, topic: str, partition: int | None = None) -> None:  # noqa: ARG002
         return None
 
     def peek_raw(self, topic: str) -> tuple[()]:  # noqa: ARG002
         return ()
+
+    def partition_count(self, topic: str) -> int:  # noqa: ARG002
+        """Return the number of partitions of all topics."""
+        return self.partitions
 
     def queue_size(self, topic: str) -> int:  # noqa: ARG002
         return 0
