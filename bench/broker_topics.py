@@ -91,6 +91,10 @@ class Watch:
                 time.sleep(0.1)
 
     def read(self, topic: str) -> pl.DataFrame:
+        """Key and value as text, and timestamp, of all committed records, each partition in its order."""
+        return self.read_bytes(topic).cast({"key": pl.String, "value": pl.String})
+
+    def read_bytes(self, topic: str) -> pl.DataFrame:
         """Key, value and timestamp of all committed records, each partition in its order."""
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         open_partitions = set(range(PARTITIONS))
@@ -110,7 +114,7 @@ class Watch:
                     times.append(message.timestamp()[1])
         self._consumer.unassign()
         frame = {"key": pl.Series(keys, dtype=pl.Binary), "value": pl.Series(values, dtype=pl.Binary), "at": times}
-        return pl.DataFrame(frame, schema_overrides={"at": pl.Int64}).cast({"key": pl.String, "value": pl.String})
+        return pl.DataFrame(frame, schema_overrides={"at": pl.Int64})
 
     def close(self) -> None:
         self._consumer.close()

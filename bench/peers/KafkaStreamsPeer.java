@@ -84,6 +84,12 @@ public final class KafkaStreamsPeer {
         if (workload.startsWith("q")) {
             return Nexmark.topology(workload);
         }
+        if (workload.equals("shuffle")) {
+            return ShuffleBench.topology();
+        }
+        if (workload.startsWith("uc")) {
+            return Theodolite.topology(workload);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         String out = setting("TOPIC_OUT", "");
         switch (workload) {

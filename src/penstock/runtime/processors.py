@@ -68,7 +68,7 @@ class NodeContext:
         self._stores = {*node.stores, *cast("Process", node.operation).stores}
         self._schedules = 0
         self.position = 0
-        self.source: RecordContext | None = None
+        self.source: RecordContext | int | None = None  # of the present record, or its position: few ask for it
 
     @property
     def application_id(self) -> str:
@@ -153,7 +153,7 @@ class NodeContext:
         return self._task.wall_clock_ms
 
     def record_metadata(self) -> RecordMetadata | None:
-        source = self.source
+        source = self._task.input.record(self.source) if isinstance(self.source, int) else self.source
         return None if source is None else RecordMetadata(source.topic, source.partition, source.offset)
 
     def commit(self) -> None:
@@ -246,7 +246,7 @@ class ProcessOperator(Operator):
         noted = None if current is None else current.note
         if current is not None:
             current.note = timestamp, headers
-        context.position, context.source, self._row = position, self.origin or self._task.input.record(position), row
+        context.position, context.source, self._row = position, self.origin or position, row
         try:
             self.processor.process(record)
         except Exception as error:  # noqa: BLE001 - whatever a user's processor raises

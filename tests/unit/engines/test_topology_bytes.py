@@ -100,3 +100,17 @@ def test_a_serde_that_cannot_be_sent_is_named_with_its_attribute() -> None:
             pickle_app(topology, StreamsConfig({"application.id": "a", **settings}))
         assert str(caught.value).startswith(f"the {where}")
         assert ", Locked, cannot be sent to workers" in str(caught.value)
+
+
+def test_a_compiled_struct_goes_with_the_program_that_uses_it(monkeypatch, tmp_path) -> None:
+    (tmp_path / "users_state.py").write_text(
+        "import struct\nSTATE = struct.Struct('>qq')\ndef packed(value): return STATE.pack(value, 1)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_state
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(value_serde="long")).map_values(users_state.packed).to("out")
+    topology, _ = cloudpickle.loads(pickle_app(builder.build(), StreamsConfig({"application.id": "a"})))
+    (function,) = [node.operation.fn for node in topology.nodes.values() if hasattr(node, "operation")]
+    assert function.fn(7) == bytes(7) + b"\x07" + bytes(7) + b"\x01"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import pickle
+import struct
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 from cloudpickle import cloudpickle as pickling
@@ -38,10 +41,23 @@ def pickle_app(topology: Topology, config: StreamsConfig) -> bytes:
     """
     with _by_value():
         try:
-            data: bytes = cloudpickle.dumps((topology, config))
+            return _dumps((topology, config))
         except Exception as error:
             raise _explained(topology, config, error) from error
-    return data
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined, unused-ignore]
+    """Pickles a compiled ``struct.Struct`` too, which processors often have as a global variable of their module."""
+
+    dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
+        {struct.Struct: lambda compiled: (struct.Struct, (compiled.format,))}, cloudpickle.Pickler.dispatch_table
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    written = io.BytesIO()
+    _Pickler(written).dump(value)
+    return written.getvalue()
 
 
 class AppCopies:
@@ -191,7 +207,7 @@ def _is_data(value: Any) -> bool:
 
 def _pickles(value: Any) -> bool:
     try:
-        cloudpickle.dumps(value)
+        _dumps(value)
     except Exception:  # noqa: BLE001 - any refusal counts
         return False
     return True

@@ -1,0 +1,1 @@
+"""ShuffleBench: records matched with rules, sent on by rule, and counted there."""

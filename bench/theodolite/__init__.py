@@ -1,0 +1,1 @@
+"""Theodolite: four use cases over the power that sensors measure, and their answers."""
