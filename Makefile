@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite soak judges fuzz docs docs-check clean setup java soak-connect
+.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ shufflebench: $(READY) java  ## ShuffleBench over a broker, beside Kafka Streams
 
 theodolite: $(READY) java  ## Theodolite's UC1 to UC4 over a broker, beside Kafka Streams; ARGS="--n 200000 --workloads uc4"
 	$(BIN)/python bench/theodolite/run.py $(ARGS)
+
+bench-rtm: $(READY) java  ## the tasks of Spark's real-time mode benchmark: latencies at 1,000 records/s; ARGS="--tasks a --seconds 90"
+	$(BIN)/python bench/rtm/run.py $(ARGS)
 
 soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, nothing double; ARGS="--rounds 5 --cluster"
 	$(BIN)/python tests/soak/soak.py $(ARGS)

@@ -94,10 +94,10 @@ class Watch:
         """Key and value as text, and timestamp, of all committed records, each partition in its order."""
         return self.read_bytes(topic).cast({"key": pl.String, "value": pl.String})
 
-    def read_bytes(self, topic: str) -> pl.DataFrame:
+    def read_bytes(self, topic: str, partitions: int = PARTITIONS) -> pl.DataFrame:
         """Key, value and timestamp of all committed records, each partition in its order."""
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        open_partitions = set(range(PARTITIONS))
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        open_partitions = set(range(partitions))
         keys, values, times = [], [], []
         heard = time.monotonic()
         while open_partitions:

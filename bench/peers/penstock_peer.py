@@ -32,6 +32,10 @@ def topology() -> Topology:
         from shufflebench import shuffle
 
         return shuffle.topology(ENV["TOPIC_RECORDS"], OUT)
+    if WORKLOAD.startswith("rtm-"):
+        from rtm import tasks
+
+        return tasks.topology(WORKLOAD.removeprefix("rtm-"), ENV["TOPIC_IN"], OUT)
     if WORKLOAD.startswith("uc"):
         from theodolite import cases
 

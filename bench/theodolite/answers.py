@@ -44,7 +44,9 @@ def uc4(plant: Plant) -> pl.DataFrame:
     groups = plant.groups().sort("timestamp", maintain_order=True)
     sums = []
     for _ in range(plant.depth):
-        members = values.sort("timestamp", maintain_order=True).join_asof(groups, on="timestamp", by="child")
+        members = values.sort("timestamp", maintain_order=True).join_asof(
+            groups, on="timestamp", by="child", check_sortedness=False
+        )
         members = members.filter(pl.col("parents").is_not_null()).explode("parents")
         in_windows = members.with_columns(start=pl.col("timestamp") // UC4_MS * UC4_MS)
         last = in_windows.group_by("parents", "child", "start", maintain_order=True).agg(

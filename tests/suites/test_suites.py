@@ -18,6 +18,7 @@ from threads import append, records_of, run_to_end, thread_app
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
+from rtm import tasks
 from shufflebench import shuffle
 from theodolite import answers, cases
 from theodolite.sensors import Plant
@@ -110,3 +111,15 @@ def test_sums_of_groups_are_those_of_their_members_before_and_after_they_move() 
     for group in ("group-1-0", "group-1-1"):
         assert sums[f"{group}@{start}"] == sum(value for (of, _), value in last.items() if of == group)
     assert sums[f"group-2-0@{start}"] == sum(last.values())
+
+
+@pytest.mark.parametrize("task", tasks.TASKS)
+def test_each_record_of_the_real_time_tasks_has_the_output_of_polars(task: str, log: EmbeddedLog) -> None:
+    sent = tasks.records(task, 20_000).with_columns(at=1_790_812_700_000 + pl.int_range(20_000) * 10)
+    rows = ((key.encode(), value.encode(), at) for key, value, at in sent.iter_rows())
+    fill(log, "records", by_key(rows))
+    found = run(log, tasks.topology(task, "records", "out")).cast(pl.String)
+    both, wrong = tasks.matched(task, sent, found)
+    assert not wrong
+    assert both.height >= (20_000 if task != "d" else 15_000)
+    assert tasks.matched(task, sent, found[1:])[1]

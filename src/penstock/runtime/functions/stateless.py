@@ -134,6 +134,8 @@ class _Unpacking(_Base):
 
 def pair_of(result: Any) -> tuple[Any, Any]:
     """Check that a function's result is a (key, value) pair, and return it."""
+    if type(result) is tuple and len(result) == 2:
+        return result
     if isinstance(result, dict) and result.keys() == {"key", "value"}:
         return result["key"], result["value"]
     try:
@@ -145,6 +147,8 @@ def pair_of(result: Any) -> tuple[Any, Any]:
 
 
 def _iterable(result: Any) -> list[Any]:
+    if type(result) is list:
+        return result
     if isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
         message = f"the function must return an iterable such as a list, not {result!r}"
         raise TypeError(message)
