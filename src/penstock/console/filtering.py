@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
@@ -14,7 +15,7 @@ from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Lite
 from penstock.console.prefilter import Columns, candidates
 from penstock.serde.plain import plain, text_of
 
-__all__ = ["Selection", "matches"]
+__all__ = ["Selection", "document_in", "matches"]
 
 
 def matches(condition: Filter, message: Mapping[str, Any]) -> bool:
@@ -67,8 +68,18 @@ def _found(path: Path, message: Mapping[str, Any]) -> list[Any]:
     return [part]
 
 
+def document_in(value: Any) -> Any:
+    """Return the object or list that a value is or has as JSON; None if it is none, or too deep.
+
+    >>> document_in('{"a": 1}'), document_in({"a": 2}), document_in("plain")
+    ({'a': 1}, {'a': 2}, None)
+    """
+    if isinstance(value, str | bytes):
+        return _document(value)
+    return value if isinstance(value, Mapping | list) else None
+
+
 def _document(text: str | bytes) -> Any:
-    """Return the JSON in a text; None if it is none, or too deep."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if data.lstrip()[:1] not in (b"{", b"[") or depth_of(data) > MOST_DEPTH:
         return None
@@ -115,24 +126,45 @@ def _words(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter, or none: then every message is selected."""
+    """What messages are selected by; by default all are.
+
+    Attributes:
+        wanted: A filter.
+        text: A plain text that is in the key, the value or a header.
+        key: The bytes of the key.
+    """
 
     wanted: Filter | None = None
+    text: str = ""
+    key: bytes | None = None
 
     @classmethod
-    def of(cls, text: str) -> Self:
-        """Parse a filter; an empty text is none.
+    def of(cls, filter_text: str, text: str = "", key: bytes | None = None) -> Self:
+        """Parse a filter; an empty one is none.
 
         Raises:
-            ConfigError: The text is not a filter.
+            ConfigError: It is not a filter.
         """
-        return cls(parse_filter(text) if text.strip() else None)
+        return cls(parse_filter(filter_text) if filter_text.strip() else None, text, key)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every message is selected."""
+        return self == type(self)()
 
     def candidates(self, columns: Columns) -> pa.RecordBatch:
         """Return the records that may be selected, by their bytes; all others are not."""
-        if self.wanted is None:
-            return columns.records
-        return columns.records.filter(pa.array(candidates(self.wanted, columns)))
+        records = columns.records
+        keep = np.ones(columns.number, np.bool_)
+        if self.wanted is not None:
+            keep &= candidates(self.wanted, columns)
+        if self.text:
+            within = Any_(tuple(Compare(Path(root), "~", (self.text,)) for root in ("key", "value")))
+            has_headers = np.asarray(records.column("headers").is_valid())
+            keep &= candidates(within, columns) | has_headers
+        if self.key is not None:
+            keep &= columns.data("key").eq_missing(self.key).to_numpy()
+        return records if keep.all() else records.filter(pa.array(keep))
 
     def among(self, messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the selected ones of messages whose keys and values need not have JSON's types."""
@@ -143,4 +175,17 @@ class Selection:
 
     def holds(self, message: Mapping[str, Any]) -> bool:
         """Return whether a message is selected."""
+        if self.text and not any(self.text in each for each in _texts(message)):
+            return False
         return self.wanted is None or matches(self.wanted, message)
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a message that a plain text is looked for in."""
+    for part in (message["key"], message["value"]):
+        if part is not None:
+            yield _words(part)
+    for name, value in message.get("headers") or ():
+        yield name
+        if value is not None:
+            yield text_of(value)

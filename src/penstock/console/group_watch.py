@@ -74,19 +74,22 @@ class GroupWatch:
         self._histories: dict[str, _Known] = {}
         self._rows: list[GroupRow] = []
         self._looked = float("-inf")
+        self._within = ""
+        self.total = 0  # of the newest look
         self._lock = threading.Lock()
 
-    def rows(self, log: TopicLog, application_trend: Callable[[str], Trend | None]) -> list[GroupRow]:
-        """Return the groups, as of the last two seconds.
+    def rows(self, log: TopicLog, application_trend: Callable[[str], Trend | None], within: str = "") -> list[GroupRow]:
+        """Return the first 200 groups, as of the last two seconds.
 
         Args:
             log: The log.
             application_trend: Returns the trend of an application's lag; None: it has no history.
+            within: A text that their names have; empty: any.
         """
         with self._lock:
             now = self._clock()
-            if now - self._looked >= _LOOK_S:
-                self._rows = self._look(log, application_trend, now)
+            if within != self._within or now - self._looked >= _LOOK_S:
+                self._rows, self._within = self._look(log, application_trend, now, within), within
                 self._looked = self._clock()
             return list(self._rows)
 
@@ -103,10 +106,13 @@ class GroupWatch:
             history.samples.popleft()
         return trend_of(list(history.samples))
 
-    def _look(self, log: TopicLog, application_trend: Callable[[str], Trend | None], now: float) -> list[GroupRow]:
+    def _look(
+        self, log: TopicLog, application_trend: Callable[[str], Trend | None], now: float, within: str
+    ) -> list[GroupRow]:
         admin = GroupAdmin(log)
-        summaries = admin.groups()[:_MOST_GROUPS]
-        names = {each.group for each in summaries}
+        all_groups = admin.groups()
+        names, self.total = {each.group for each in all_groups}, len(all_groups)
+        summaries = [each for each in all_groups if within.lower() in each.group.lower()][:_MOST_GROUPS]
         self._histories = {name: history for name, history in self._histories.items() if name in names}
         deadline, rows = now + _AGES_BUDGET_S, []
         for each in summaries:

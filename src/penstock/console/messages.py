@@ -23,18 +23,30 @@ from penstock.console.limits import (
     reading,
 )
 from penstock.console.prefilter import Columns
+from penstock.console.producing import encode_text
 from penstock.errors import ConfigError
 from penstock.log.base import TopicPartition
+from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["LETTER_HEADERS", "MessageQuery", "Messages", "one_message", "original_of", "read_messages", "record_at"]
+__all__ = [
+    "LETTER_HEADERS",
+    "MessageQuery",
+    "Messages",
+    "neighbours",
+    "one_message",
+    "original_of",
+    "read_messages",
+    "record_at",
+]
 
 _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little
 _SECONDS = 2.0
 _RECORDS = 100_000  # that are decoded
+_STEPS_BACK = (1, 100, 10_000)  # offsets in which the record before one is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,10 @@ class MessageQuery:
         cursor: Where the last answer ended, from `Messages.cursor`.
         masked: Paths that are hidden, such as ``value.card``.
         messages: Whether messages are shown at all.
+        text: A plain text that is in the key, the value or a header; empty: any.
+        key: The key, as text; empty: any. Only its partition is searched, unless `is_in_all`.
+        is_in_all: Whether all partitions are searched for a key.
+        characters: The most characters of a key, value or header.
     """
 
     topic: str
@@ -64,6 +80,10 @@ class MessageQuery:
     cursor: str = ""
     masked: tuple[str, ...] = ()
     messages: bool = True
+    text: str = ""
+    key: str = ""
+    is_in_all: bool = False
+    characters: int = CELL_CHARACTERS
 
     @property
     def exposure(self) -> Exposure:
@@ -80,12 +100,14 @@ class Messages:
         searched: Offsets that have been looked at.
         total: Offsets that the topic has, between those asked for.
         cursor: Where to go on; empty at the end.
+        partition: The only partition that is searched; None: all.
     """
 
     rows: list[dict[str, Any]]
     searched: int
     total: int
     cursor: str
+    partition: int | None = None
 
 
 def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
@@ -106,9 +128,13 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     partitions = log.partitions(query.topic)
     if query.partition is not None and query.partition >= partitions:
         raise ConfigError(f"{query.topic} has no partition {query.partition}", hint=f"It has {partitions}, from 0 on.")
-    only, exposure = Selection.of(query.wanted), query.exposure
+    exposure = query.exposure
     serdes = serdes_of(log, query.topic, query.key_format or None, query.value_format or None)
-    numbers = range(partitions) if query.partition is None else [query.partition]
+    key = _key(query, serdes[0])
+    only, partition = Selection.of(query.wanted, query.text, key), query.partition
+    if key is not None and partition is None and not query.is_in_all:
+        partition = partition_for(key, partitions)
+    numbers = range(partitions) if partition is None else [partition]
     ends, firsts = log.end_offsets([query.topic]), log.beginning_offsets([query.topic])
     backwards = query.start == "newest"
     spans = {n: (firsts[TopicPartition(query.topic, n)], ends[TopicPartition(query.topic, n)]) for n in numbers}
@@ -120,7 +146,7 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     deadline, read, size, rows = time.monotonic() + _SECONDS, 0, 0, list[dict[str, Any]]()
     fitting: dict[int, int] = {}  # offsets that one read of the partition may take
     opaque = {root for root in ("key", "value") if exposure.hides(root)}
-    chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
+    chunk = max(query.limit, 1) if only.is_everything else _CHUNK
     while read < _RECORDS and len(rows) < query.limit:
         open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
         matching = 0
@@ -141,10 +167,10 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
             records = only.candidates(columns)
             read, matching = read + records.num_rows, matching + records.num_rows
             messages = (_message(each, n, serdes, exposure) for each in records.to_pylist())
-            rows += map(_row, filter(only.holds, messages))
+            rows += [_row(each, query.characters) for each in messages if only.holds(each)]
         if not open_ones or size >= REQUEST_BYTES or time.monotonic() > deadline:
             break
-        if only.wanted is not None and matching < len(open_ones) * chunk // 10:
+        if not only.is_everything and matching < len(open_ones) * chunk // 10:
             chunk = min(2 * chunk, _MOST_CHUNK)
     rows.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]), reverse=backwards)
     kept = rows[: query.limit]
@@ -155,7 +181,16 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     at_end = all(at <= spans[n][0] if backwards else at >= spans[n][1] for n, at in places.items())
     searched = sum((spans[n][1] - at) if backwards else (at - spans[n][0]) for n, at in places.items())
     cursor = "" if at_end else ".".join(f"{n}-{at}" for n, at in places.items())
-    return Messages(kept, searched, total, cursor)
+    return Messages(kept, searched, total, cursor, partition)
+
+
+def _key(query: MessageQuery, serde: Any) -> bytes | None:
+    """Return the bytes of the key that is looked for; None: any."""
+    if not query.key:
+        return None
+    if query.exposure.hides("key"):
+        raise ConfigError("fields of keys are hidden, so they cannot be searched for", hint="Search for a text.")
+    return encode_text(serde, query.key, "key")
 
 
 def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int) -> dict[str, Any] | None:
@@ -166,6 +201,26 @@ def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int)
         return None
     message = _message(record, partition, serdes, query.exposure)
     return {**_with_texts(message, SHOWN_CHARACTERS, indent=2), "original": original_of(message["headers"])}
+
+
+def neighbours(log: TopicLog, topic: str, partition: int, offset: int) -> tuple[int | None, int | None]:
+    """Return the offsets of the records before and behind an offset; None where there is none near.
+
+    Args:
+        log: The log.
+        topic: The topic.
+        partition: The partition.
+        offset: The offset.
+    """
+    tp = TopicPartition(topic, partition)
+    first, end = log.beginning_offsets([topic])[tp], log.end_offsets([topic])[tp]
+    before = None
+    for count in _STEPS_BACK:
+        if before is None and offset > first:
+            piece = piece_before(log, topic, partition, (first, offset), count)
+            before = None if piece.records is None else int(piece.records.column("offset")[-1].as_py())
+    behind = log.read(topic, partition, offset + 1, 1).records if offset + 1 < end else None
+    return before, None if behind is None or not behind.num_rows else int(behind.column("offset")[0].as_py())
 
 
 def original_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
@@ -226,10 +281,10 @@ def _message(record: Mapping[str, Any], partition: int, serdes: tuple[Any, Any],
     }
 
 
-def _row(message: dict[str, Any]) -> dict[str, Any]:
+def _row(message: dict[str, Any], most: int) -> dict[str, Any]:
     """Return a message for a list: what is large is cut, and not kept."""
-    shortened = _with_texts(message, CELL_CHARACTERS)
-    headers = [(cut(name), _short(value)) for name, value in message["headers"][:HEADERS]]
+    shortened = _with_texts(message, most)
+    headers = [(cut(name), None if value is None else value[:most]) for name, value in message["headers"][:HEADERS]]
     left_out = max(len(message["headers"]) - HEADERS, 0)
     return {**shortened, "headers": headers, "headers_left_out": left_out}
 
@@ -245,10 +300,6 @@ def _with_texts(message: dict[str, Any], most: int, indent: int | None = None) -
         if shown[f"{side}_is_cut"]:
             shown[side] = shown[f"{side}_text"]
     return shown
-
-
-def _short(value: bytes | None) -> bytes | None:
-    return None if value is None else value[:CELL_CHARACTERS]
 
 
 def _shown(value: Any, indent: int | None) -> str | None:

@@ -17,7 +17,7 @@ from penstock.serde.partitioner import partition_for
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["TextProducer", "append_records"]
+__all__ = ["TextProducer", "append_records", "encode_text"]
 
 _FLUSH_RECORDS = 10_000
 _INTEGERS = ("long", "integer", "short")
@@ -48,7 +48,7 @@ class TextProducer:
             raise SerializationError(
                 f"the timestamp {timestamp_ms} is before 1970", hint="Kafka's timestamps are 0 or more milliseconds."
             )
-        key_bytes, value_bytes = _encode(self._key, key, "key"), _encode(self._value, value, "value")
+        key_bytes, value_bytes = encode_text(self._key, key, "key"), encode_text(self._value, value, "value")
         target = self._partition
         if target is None:
             number = self.sent + len(self._waiting)
@@ -81,7 +81,17 @@ def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, 
             transaction.append(topic, partition, batch)
 
 
-def _encode(serde: Any, content: str | bytes | None, what: str) -> bytes | None:
+def encode_text(serde: Any, content: str | bytes | None, what: str) -> bytes | None:
+    """Encode a text by a serde, JSON for formats that are neither text nor numbers.
+
+    Args:
+        serde: The serde.
+        content: The text; None is null.
+        what: "key" or "value", for errors.
+
+    Raises:
+        SerializationError: The text does not have the format.
+    """
     if content is None:
         return None
     if serde.name == "bytes":

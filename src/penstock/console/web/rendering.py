@@ -232,6 +232,16 @@ def filename(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2] or path
 
 
+def lines(text: str) -> Markup:
+    r"""Return a text whose lines stay lines, such as a stack trace; other control characters are visible.
+
+    >>> print(lines("a\n\tb"))
+    a
+        b
+    """
+    return Markup("\n").join(visible(each.replace("\t", "    ")) for each in text.splitlines())
+
+
 FILTERS = {
     "whole": whole,
     "short": short,
@@ -243,5 +253,6 @@ FILTERS = {
     "size": lambda value: _NONE if value is None else size(int(value)),
     "plain": plain,
     "filename": filename,
+    "lines": lines,
     "columns": columns,
 }

@@ -52,6 +52,7 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/topics", topic_endpoints.topics),
     ("/topics/{name}", topic_endpoints.topic),
     ("/topics/{name}/messages", topic_endpoints.messages),
+    ("/topics/{name}/export", topic_endpoints.export),
     ("/topics/{name}/{number:int}/{offset:int}", topic_endpoints.message),
     ("/groups", topic_endpoints.groups),
     ("/groups/{name:path}", topic_endpoints.group),

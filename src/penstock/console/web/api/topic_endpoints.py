@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
 from penstock.base.escapes import json_text
-from penstock.console.limits import fit_for_file
+from penstock.console.limits import FILE_BYTES, SHOWN_CHARACTERS, fit_for_file
 from penstock.console.messages import one_message, read_messages, record_at
+from penstock.console.web.message_views import as_csv, as_json_lines
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_response",
+    "export",
     "group",
     "groups",
     "message",
@@ -32,6 +35,8 @@ __all__ = [
     "topic",
     "topics",
 ]
+
+_EXPORTED, _EXPORT_S = 10_000, 20.0
 
 
 def topics(visit: Visit) -> Any:
@@ -75,6 +80,35 @@ def messages(visit: Visit) -> Any:
         "total": page.total,
         "next": page.cursor or None,
     }
+
+
+def export(visit: Visit) -> Response:
+    """Send up to 10,000 of the messages that a search finds as a file: ``format=csv`` or ``json``, one a line."""
+    require_topic(visit)
+    form = visit.get("format") or "json"
+    if form not in ("csv", "json"):
+        raise PenstockError(f"format={form[:20]!r} is unknown", hint="Use csv or json.")
+    query = replace(message_query(visit), limit=_EXPORTED, characters=SHOWN_CHARACTERS, cursor="")
+    rows: list[dict[str, Any]] = []
+    until = time.monotonic() + _EXPORT_S
+    while True:
+        page = read_messages(log_of(visit), query)
+        rows += page.rows
+        is_full = len(rows) >= _EXPORTED or sum(row["bytes"] for row in rows) >= FILE_BYTES
+        if not page.cursor or is_full or time.monotonic() >= until:
+            break
+        query = replace(query, cursor=page.cursor)
+    documents = [message_document(row) for row in rows[:_EXPORTED]]
+    text, kind = (
+        (as_csv(documents), "text/csv") if form == "csv" else (as_json_lines(documents), "application/x-ndjson")
+    )
+    name = re.sub(r"[^\w.-]", "_", f"{query.topic}.{'csv' if form == 'csv' else 'jsonl'}", flags=re.ASCII)
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"',
+        "cache-control": "no-store",
+        "x-complete": "false" if page.cursor or len(rows) > _EXPORTED else "true",
+    }
+    return Response(text.encode("utf-8", "backslashreplace"), media_type=kind, headers=headers)
 
 
 def message_document(row: dict[str, Any]) -> dict[str, Any]:

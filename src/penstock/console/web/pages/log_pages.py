@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.clock import unix_ms
 from penstock.base.durations import timestamp_ms
+from penstock.console.filtering import document_in
 from penstock.console.group_watch import GroupRow, waiting_of
-from penstock.console.messages import MessageQuery, one_message, read_messages
+from penstock.console.messages import MessageQuery, neighbours, one_message, read_messages, record_at
 from penstock.console.trend import Trend
+from penstock.console.web.message_views import hex_lines, tree_of
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.console.web.pages.application_pages import linked_places, linked_topics
 from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
@@ -56,7 +58,8 @@ def log_of(visit: Visit) -> TopicLog:
 def topics(visit: Visit) -> Mapping[str, Any]:
     """Return the topics with their records, and the groups and applications that they belong to."""
     log = log_of(visit)
-    infos = log.topics()[:_MOST_TOPICS]
+    within, all_topics = visit.get("find").strip().lower(), log.topics()
+    infos = [each for each in all_topics if within in each.name.lower()][:_MOST_TOPICS]
     names = [each.name for each in infos]
     ends, firsts = log.end_offsets(names), log.beginning_offsets(names)
     records = dict.fromkeys(names, 0)
@@ -74,7 +77,7 @@ def topics(visit: Visit) -> Mapping[str, Any]:
         for each in infos
     ]
     shown = [row for row in rows if visit.get("internal") not in ("no", "false") or not row["owner"]]
-    return {"rows": shown, "total": len(rows), "internal": sum(1 for row in rows if row["owner"])}
+    return {"rows": shown, "total": len(all_topics), "internal": sum(1 for row in rows if row["owner"])}
 
 
 def start_of(kind: str, value: str) -> str:
@@ -118,10 +121,11 @@ def message_query(visit: Visit) -> MessageQuery:
     start = start_of(*begin_of(visit))
     formats = _formats_of(visit)
     partition = visit.get("partition")
+    is_in_all = partition == "all"
     return MessageQuery(
         visit.get("name"),
         start,
-        whole(partition, "the partition", 0, 1_000_000) if partition else None,
+        whole(partition, "the partition", 0, 1_000_000) if partition and not is_in_all else None,
         min(whole(visit.get("limit"), "the limit", 50, 500), 500),
         visit.get("filter"),
         formats["key_format"],
@@ -129,6 +133,9 @@ def message_query(visit: Visit) -> MessageQuery:
         visit.get("cursor"),
         visit.site.permissions.masked,
         visit.site.permissions.messages,
+        visit.get("text"),
+        visit.get("key"),
+        is_in_all,
     )
 
 
@@ -141,8 +148,10 @@ def topic_stamp(visit: Visit) -> object:
 
 def _is_newest(visit: Visit) -> bool:
     """Return whether a page shows the newest messages, and so follows the topic."""
+    if any(visit.get(name) for name in ("cursor", "filter", "text", "key")):
+        return False
     with suppress(PenstockError):
-        return begin_of(visit)[0] == "newest" and not visit.get("cursor")
+        return begin_of(visit)[0] == "newest"
     return False
 
 
@@ -164,11 +173,19 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         "at": visit.get("at"),
         "formats": _formats_of(visit),
         "is_newest": _is_newest(visit),
+        "is_search": any(visit.get(name) for name in ("filter", "text", "key")),
+        "search": {},
     }
     if not visit.site.permissions.messages:
         return facts
     try:
         facts["start"], facts["at"] = begin_of(visit)
+        facts["search"] = {
+            "start": facts["start"],
+            "at": facts["at"],
+            **{name: visit.get(name) for name in ("partition", "key", "text", "filter")},
+            **facts["formats"],
+        }
         return {**facts, "found": read_messages(log, message_query(visit))}
     except (PenstockError, ValueError) as error:
         exposure = visit.site.exposure
@@ -206,12 +223,22 @@ def message(visit: Visit) -> Mapping[str, Any]:
             hint="It was deleted or compacted, or the offset holds the end of a transaction.",
         )
     links = linked_places(visit, linked_topics(visit), [shown["original"]])
-    return {"topic": query.topic, "found": shown, "original_path": links.get(shown["original"])}
+    record, exposure = record_at(log, query.topic, partition, offset) or {}, visit.site.exposure
+    return {
+        "topic": query.topic,
+        "found": shown,
+        "original_path": links.get(shown["original"]),
+        "neighbours": neighbours(log, query.topic, partition, offset),
+        "trees": {side: tree_of(document_in(shown[side])) for side in ("key", "value")},
+        "hex": {side: "" if exposure.hides(side) else hex_lines(record.get(side)) for side in ("key", "value")},
+        "formats": _formats_of(visit),
+    }
 
 
 def group_rows(visit: Visit) -> list[GroupRow]:
     """Return all groups with their lag, how old it is, and how it moves."""
-    return visit.site.groups.rows(log_of(visit), lambda name: _trend_of_application(visit, name))
+    within = visit.get("find").strip()
+    return visit.site.groups.rows(log_of(visit), lambda name: _trend_of_application(visit, name), within)
 
 
 def _trend_of_application(visit: Visit, name: str) -> Trend | None:
@@ -223,7 +250,7 @@ def _trend_of_application(visit: Visit, name: str) -> Trend | None:
 
 def groups(visit: Visit) -> Mapping[str, Any]:
     """Return all groups with their lag."""
-    return {"rows": group_rows(visit)}
+    return {"rows": group_rows(visit), "total": visit.site.groups.total}
 
 
 def group(visit: Visit) -> Mapping[str, Any]:

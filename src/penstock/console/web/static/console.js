@@ -5,7 +5,7 @@ const body = document.getElementById("body");
 const root = document.body.dataset.root;
 const connection = document.getElementById("connection");
 const freeze = document.getElementById("freeze");
-const MODULES = { topology: "./topology.js", batches: "./batches.js", sql: "./sql.js" };
+const MODULES = { topology: "./topology.js", batches: "./batches.js", sql: "./sql.js", topic: "./search.js" };
 let updated = () => {};
 
 // Times
@@ -142,7 +142,9 @@ document.addEventListener("keydown", (event) => {
     if (link) { event.preventDefault(); location.href = link.href; }
     return;
   }
-  if (event.key === "?") keys.showModal();
+  const step = document.querySelector(`a[data-step="${CSS.escape(event.key)}"]`); // the previous and next message
+  if (step) location.href = step.href;
+  else if (event.key === "?") keys.showModal();
   else if (event.key === "f") setFrozen(!frozen);
   else if (event.key === "d") nextTheme();
   else if (event.key === "/") {
@@ -174,7 +176,10 @@ function filterRows(text, table) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const text = document.getElementById(button.dataset.copy)?.textContent ?? "";
+  const place = document.getElementById(button.dataset.copy);
+  const text = place instanceof HTMLTableElement
+    ? [...place.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join(": ")).join("\n")
+    : place?.textContent ?? "";
   navigator.clipboard?.writeText(text).then(() => { button.textContent = "Copied"; });
 });
 
@@ -184,6 +189,7 @@ const page = document.body.dataset.page;
 const own = page === "sql" && !document.getElementById("sql") ? undefined : MODULES[page]; // without a server of SQL
 if (own) {
   const module = await import(own);
+  module.begin?.({ times, setFrozen });
   updated = () => { module.update(); refilter(); };
   module.update();
 } else updated = () => refilter();
