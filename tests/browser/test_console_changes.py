@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock import Consumed, Grouped, Produced, StreamsBuilder, Topology
 from penstock.cli.servers.connect_source import ConnectorsOfWorker
 from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.connect.client import ConnectClient
@@ -204,6 +205,53 @@ def test_sql_that_changes_something_is_refused_where_the_console_only_reads(
     assert "SQL" not in look("/").page.locator(".menu").inner_text()
 
 
+def _branches() -> Topology:
+    """Return a topology of 67 nodes in seven sub-topologies."""
+    builder = StreamsBuilder()
+    orders = builder.stream("access_log", Consumed(key_serde="string", value_serde="json"))
+    for n in range(6):
+        part = orders.filter(lambda _, order, n=n: order["id"] % 6 == n).map_values(_same_order)
+        counts = part.group_by(_city, Grouped(key_serde="string", value_serde="json")).count()
+        counts.to_stream().map_values(str).to(f"out-{n}", Produced(key_serde="string", value_serde="string"))
+    return builder.build()
+
+
+def _same_order(order: Any) -> Any:
+    return order
+
+
+def _city(_: Any, order: Any) -> Any:
+    return order["city"]
+
+
+def test_many_nodes_open_folded_from_left_to_right_on_one_screen_and_a_search_centres(
+    tmp_path: Path, chromium: Any
+) -> None:
+    with recorded(tmp_path, shown=_branches()) as data:
+        running = Console(data)
+        seen = Seen(chromium, running.url, width=1440)
+        page = seen.go("/topology")
+        page.wait_for_selector(".box.group")
+        assert page.locator(".box.group").count() == 7
+        figure = page.locator("#graph").evaluate(
+            "f => [f.scrollWidth <= f.clientWidth, f.scrollHeight <= f.clientHeight]"
+        )
+        assert figure == [True, True]
+        source, first = (page.locator(each).first.bounding_box() for each in (".box.topic", ".box.group"))
+        assert source["x"] < first["x"]
+        page.wait_for_function("() => document.querySelector('.box.group .more').textContent.includes('/s in')")
+        assert "lag" in page.locator(".box.group .more").first.text_content()
+        page.locator("#fold").click()
+        page.wait_for_selector(".box.node")
+        assert {"_same_order", "_city"} <= set(page.locator(".box.node .name").all_text_contents())
+        page.locator("#find").fill("out-5")
+        page.wait_for_selector(".box.hit")
+        middle, frame = page.locator(".box.hit").bounding_box(), page.locator("#graph").bounding_box()
+        assert frame["x"] <= middle["x"] <= frame["x"] + frame["width"]
+        assert frame["y"] <= middle["y"] <= frame["y"] + frame["height"]
+        assert seen.problems == []
+
+
 def test_a_topology_of_500_nodes_opens_folded_and_stays_usable(tmp_path: Path, chromium: Any) -> None:
     with recorded(tmp_path, shown=_large()) as data:
         running = Console(data)
@@ -239,7 +287,6 @@ def test_a_topology_of_500_nodes_opens_folded_and_stays_usable(tmp_path: Path, c
 
 def _large() -> Any:
     """Ten sub-topologies of about 50 nodes."""
-    from penstock import StreamsBuilder
 
     builder = StreamsBuilder()
     for n in range(10):

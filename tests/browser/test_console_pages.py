@@ -133,11 +133,11 @@ def test_the_graph_has_a_box_for_each_node_topic_and_store_that_keys_walk_along(
 
 def test_a_filter_finds_messages_and_a_wrong_one_says_where(look: Callable[..., Any]) -> None:
     page = look("/topics/orders").page
-    page.keyboard.press("/")
-    page.keyboard.type('value.total > 440 and key = "u4"')
+    page.locator("input[name=filter]").fill('value.total > 440 and key = "u4"')
     page.keyboard.press("Enter")
-    page.wait_for_selector("#messages, .nothing")
-    assert page.locator("#messages tbody tr").count() == 0 or '"u4"' in page.locator("#messages").inner_text()
+    page.wait_for_url("**filter=**")
+    page.wait_for_function("() => document.getElementById('searched').dataset.done === '300'")
+    assert page.locator("#messages tbody tr").count() == 1  # 293 is u4
     page.goto(page.url.partition("?")[0] + "?filter=value.total+%3E")
     assert "character" in page.locator("[role=alert]").inner_text()
 
@@ -170,7 +170,28 @@ def test_a_batch_shows_its_tasks_as_bars_and_the_chart_is_drawn(look: Callable[.
     assert page.locator(".gantt tbody tr").count() == len(
         {task["task"] for task in PROGRESS[(number - 1) % len(PROGRESS)].tasks}
     )
-    page.wait_for_selector("#chart canvas")
+    page.wait_for_selector("#charts .uplot:nth-child(3) canvas")
+
+
+def test_a_zoom_of_the_charts_stays_over_updates_and_visits(look: Callable[..., Any], console: Any) -> None:
+    page = look("/batches?range=1h&past=hour").page
+    over = page.locator("#charts .u-over").first
+    box = over.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 40, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => location.hash.startsWith('#zoom=')")
+    zoom = page.evaluate("location.hash")
+    before = page.locator("#charts").get_attribute("data-charts")
+    console.data.batch()
+    page.wait_for_function("old => document.getElementById('charts').dataset.charts !== old", arg=before)
+    page.reload()
+    page.wait_for_selector("#charts .uplot:nth-child(3) canvas")
+    assert page.evaluate("location.hash") == zoom
+    page.locator("#unzoom").click()
+    assert page.evaluate("location.hash") == ""
 
 
 def test_the_lag_of_a_group_is_shown_in_records_and_seconds(look: Callable[..., Any]) -> None:

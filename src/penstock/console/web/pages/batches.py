@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.escapes import json_text
 from penstock.base.terminal.human_numbers import size
 from penstock.console.app_view import Picture
-from penstock.console.batch_line import STEPS, UNKNOWN, step_of
+from penstock.console.batch_line import STEPS, step_of
 from penstock.console.exposure import HIDDEN, LETTER_HEADERS
 from penstock.console.messages import MessageQuery, original_of, read_messages
 from penstock.console.web.page import Visit, whole
@@ -19,6 +19,7 @@ from penstock.console.web.pages.application_pages import (
     linked_places,
     linked_topics,
 )
+from penstock.console.web.pages.charts import PASTS, RANGES, charts_of, range_of
 from penstock.metrics.batches import busy_seconds, times_the_median
 from penstock.serde.plain import text_of
 
@@ -32,22 +33,22 @@ _MOST = 20
 
 
 def batches(visit: Visit) -> Mapping[str, Any]:
-    """Return the last batches as columns for a chart, and the tasks of the chosen one as bars."""
+    """Return the charts of a range, the last batches, and the tasks of the chosen one as bars."""
     picture, facts = head_of(visit)
     application = visit.application
     lines = picture.lines
-    columns = [
-        [round(line.end_ms / 1000, 3) for line in lines],
-        [line.seconds for line in lines],
-        [line.records_in for line in lines],
-        [None if line.lag == UNKNOWN else line.lag for line in lines],
-    ]
+    shown = range_of(visit.get("range"))
+    past_ms = next((length for name, _, length in PASTS if name == visit.get("past")), 0)
     asked = whole(visit.get("batch"), "the batch", 0, 2**62) if visit.get("batch") else None
     chosen = picture.batch(asked)
-    minutes = [] if application is None else application.minutes()[-_DAY:]
+    kept_minutes = [] if application is None else application.minutes()
+    minutes = kept_minutes[-_DAY:]
     return {
         **facts,
-        "chart": json_text(columns),
+        "charts": json_text(charts_of(picture, kept_minutes, shown, past_ms)),
+        "ranges": RANGES,
+        "range": shown,
+        "pasts": PASTS,
         "lines": lines[:-_TABLE:-1],
         "kept": {each["batch"] for each in picture.get("tasks", ())},
         "chosen": chosen,

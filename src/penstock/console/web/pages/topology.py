@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,27 @@ from penstock.console.web.pages.application_pages import head_of, linked_topics
 __all__ = ["topology"]
 
 _ERRORS = 10  # groups of a node
+_GENERATED = re.compile(r"(?:KSTREAM|KTABLE)-.*\d{10}")
+_CALLED = re.compile(r"calls (?P<function>\S+) \((?:.*[/\\])?(?P<line>[^/\\()]*:\d+)\)")
+
+
+def label_of(box: Mapping[str, Any]) -> str:
+    """Return what a box is called in the drawing: the function that a node with a generated name calls.
+
+    >>> box = {"kind": "node", "name": "KSTREAM-MAPVALUES-0000000001", "operation": "MapValues"}
+    >>> label_of(box), label_of({**box, "runs": "calls parse (/srv/shop.py:4) for each record"})
+    ('MapValues', 'parse')
+    >>> label_of({**box, "runs": "calls main.<locals>.<lambda> (shop.py:9)"}), label_of({**box, "name": "totals"})
+    ('lambda, shop.py:9', 'totals')
+    """
+    name = str(box["name"])
+    if not _GENERATED.fullmatch(name) or box["kind"] != "node":
+        return name
+    called = _CALLED.search(str(box.get("runs", "")))
+    if called is None:
+        return str(box.get("operation") or name)
+    function = called["function"].rpartition(".")[2]
+    return f"lambda, {called['line']}" if function == "<lambda>" else function
 
 
 def topology(visit: Visit) -> Mapping[str, Any]:
@@ -54,7 +76,7 @@ def topology(visit: Visit) -> Mapping[str, Any]:
     boxes = [
         {**box, "target": name if (name := box.get("topic", box["name"])) in there else ""}
         if box["kind"] == "topic"
-        else box
+        else {**box, "label": label_of(box)}
         for box in drawing["boxes"]
     ]
     graph = {"boxes": boxes, **{name: drawing[name] for name in ("groups", "arrows", "touches")}}

@@ -1,6 +1,10 @@
-// Batches over time, drawn by uPlot with the page's colours.
+// Charts over time, drawn by uPlot with the page's colours: one for each unit, one zoom for all, which an update keeps.
 const root = document.body.dataset.root;
-let chart = null;
+const COLOURS = ["--accent", "--c-write", "--c-publish"];
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+let charts = [];
+let zoom = null; // [from, to] in seconds
 let loading = null;
 
 function loaded() {
@@ -23,30 +27,70 @@ function colour(name) {
   return found;
 }
 
-function options(UPlot, width) {
+// As the server formats numbers.
+function short(value) {
+  if (value >= 1e9) return `${(value / 1e9).toFixed(1)} G`;
+  if (value >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k`;
+  return value >= 10 || value === 0 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(2)));
+}
+
+function options(UPlot, chart, width) {
   const axis = { stroke: () => colour("--dim"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { stroke: () => colour("--line"), width: 1 } };
-  const line = (label, scale, name) => ({ label, scale, stroke: () => colour(name), width: 1.5, points: { show: false } });
+  const steps = UPlot.paths.stepped({ align: 1 });
+  let own = -1;
+  const lines = chart.lines.map((line) => {
+    if (!line.is_past) own += 1;
+    const name = COLOURS[own % COLOURS.length];
+    return { label: line.label, paths: steps, stroke: () => colour(name), width: line.is_past ? 1 : 1.6, dash: line.is_past ? [5, 4] : undefined,
+      points: { show: false }, value: (u, value) => (value == null ? "-" : `${short(value)} ${chart.unit}`) };
+  });
   return {
-    width, height: 230, cursor: { drag: { x: true, y: false } },
-    scales: { s: { range: (u, low, high) => [0, (high || 1) * 1.1] }, n: { range: (u, low, high) => [0, (high || 1) * 1.1] } },
-    axes: [axis, { ...axis, scale: "s", values: (u, all) => all.map((v) => `${v} s`), size: 56 },
-      { ...axis, scale: "n", side: 1, grid: { show: false }, size: 64, values: (u, all) => all.map((v) => v.toLocaleString()) }],
-    series: [{ label: "Time" }, line("Seconds", "s", "--accent"), line("Records in", "n", "--c-read"), line("Lag", "n", "--c-publish")],
+    title: `${chart.title} (${chart.unit})`, width, height: 190,
+    cursor: { drag: { x: true, y: false }, sync: { key: "charts" } },
+    scales: { y: { range: (u, low, high) => [0, (high || 1) * 1.1] } },
+    axes: [{ ...axis, values: (u, all, at, space, step) => all.map((each) => (step < 60 ? clock : minute).format(each * 1000)) },
+      { ...axis, values: (u, all) => all.map(short), size: 60 }],
+    series: [{ label: "Time", value: (u, value) => (value == null ? "-" : clock.format(value * 1000)) }, ...lines],
+    hooks: { setSelect: [(u) => { if (u.select.width > 0) zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); }] },
   };
 }
 
+function zoomTo(wanted) {
+  zoom = wanted;
+  document.getElementById("unzoom").hidden = zoom === null;
+  const hash = zoom === null ? "" : `#zoom=${zoom.map(Math.round).join("-")}`;
+  history.replaceState(null, "", location.pathname + location.search + hash);
+  for (const each of charts) scaled(each);
+}
+
+function scaled(chart) {
+  const all = chart.data[0];
+  chart.setScale("x", zoom === null ? { min: all[0], max: all[all.length - 1] } : { min: zoom[0], max: zoom[1] });
+}
+
+export function begin() {
+  const kept = location.hash.match(/^#zoom=(\d{9,11})-(\d{9,11})$/);
+  if (kept && Number(kept[1]) < Number(kept[2])) zoom = [Number(kept[1]), Number(kept[2])];
+}
+
 export async function update() {
-  const place = document.getElementById("chart");
+  const place = document.getElementById("charts");
   if (!place) return;
   const UPlot = await loaded();
-  const data = JSON.parse(place.dataset.chart);
-  if (chart === null || !place.contains(chart.root)) {
+  const { times, charts: wanted } = JSON.parse(place.dataset.charts);
+  if (!times.length) return;
+  if (charts.length === 0 || !place.contains(charts[0].root)) {
     place.replaceChildren();
-    chart = new UPlot(options(UPlot, place.clientWidth), data, place);
-  } else chart.setData(data);
+    charts = wanted.map((each) => new UPlot(options(UPlot, each, place.clientWidth), [times, ...each.lines.map((line) => line.values)], place));
+    for (const each of charts) each.over.addEventListener("dblclick", () => zoomTo(null));
+    document.getElementById("unzoom").addEventListener("click", () => zoomTo(null));
+    document.getElementById("unzoom").hidden = zoom === null;
+  } else charts.forEach((each, number) => each.setData([times, ...wanted[number].lines.map((line) => line.values)], false));
+  for (const each of charts) scaled(each);
 }
-addEventListener("penstock-theme", () => chart?.redraw(false));
+addEventListener("penstock-theme", () => { for (const each of charts) each.redraw(false); });
 addEventListener("resize", () => {
-  const place = document.getElementById("chart");
-  if (chart && place) chart.setSize({ width: place.clientWidth, height: 230 });
+  const place = document.getElementById("charts");
+  if (place) for (const each of charts) each.setSize({ width: place.clientWidth, height: 190 });
 });

@@ -3,7 +3,7 @@
 importScripts("vendor/dagre.min.js");
 onmessage = ({ data }) => {
   const graph = new dagre.graphlib.Graph({ multigraph: false });
-  graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 46, marginx: 4, marginy: 4 });
+  graph.setGraph({ rankdir: data.rankdir, nodesep: data.rankdir === "LR" ? 14 : 22, ranksep: data.rankdir === "LR" ? 24 : 46, marginx: 4, marginy: 4 });
   graph.setDefaultEdgeLabel(() => ({ width: 50, height: 14, labelpos: "c" }));
   for (const box of data.boxes) graph.setNode(box.id, { width: box.width, height: box.height });
   for (const [from, to] of data.arrows) if (graph.hasNode(from) && graph.hasNode(to)) graph.setEdge(from, to);

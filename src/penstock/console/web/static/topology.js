@@ -2,7 +2,8 @@
 import { visible } from "./visible.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const FOLD_FROM = 150; // boxes
+const FOLD_FROM = 25; // boxes
+const NARROW = 640; // pixels, where a graph goes from top to bottom
 const KEPT = "penstock-layout-";
 const root = document.body.dataset.root;
 let drawn = "";
@@ -30,8 +31,14 @@ function fold(graph) {
   const boxes = graph.boxes.filter(stays);
   for (const group of graph.groups) {
     if (opened.has(String(group.id))) continue;
-    const inside = graph.boxes.filter((each) => each.group === group.id && each.kind === "node").length;
-    boxes.push({ id: `group_${group.id}`, kind: "group", name: group.title, operation: `${inside} nodes`, group: group.id });
+    const inside = graph.boxes.filter((each) => each.group === group.id && each.kind !== "topic");
+    const ids = new Set(inside.map((each) => each.id));
+    const named = new Map(graph.boxes.map((each) => [each.id, each]));
+    const topics = graph.arrows.filter(([a, b]) => ids.has(b) && named.get(a)?.kind === "topic");
+    const sinks = graph.arrows.filter(([a, b]) => ids.has(a) && named.get(b)?.kind === "topic");
+    boxes.push({ id: `group_${group.id}`, kind: "group", name: group.title, group: group.id,
+      members: inside.map((each) => each.name), words: inside.map((each) => `${each.name} ${each.label ?? ""}`).join(" "),
+      reads: topics.map(([a]) => named.get(a).name), sources: topics.map(([, b]) => named.get(b).name), sinks: sinks.map(([a]) => named.get(a).name) });
   }
   const pairs = new Set(graph.arrows.map(([a, b]) => `${of.get(a)} ${of.get(b)}`));
   const arrows = [...pairs].map((pair) => pair.split(" ")).filter(([a, b]) => a !== b);
@@ -39,10 +46,15 @@ function fold(graph) {
   return { groups: [], boxes, arrows, touches: graph.touches.filter(([a, b]) => kept.has(a) && kept.has(b)) };
 }
 
+function labelOf(box) {
+  const label = box.label || box.name;
+  return label.length > 34 ? `${label.slice(0, 12)}…${label.slice(-21)}` : label;
+}
+
 function lay(figure, graph) {
   document.getElementById("fold").setAttribute("aria-pressed", String(folded));
-  const sizes = graph.boxes.map((each) => ({ id: each.id, width: Math.max(110, each.name.length * 6.9 + 26), height: each.kind === "node" ? 46 : 36 }));
-  const wanted = { boxes: sizes, arrows: [...graph.arrows, ...graph.touches] };
+  const sizes = graph.boxes.map((each) => ({ id: each.id, width: Math.max(each.kind === "group" ? 190 : 110, labelOf(each).length * 6.9 + 26), height: each.kind === "node" || each.kind === "group" ? 46 : 36 }));
+  const wanted = { boxes: sizes, arrows: [...graph.arrows, ...graph.touches], rankdir: figure.clientWidth < NARROW ? "TB" : "LR" };
   const key = KEPT + digest(JSON.stringify(wanted));
   const known = kept(key);
   if (known) { draw(figure, graph, known); return; }
@@ -88,28 +100,30 @@ function draw(figure, graph, places) {
   element("path", { d: "M0 0L8 4L0 8z" }, head);
   const touches = new Set(graph.touches.map(([a, b]) => `${a} ${b}`));
   const byId = new Map(graph.boxes.map((each) => [each.id, each]));
+  const sideways = figure.clientWidth >= NARROW;
   for (const edge of places.edges) {
     const d = edge.points.map((p, n) => `${n ? "L" : "M"}${p.x.toFixed(1)} ${p.y.toFixed(1)}`).join("");
     const touch = touches.has(`${edge.from} ${edge.to}`);
     element("path", { class: touch ? "touch" : "arrow", d, "data-from": byId.get(edge.from)?.name ?? "", ...(touch ? {} : { "marker-end": "url(#head)" }) }, svg);
     if (!touch) {
       const middle = edge.points[Math.floor(edge.points.length / 2)];
-      element("text", { class: "rate", "aria-hidden": "true", x: middle.x + 5, y: middle.y, "data-of": byId.get(edge.from)?.name ?? "", "data-to": byId.get(edge.to)?.name ?? "" }, svg, "");
+      element("text", { class: "rate", "aria-hidden": "true", x: middle.x + (sideways ? -18 : 5), y: middle.y - (sideways ? 5 : 0), "data-of": byId.get(edge.from)?.name ?? "", "data-to": byId.get(edge.to)?.name ?? "" }, svg, "");
     }
   }
   for (const place of places.boxes) {
     const each = byId.get(place.id);
     const x = place.x - place.width / 2;
     const y = place.y - place.height / 2;
-    const group = element("g", { class: `box ${each.kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, tabindex: 0, role: "button", "data-id": each.id, "data-name": each.name, "data-target": each.target ?? "" }, svg);
+    const group = element("g", { class: `box ${each.kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, tabindex: 0, role: "button", "data-id": each.id, "data-name": each.name, "data-words": `${each.name} ${each.label ?? ""} ${each.words ?? ""}`.toLowerCase(), "data-target": each.target ?? "" }, svg);
+    group.each = each;
     element("title", {}, group, each.name);
     element("rect", { width: place.width, height: place.height, rx: each.kind === "topic" ? 18 : each.kind === "store" ? 10 : 5 }, group);
-    if (each.kind === "node") {
+    if (each.kind === "node" || each.kind === "group") {
       element("rect", { class: "rail", x: 8, y: place.height - 8, width: place.width - 16, height: 3, rx: 1.5 }, group);
       element("rect", { class: "time", x: 8, y: place.height - 8, width: 0, height: 3, rx: 1.5, "data-width": place.width - 16 }, group);
     }
-    element("text", { class: "name", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 16 : place.height / 2 + (each.kind === "store" || each.kind === "topic" ? -2 : 4) }, group, each.name);
-    element("text", { class: "more", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" ? 30 : place.height / 2 + 11 }, group, each.operation ?? "");
+    element("text", { class: "name", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 16 : place.height / 2 + (each.kind === "store" || each.kind === "topic" ? -2 : 4) }, group, labelOf(each));
+    element("text", { class: "more", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 30 : place.height / 2 + 11 }, group, each.operation ?? "");
   }
   figure.replaceChildren(svg);
   scale = Math.min(1, Math.max(0.6, (figure.clientWidth - 20) / box.width));
@@ -153,7 +167,7 @@ function rates(figure) {
   const chosen = new URLSearchParams(location.search).get("node");
   for (const group of figure.querySelectorAll(".box")) {
     const name = group.dataset.name;
-    const [taken, given, share] = live.nodes[name] ?? [0, 0, 0];
+    const [taken, given, share] = group.classList.contains("group") ? summed(group.each, live) : live.nodes[name] ?? [0, 0, 0];
     const time = group.querySelector(".time");
     if (time) time.setAttribute("width", (share * time.dataset.width).toFixed(1));
     group.classList.toggle("hot", share >= 0.3);
@@ -162,17 +176,51 @@ function rates(figure) {
     let said = `${name}`;
     if (group.classList.contains("store")) more.textContent = said = `${short(live.stores[name] ?? 0)} rows`;
     else if (group.classList.contains("topic")) more.textContent = said = name in live.lag ? `lag ${short(live.lag[name])}` : "";
-    else said = `${short(taken)} rows a second in, ${short(given)} out, ${(share * 100).toFixed(0)} % of the time`;
+    else if (group.classList.contains("group")) {
+      const lag = group.each.reads.reduce((sum, topic) => sum + (live.lag[topic] ?? 0), 0);
+      more.textContent = said = `${short(taken)} /s in, ${short(given)} /s out, ${(share * 100).toFixed(0)} %${lag ? `, lag ${short(lag)}` : ""}`;
+    } else said = `${short(taken)} rows a second in, ${short(given)} out, ${(share * 100).toFixed(0)} % of the time`;
     group.querySelector("title").textContent = `${group.classList[1]} ${name}, ${said}`;
   }
   for (const label of figure.querySelectorAll(".rate")) {
-    const rate = live.nodes[label.dataset.of]?.[1] ?? live.nodes[label.dataset.to]?.[0] ?? 0;
+    const rate = live.nodes[label.dataset.of]?.[1] ?? live.nodes[label.dataset.to]?.[0] ?? rateOfGroup(figure, label.dataset, live);
     label.textContent = rate ? `${short(rate)} /s` : "";
   }
   for (const arrow of figure.querySelectorAll(".arrow")) {
     const rate = live.nodes[arrow.dataset.from]?.[1] ?? 0;
     arrow.setAttribute("stroke-width", (1.2 + Math.log10(1 + rate) * 0.5).toFixed(2));
   }
+}
+
+// The rates of a folded sub-topology: what its sources take, what its sinks give, and its nodes' share of the time.
+function summed(group, live) {
+  const add = (names, at) => [...new Set(names)].reduce((sum, name) => sum + (live.nodes[name]?.[at] ?? 0), 0);
+  return [add(group.sources, 0), add(group.sinks, 0), Math.min(1, add(group.members, 2))];
+}
+
+function rateOfGroup(figure, ends, live) {
+  const boxes = [...figure.querySelectorAll(".box.group")];
+  const to = boxes.find((each) => each.dataset.name === ends.to);
+  return to && to.each.reads.includes(ends.of) ? summed(to.each, live)[0] : 0;
+}
+
+// A search marks the boxes that it finds and shows the next one in the middle.
+let hit = -1;
+document.addEventListener("input", (event) => { if (event.target.id === "find") { hit = -1; seek(event.target.value); } });
+document.addEventListener("keydown", (event) => {
+  if (event.target.id === "find" && event.key === "Enter") { event.preventDefault(); seek(event.target.value); }
+});
+function seek(text) {
+  const figure = document.getElementById("graph");
+  const boxes = [...figure.querySelectorAll(".box")];
+  const wanted = text.trim().toLowerCase();
+  const hits = wanted ? boxes.filter((each) => each.dataset.words.includes(wanted)) : [];
+  for (const each of boxes) each.classList.toggle("hit", hits.includes(each));
+  if (!hits.length) return;
+  hit = (hit + 1) % hits.length;
+  const box = hits[hit].getBoundingClientRect();
+  const frame = figure.getBoundingClientRect();
+  figure.scrollBy(box.x + box.width / 2 - frame.x - frame.width / 2, box.y + box.height / 2 - frame.y - frame.height / 2);
 }
 
 function fitting(figure) {
