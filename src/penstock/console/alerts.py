@@ -334,10 +334,10 @@ def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
 def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
     """Return the alerts in Prometheus' text format: 1 for each that holds, 0 for the others.
 
-    >>> alert_lines("shop", [{"name": "died"}]).splitlines()[1:3]
+    >>> alert_lines("shop", [{"name": "died"}]).splitlines()[2:4]
     ['penstock_alert{application="shop",name="failed"} 0', 'penstock_alert{application="shop",name="died"} 1']
     """
     held = {alert["name"] for alert in alerts}
     shown = label_text(application)
     lines = [f'penstock_alert{{application="{shown}",name="{name}"}} {int(name in held)}' for name in NAMES]
-    return "\n".join(["# TYPE penstock_alert gauge", *lines, ""])
+    return "\n".join(["# HELP penstock_alert Whether an alert holds.", "# TYPE penstock_alert gauge", *lines, ""])

@@ -10,6 +10,10 @@ _WIDTH, _HEIGHT, _COLUMNS = 8, 8, 24
 _OF_APPLICATION = 'job=~"$job"'
 # Title, unit, and for each line its legend and its expression.
 _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("State (1: is in it)", "short", (("{{state}}", 'max by (state) (kafka_streams_stream_metrics{%s, state!=""})'),)),
+    ("Alerts (1: holds)", "short", (
+        ("{{application}}: {{name}}", "max by (application, name) (penstock_alert{%s}) > 0"),
+    )),
     ("Records a second", "ops", (
         ("read", "sum(rate(kafka_streams_stream_thread_metrics_process_total{%s}[1m]))"),
         ("written", "sum(rate(kafka_streams_stream_topic_metrics_records_produced_total{%s}[1m]))"),
@@ -48,7 +52,7 @@ def dashboard() -> dict[str, Any]:
     """Return the dashboard as Grafana imports it, over a Prometheus data source that the import asks for.
 
     >>> len(dashboard()["panels"])
-    12
+    14
     """
     return {
         "__inputs": [{"name": "DS", "label": "Prometheus", "type": "datasource", "pluginId": "prometheus"}],

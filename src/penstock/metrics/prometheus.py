@@ -32,12 +32,15 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
 
     >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
     >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
-    >>> registry.gauge(MetricName.of("process-total", "stream-task-metrics", {"task-id": "0_0"}), lambda: 3.0)
+    >>> name = MetricName.of("process-total", "stream-task-metrics", {"task-id": "0_0"}, "Records.")
+    >>> registry.gauge(name, lambda: 3.0)
     >>> print(prometheus_text(registry), end="")
+    # HELP kafka_streams_stream_task_metrics_process_total Records.
     # TYPE kafka_streams_stream_task_metrics_process_total counter
     kafka_streams_stream_task_metrics_process_total{task_id="0_0"} 3
     """
     families: dict[str, list[str]] = {}
+    meanings: dict[str, str] = {}  # the first description of each family
     for name, metric in metrics.items():
         value = metric.metric_value()
         if name.name in _LEFT_OUT or (isinstance(value, float) and math.isnan(value)):
@@ -47,11 +50,15 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
             labels = {"client_type": kind.replace("_", "."), **labels}
         if not isinstance(value, str) and name.group != _APP_INFO:
             _add(families, family_of(name), labels, value)
+            meanings.setdefault(family_of(name), name.description)
         if isinstance(value, str) or name.group == _APP_INFO or (name.group, name.name) == _THREADS:
             text = value if isinstance(value, str) else _number(value)
             _add(families, _family_of_group(name), {**labels, _word(name.name): text}, 1)
+            meanings.setdefault(_family_of_group(name), "Texts, each as a label of a series that is 1.")
     lines: list[str] = []
     for family in sorted(families):
+        meaning = " ".join(visible(meanings[family]).split()).replace("\\", r"\\")
+        lines += [f"# HELP {family} {meaning}"] if meaning else []
         lines += [f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}", *families[family]]
     return "\n".join(lines) + "\n" if lines else ""
 

@@ -28,5 +28,17 @@ def test_the_text_is_what_prometheus_reads():
     assert (total.name, total.value) == ("kafka_streams_stream_thread_metrics_process_total", 12)
 
 
+def test_each_family_has_its_meaning_once():
+    registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
+    for task in ("0_0", "0_1"):
+        name = MetricName.of("process-total", "stream-task-metrics", {"task-id": task}, "Records, \\ and\nmore.")
+        registry.gauge(name, lambda: 1.0)
+    text = prometheus_text(registry)
+    (family,) = parser.text_string_to_metric_families(text)
+    assert text.count("# HELP") == 1
+    assert (family.documentation.startswith("Records, "), len(family.samples)) == (True, 2)
+    assert all(line.startswith(("#", "kafka_streams_")) for line in text.splitlines())
+
+
 def test_nothing_is_an_empty_text():
     assert prometheus_text({}) == ""

@@ -35,7 +35,10 @@ def ready(visit: Visit) -> Any:
 
 def metrics(visit: Visit) -> Any:
     """Return the alerts and lag of all applications in Prometheus' text format."""
-    lines, lags = [], ["# TYPE penstock_lag_records gauge"]
+    lines, lags = (
+        [],
+        ["# HELP penstock_lag_records Records of the partition that wait.", "# TYPE penstock_lag_records gauge"],
+    )
     for name in visit.site.applications.names():
         picture = visit.site.application(name).picture()
         lines += alert_lines(name, picture.get("alerts", ())).splitlines()

@@ -45,7 +45,7 @@ def batches(visit: Visit) -> Mapping[str, Any]:
     minutes = kept_minutes[-_DAY:]
     return {
         **facts,
-        "charts": json_text(charts_of(picture, kept_minutes, shown, past_ms)),
+        "charts": json_text(charts_of(picture, kept_minutes, shown, past_ms, picture.figures_ms)),
         "ranges": RANGES,
         "range": shown,
         "pasts": PASTS,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.clock import unix_ms
 from penstock.console.app_view import Picture
 from penstock.console.batch_line import UNKNOWN, Minute
 
@@ -45,7 +44,9 @@ def range_of(name: str) -> Range:
     return next((each for each in RANGES if each.name == name), RANGES[0])
 
 
-def charts_of(picture: Picture, minutes: Sequence[Sequence[Any]], shown: Range, past_ms: int) -> dict[str, Any]:
+def charts_of(
+    picture: Picture, minutes: Sequence[Sequence[Any]], shown: Range, past_ms: int, end_ms: int
+) -> dict[str, Any]:
     """Return the charts of a range, for JSON: the times of the steps, and for each chart its unit and its lines.
 
     Args:
@@ -53,11 +54,11 @@ def charts_of(picture: Picture, minutes: Sequence[Sequence[Any]], shown: Range, 
         minutes: The minutes of its history, see `penstock.console.batch_line.Minute`.
         shown: The range.
         past_ms: How much earlier the time is that it is compared with; 0: with none.
+        end_ms: The end of the range.
     """
     kept = [Minute(*row) for row in minutes]
     step = shown.step_ms
-    end = max(unix_ms() if picture.is_live else picture.get("written_ms", 0), 0)
-    last = end // step * step  # the step that runs now would look like a fall
+    last = end_ms // step * step  # the step that runs now would look like a fall
     starts = range(last - shown.span_ms, last, step)
     now = _steps(picture, kept, shown)
     # Earlier times are known by the minute; a step of seconds shows the rate of its minute.
@@ -68,7 +69,7 @@ def charts_of(picture: Picture, minutes: Sequence[Sequence[Any]], shown: Range, 
 
     def lines(name: str, value: Callable[[_Sums], float | None]) -> list[dict[str, Any]]:
         own = [value(sums) if (sums := now.get(at)) else None for at in starts]
-        drawn = [{"label": name, "values": own}]
+        drawn: list[dict[str, Any]] = [{"label": name, "values": own}]
         if past_ms:
             old = [value(sums) if (sums := earlier(at)) else None for at in starts]
             drawn.append({"label": f"{name}, {_past_title(past_ms)}", "values": old, "is_past": True})
@@ -149,7 +150,7 @@ def _steps(picture: Picture, kept: Sequence[Minute], shown: Range) -> dict[int, 
         if found is None or found.span_ms != step:
             found = sums[line.end_ms // step * step] = _Sums(step)
         found.add(1, line.seconds, line.records_in, line.records_out, line.lag)
-    if lines and picture.is_live:  # a step without a batch has processed nothing
+    if lines and picture.is_running:  # a step without a batch has processed nothing
         for at in range(first // step * step + step, lines[-1].end_ms, step):
             sums.setdefault(at, _Sums(step))
     return sums
