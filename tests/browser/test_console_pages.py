@@ -184,9 +184,9 @@ def test_a_zoom_of_the_charts_stays_over_updates_and_visits(look: Callable[..., 
     page.mouse.up()
     page.wait_for_function("() => location.hash.startsWith('#zoom=')")
     zoom = page.evaluate("location.hash")
-    before = page.locator("#charts").get_attribute("data-charts")
-    console.data.batch()
-    page.wait_for_function("old => document.getElementById('charts').dataset.charts !== old", arg=before)
+    number = console.data.batch()
+    page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    assert page.locator("#unzoom").is_visible()
     page.reload()
     page.wait_for_selector("#charts .uplot:nth-child(3) canvas")
     assert page.evaluate("location.hash") == zoom

@@ -58,7 +58,7 @@ function options(UPlot, chart, width) {
 
 function zoomTo(wanted) {
   zoom = wanted;
-  document.getElementById("unzoom").hidden = zoom === null;
+  document.getElementById("unzoom").toggleAttribute("data-own-zoomed", zoom !== null); // an update leaves it
   const hash = zoom === null ? "" : `#zoom=${zoom.map(Math.round).join("-")}`;
   history.replaceState(null, "", location.pathname + location.search + hash);
   for (const each of charts) scaled(each);
@@ -85,7 +85,7 @@ export async function update() {
     charts = wanted.map((each) => new UPlot(options(UPlot, each, place.clientWidth), [times, ...each.lines.map((line) => line.values)], place));
     for (const each of charts) each.over.addEventListener("dblclick", () => zoomTo(null));
     document.getElementById("unzoom").addEventListener("click", () => zoomTo(null));
-    document.getElementById("unzoom").hidden = zoom === null;
+    document.getElementById("unzoom").toggleAttribute("data-own-zoomed", zoom !== null);
   } else charts.forEach((each, number) => each.setData([times, ...wanted[number].lines.map((line) => line.values)], false));
   for (const each of charts) scaled(each);
 }
