@@ -245,7 +245,7 @@ def test_an_error_leads_to_the_record_and_a_dead_letter_to_what_it_was(look: Cal
     assert seen.axe() == []
     page.locator("a", has_text="orders-2 @ 11").first.click()
     page.wait_for_function("() => document.querySelector('h1').textContent === 'orders-2 @ 11'")
-    assert '"id": 35' in page.locator("#value").inner_text()
+    assert '"id": 35' in (page.locator("#value").text_content() or "")
     page.go_back()
     page.locator("#letters tbody tr").first.locator("a").first.click()
     page.wait_for_selector("#original a")
