@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psutil
 import pytest
 
+from eventually import eventually
 from penstock.engines.spark import session, worker_daemon
+from penstock.engines.spark.worker_daemon import DaemonAhead
 
 _FORKS = """
 import os, sys
@@ -63,3 +71,54 @@ def test_a_zip_that_comes_with_the_job_has_no_daemon(monkeypatch: pytest.MonkeyP
     assert name not in session._context_settings({}, {"spark.master": "spark://host:7077"}, rows_in_jvm=False)
     monkeypatch.setattr(session, "__file__", "/jobs/penstock.zip/penstock/engines/spark/session.py")
     assert name not in session._context_settings({}, {}, rows_in_jvm=False)
+
+
+@contextmanager
+def _spark(ahead: DaemonAhead) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that Spark starts as its daemon, which says where workers are to be had."""
+    command = [sys.executable, "-m", worker_daemon.__name__, "pyspark.worker"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **ahead.environment}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _worker_of(process: subprocess.Popen[bytes]) -> psutil.Process:
+    assert process.stdout is not None
+    (port,) = struct.unpack("!i", process.stdout.read(4))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        return psutil.Process(struct.unpack("!i", connection.recv(4))[0])
+
+
+@pytest.fixture
+def ahead() -> Iterator[DaemonAhead]:
+    started = DaemonAhead({})
+    yield started
+    started._process.kill()
+
+
+def test_one_that_was_started_ahead_goes_on_as_sparks(ahead: DaemonAhead) -> None:
+    with _spark(ahead) as process:
+        assert _worker_of(process).ppid() == ahead._process.pid
+        with _spark(ahead) as other:  # of another environment, say
+            assert _worker_of(other).ppid() == other.pid
+        assert process.stdin is not None
+        process.stdin.close()  # as Spark ends it
+        assert process.wait(60) == 0
+        ahead._process.wait(60)
+    eventually(lambda: not ahead._folder.exists())
+
+
+def test_spark_sees_that_one_which_was_started_ahead_has_died(ahead: DaemonAhead) -> None:
+    with _spark(ahead) as process:
+        assert _worker_of(process).is_running()
+        ahead._process.kill()
+        assert process.wait(60) == 0
+
+
+def test_one_that_was_started_ahead_ends_with_the_driver(ahead: DaemonAhead) -> None:
+    assert ahead._process.stdin is not None
+    ahead._process.stdin.close()
+    assert ahead._process.wait(60) == 0

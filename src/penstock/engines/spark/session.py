@@ -30,6 +30,7 @@ from penstock.engines.spark.masters import is_one_process, with_retries, with_sp
 from penstock.engines.spark.own_session import clone_session
 from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.submitted import overruled_settings, submitted_settings
+from penstock.engines.spark.worker_daemon import DaemonAhead
 from penstock.engines.spark.worker_process import ENVIRONMENT
 from penstock.engines.spark.worker_python import workers_with_this_python
 from penstock.errors import EnvironmentProblemError
@@ -88,6 +89,7 @@ _REDACTED = f"(?i){NAMES_OF_SECRET_SETTINGS}"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _secret_files: set[str] = set()  # that are there now
 _secret_files_lock = threading.Lock()
+_daemons: list[DaemonAhead] = []  # at most one: that of the JVM that this process has started
 _is_ending = threading.Event()
 _using = threading.RLock()  # held while a JVM or a context is started, one in use is looked for, or its last use ends
 
@@ -234,12 +236,25 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
             all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm)
             with _using, quiet_pyspark(), _workers_of(all_settings):
                 check_java()
+                _start_daemon(all_settings)
                 with _secrets_off_command_line(all_settings) as arguments:
                     launch_jvm(arguments)
         except Exception as error:  # noqa: BLE001 - tried again, and raised then
             _log.debug("Spark's JVM was not started ahead: %s", error)
 
     threading.Thread(target=launch, name="penstock-jvm", daemon=True).start()
+
+
+def _start_daemon(settings: Mapping[str, str]) -> None:
+    """Start the daemon of a new Spark's workers, which takes as long as Java to be ready."""
+    if not _WORKER_DAEMON.items() <= settings.items() or os.name != "posix":
+        return
+    prefix = "spark.executorEnv."
+    environment = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+    try:
+        _daemons.append(DaemonAhead(environment))
+    except OSError as error:  # Spark starts its own
+        _log.debug("the daemon of Spark's workers was not started ahead: %s", error)
 
 
 def _running_context() -> SparkContext | None:
@@ -348,6 +363,9 @@ def _new_context(settings: Mapping[str, str], application_id: str, spare: int) -
                     for name, value in arguments.items():
                         conf.set(name, value)
                     slots = _slots(settings["spark.master"], spare) if is_one_process(settings["spark.master"]) else {}
+                    for daemon in _daemons:
+                        for name, value in daemon.environment.items():
+                            conf.set(f"spark.executorEnv.{name}", value)
                     for name, value in slots.items():
                         conf.set(name, settings.get(name, value) if name == _PARALLELISM else value)
                     return SparkContext(conf=conf)

@@ -4,20 +4,27 @@ PySpark's own forks empty processes: each worker imports the same 1,000 modules 
 each. Here they are imported once, and workers share the memory. When it forks, no other thread runs Python code, and
 nothing is open: what the modules start (threads of the allocators) a worker can do without.
 
-Spark starts it by the setting ``spark.python.daemon.module``, where all of it runs in one process.
+Spark starts it by the setting ``spark.python.daemon.module``, where all of it runs in one process. As it does so late,
+when the first job runs, the driver starts one ahead, which imports while Java starts. What Spark starts then hands its
+streams and its environment to that one.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
+import shutil
+import socket
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 
-from penstock.base.late_pandas import keep_pandas_out
-
-__all__ = ["main"]
+__all__ = ["DaemonAhead", "main"]
 
 _NEEDED = (  # by tasks of both modes over an embedded log; what else they need they import themselves
     "pyspark.worker",
@@ -32,10 +39,70 @@ _NEEDED = (  # by tasks of both modes over an embedded log; what else they need 
     "penstock.serde.model_serde",
     "penstock.serde.serdes",
 )
+_AHEAD = "PENSTOCK_WORKER_DAEMON"
+_WORKER_MODULE = "pyspark.worker"
+_LISTENING = "--listening"
+_STREAMS = (0, 1, 2)
+
+
+class DaemonAhead:
+    """A daemon that the driver has started, and that waits for the process which Spark starts as its daemon.
+
+    It ends when this process does; when Spark has it, with Spark.
+
+    Args:
+        environment: What the workers' environment has beside the driver's: libraries read it as they are imported.
+
+    Raises:
+        OSError: It cannot be started; Spark's own start is enough.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-daemon-"))  # of this user alone
+        try:
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(self._folder / "socket"))
+                listening.listen(1)
+                number = listening.fileno()
+                self._process = subprocess.Popen(  # noqa: S603 - nobody else's command
+                    [sys.executable, "-m", __name__, _WORKER_MODULE, _LISTENING, str(number)],
+                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number], process_group=0,
+                    env={"PYTHONHASHSEED": "0", **os.environ, **environment},  # PySpark's default of the seed
+                )  # fmt: skip
+        except OSError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        threading.Thread(target=self._wait, name="penstock-worker-daemon", daemon=True).start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the environment of Spark's daemon has to have, so that it finds this one."""
+        return {_AHEAD: f"{self._folder / 'socket'}{os.pathsep}{sys.executable}"}
+
+    def _wait(self) -> None:
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def main() -> None:
-    """Import what workers need, and be PySpark's daemon."""
+    """Be the daemon: at once, or of the process that Spark starts, or hand that process's part over to one ahead."""
+    waits = _LISTENING in sys.argv
+    if not waits:
+        _hand_over()
+    _import_ahead()
+    if waits and not _take_over():
+        return
+    from pyspark import daemon
+
+    manager: Callable[[], None] = daemon.manager
+    manager()
+
+
+def _import_ahead() -> None:
+    from penstock.base.late_pandas import keep_pandas_out
+
     keep_pandas_out()
     for name in _NEEDED:
         try:
@@ -45,10 +112,54 @@ def main() -> None:
     os.register_at_fork(after_in_child=_draw_other_numbers)
     gc.collect()
     gc.freeze()  # a collection in a worker would write to each object, and so copy the shared pages
-    from pyspark import daemon
 
-    manager: Callable[[], None] = daemon.manager
-    manager()
+
+def _hand_over() -> None:
+    """Give the streams and the environment to the daemon that was started ahead; return if there is none.
+
+    This process stays for Spark to see and to end, as `cat`, which needs no memory: it ends when the daemon does.
+    """
+    path, _, python = os.environ.pop(_AHEAD, "").partition(os.pathsep)
+    if python != sys.executable:
+        return
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+            socket.send_fds(connection, [b"\n"], _STREAMS)
+            connection.sendall(json.dumps([sys.argv, sys.path, dict(os.environ)]).encode() + b"\n")
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # it has gone, or another process of Spark's has it
+        with open(os.devnull, "w") as nothing:  # noqa: PTH123
+            os.dup2(nothing.fileno(), 1)
+        os.dup2(connection.fileno(), 0)
+        os.execvp("cat", ["cat"])  # noqa: S606, S607
+
+
+def _take_over() -> bool:
+    """Wait for the process that Spark starts, and go on in its place; return False if the driver has ended."""
+    import select
+
+    listening = socket.socket(fileno=int(sys.argv[-1]))
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    poller.register(listening, select.POLLIN)
+    if any(number == 0 for number, _ in poller.poll()):
+        return False
+    connection, _ = listening.accept()
+    Path(listening.getsockname()).unlink(missing_ok=True)  # the next daemon of Spark's is its own
+    listening.close()
+    _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    with connection.makefile("rb") as file:
+        sys.argv, path, environment = json.loads(file.readline())
+    for stream, number in zip(streams, _STREAMS, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.path[:] = path
+    os.environ.clear()
+    os.environ.update(environment)
+    os.register_at_fork(after_in_child=connection.close)  # which ends with this process, not with its workers
+    return True
 
 
 def _draw_other_numbers() -> None:

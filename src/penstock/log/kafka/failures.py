@@ -183,8 +183,8 @@ def failure(
     if tp is not None:
         facts = {"topic": tp.topic, "partition": tp.partition, **facts}
     inner = error_of(error)
-    code, name, said = inner.code(), name_of(inner), inner.str()
-    text = f"{said} ({name})" if said.startswith(doing) else f"{doing}: {said} ({name})"
+    code, name = inner.code(), name_of(inner)
+    text = f"{_said(doing, inner)} ({name})"
     facts = {"code": name, **facts}
     if limit_bytes := getattr(error, "limit_bytes", 0):
         return too_large_here(doing, getattr(error, "size_bytes", 0), limit_bytes, **facts)
@@ -209,6 +209,12 @@ def failure(
     if category is ErrorCategory.ABORTABLE:
         return LogUnavailableError(text, hint=_LOST, **facts)
     return LogError(text, hint=remedy(code), **facts)
+
+
+def _said(doing: str, error: KafkaError) -> str:
+    """Return what was being done and what was said; errors of our own requests say both already."""
+    said: str = error.str()
+    return said if said.startswith(doing) else f"{doing}: {said}"
 
 
 def too_large_here(doing: str, size_bytes: int, limit_bytes: int, **facts: object) -> ProductionError:
@@ -291,7 +297,7 @@ def persist(
                 raise failure(refused or error, doing, access, **facts) from error
             if now - warned >= _WARN_EVERY_S:
                 left = patience_s - (now - began)
-                _log.warning("%s: %s; trying again for %.0f s", doing, error_of(error).str(), left)
+                _log.warning("%s; trying again for %.0f s", _said(doing, error_of(error)), left)
                 warned = now
         time.sleep(pause)
         if before_retry is not None:
