@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,10 +21,13 @@ from penstock.connect.connectors.sql_writing import (
     Cell,
     TargetTable,
     ValueRules,
+    array_of_texts,
+    array_type,
     column_default,
     column_type,
     described_table,
     written_value,
+    written_values,
 )
 from penstock.connect.data import (
     INT32,
@@ -33,9 +36,12 @@ from penstock.connect.data import (
     DataError,
     RetriableError,
     Schema,
+    SinkBatch,
+    SinkColumns,
     SinkRecord,
     Struct,
     Type,
+    fits,
 )
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["SqlSinkConnector", "SqlSinkTask"]
 
 OFFSETS = "penstock_sink_offsets"
+LEAST_OF_ARRAYS = 8  # rows, for which a statement of its own pays
 KAFKA_KEY = ("__connect_topic", "__connect_partition", "__connect_offset")
 
 
@@ -53,18 +60,23 @@ class _TableChangedError(Exception):
     """The table is no longer as it was when it was looked up."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A row that is written or deleted: the columns in order decide which statement does it."""
+@dataclass(slots=True)
+class _Writes:
+    """Rows that one statement writes or deletes, in order."""
 
     target: TargetTable
-    row: Mapping[str, Any]
+    columns: tuple[str, ...]
     key: tuple[str, ...]
-    deletes: bool = False
+    deletes: bool
+    rows: list[tuple[Any, ...]]
 
-    @property
-    def form(self) -> tuple[Any, ...]:
-        return id(self.target), self.deletes, tuple(self.row), self.key
+    def goes_with(self, other: _Writes) -> bool:
+        """Return whether the same statement writes the other rows."""
+        return (
+            self.target is other.target
+            and self.deletes is other.deletes
+            and (self.columns, self.key) == (other.columns, other.key)
+        )
 
 
 class SqlSinkTask(SinkTask):
@@ -72,6 +84,7 @@ class SqlSinkTask(SinkTask):
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.sink.JdbcSinkTask"
     _engine: Any = None
+    _with_arrays = True
 
     def start(self, settings: Mapping[str, str]) -> None:
         from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
@@ -137,10 +150,13 @@ class SqlSinkTask(SinkTask):
             self._put(records)
         except _TableChangedError:
             self._targets.clear()
+            self._with_arrays = False
             try:
                 self._put(records)
             except _TableChangedError as error:
                 raise error.args[0] from error
+            finally:
+                self._with_arrays = True
 
     def _note_retry(self, error: RetriableError) -> None:
         self._retries += 1
@@ -179,22 +195,75 @@ class SqlSinkTask(SinkTask):
 
         Tables are made and altered before the first row is written: MariaDB commits with that what was written before.
         """
+        parts = records.parts() if isinstance(records, SinkBatch) else records
+        waiting: list[_Writes] = []
+        for writes in [each for part in parts for each in self._writes(connection, part)]:
+            if waiting and waiting[-1].goes_with(writes):
+                waiting[-1].rows += writes.rows
+            else:
+                waiting.append(writes)
         most = self._parsed["batch.size"] or 1
-        writes = [self._write(connection, record) for record in records]
-        waiting: list[_Write] = []
-        for write in writes:
-            if write is None:
-                continue
-            if waiting and (len(waiting) >= most or waiting[-1].form != write.form):
-                self._execute(connection, waiting)
-                waiting = []
-            waiting.append(write)
-        if waiting:
-            self._execute(connection, waiting)
+        for writes in waiting:
+            for at in range(0, len(writes.rows), most):
+                self._execute(connection, replace(writes, rows=writes.rows[at : at + most]))
 
-    def _write(self, connection: Connection, record: SinkRecord) -> _Write | None:
+    def _writes(self, connection: Connection, part: SinkColumns | SinkRecord) -> Iterable[_Writes]:
+        if isinstance(part, SinkRecord):
+            return filter(None, [self._write(connection, part)])
+        at_once = self._writes_of_structs(connection, part)
+        return filter(None, [self._write(connection, each) for each in part.records()]) if at_once is None else at_once
+
+    def _writes_of_structs(self, connection: Connection, part: SinkColumns) -> list[_Writes] | None:
+        """Return the rows of structs of one schema; None: each record has to be looked at.
+
+        The first record decides about the table and its columns. What is wrong with a later one is found one by one.
+        """
+        schema, values = part.value_schema, part.values
+        if schema is None or schema.type is not Type.STRUCT or not values or not _are_of(schema, values):
+            return None
+        by_key = self._parsed["pk.mode"] == "record_key"
+        if (by_key or self._parsed["delete.enabled"]) and None in part.keys:
+            return None
+        if by_key and not _are_of(part.key_schema, part.keys):
+            return None
+        cells, key, target = self._first(connection, part.record_at(0))
+        try:
+            columns = {each: target.column(each) for each in cells}
+            if None in columns.values() or len(set(columns.values())) < len(columns):
+                return None
+            written = [
+                written_values(target, str(columns[name]), cell_schema, column, self._rules, field_name=name)
+                for name, (cell_schema, column) in self._columns(part, cells, key).items()
+            ]
+        except DataError:
+            return None
+        names = tuple(str(each) for each in columns.values())
+        key_columns = tuple(str(columns[each]) for each in key)
+        return [_Writes(target, names, key_columns, deletes=False, rows=list(zip(*written, strict=True)))]
+
+    def _columns(
+        self, part: SinkColumns, cells: Iterable[str], key: Collection[str]
+    ) -> dict[str, tuple[Schema, Sequence[Any]]]:
+        """Return the schema and the values of each field that is written."""
+        size, mode = len(part.offsets), self._parsed["pk.mode"]
+        of_key: dict[str, tuple[Schema, Sequence[Any]]] = {}
+        if mode == "kafka":
+            places = ((STRING, [part.topic] * size), (INT32, [part.partition] * size), (INT64, part.offsets))
+            of_key = dict(zip(self._parsed["pk.fields"] or KAFKA_KEY, places, strict=True))
+        elif mode == "record_key" and part.key_schema is not None and part.key_schema.type is not Type.STRUCT:
+            of_key = dict.fromkeys(key, (part.key_schema, part.keys))
+        elif key:
+            schema, values = (part.key_schema, part.keys) if mode == "record_key" else (part.value_schema, part.values)
+            of_key = {name: _field_of(schema, values, name, with_default=True) for name in key}
+        default = self._parsed["replace.null.with.default"]
+        return {
+            name: of_key.get(name) or _field_of(part.value_schema, part.values, name, with_default=default)
+            for name in cells
+        }
+
+    def _write(self, connection: Connection, record: SinkRecord) -> _Writes | None:
         self._check(record)
-        name = self._parsed["table.name.format"].replace("${topic}", str(record.topic))
+        name = self._table_of(record)
         key = self._key(record, name)
         if record.value is None:
             existing = self._target(connection, name)
@@ -202,10 +271,21 @@ class SqlSinkTask(SinkTask):
                 return None  # where no table is, there is nothing to delete
             target = existing or self._created(connection, name, key, list(key))
             return self._made(target, key, list(key), deletes=True)
+        cells, key_names, target = self._first(connection, record)
+        return self._made(target, cells, key_names)
+
+    def _first(self, connection: Connection, record: SinkRecord) -> tuple[dict[str, Cell], list[str], TargetTable]:
+        """Return what is written of a record, the names of its key, and the table, which is made to fit."""
+        self._check(record)
+        name = self._table_of(record)
+        key = self._key(record, name)
         cells = _in_order(self._cells(record, key), key, record.value)
         if not cells:
             raise DataError(f"No fields found using key and value schemas for table: {name}")
-        return self._made(self._fitting(connection, name, cells, list(key)), cells, list(key))
+        return cells, list(key), self._fitting(connection, name, cells, list(key))
+
+    def _table_of(self, record: SinkRecord) -> str:
+        return str(self._parsed["table.name.format"].replace("${topic}", str(record.topic)))
 
     def _check(self, record: SinkRecord) -> None:
         """Refuse a record that lacks what the settings need: a key, a value."""
@@ -241,7 +321,9 @@ class SqlSinkTask(SinkTask):
             f"timestamp={record.timestamp}) with a {value_type} {what} and {schema_type} {what} schema."
         )
 
-    def _made(self, target: TargetTable, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False) -> _Write:
+    def _made(
+        self, target: TargetTable, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False
+    ) -> _Writes:
         places = {each: target.column(each) for each in cells}
         missing = [each for each, column in places.items() if column is None]
         if missing:
@@ -250,7 +332,8 @@ class SqlSinkTask(SinkTask):
             str(column): written_value(target, str(column), cells[each], self._rules, field_name=each)
             for each, column in places.items()
         }
-        return _Write(target, row, tuple(str(places[each]) for each in key), deletes)
+        key_columns = tuple(str(places[each]) for each in key)
+        return _Writes(target, tuple(row), key_columns, deletes, [tuple(row.values())])
 
     def _cells(self, record: SinkRecord, key: Mapping[str, Cell]) -> dict[str, Cell]:
         """Return the fields of a record's value that are written."""
@@ -404,7 +487,7 @@ class SqlSinkTask(SinkTask):
 
     # Statements
 
-    def _execute(self, connection: Connection, writes: Sequence[_Write]) -> None:
+    def _execute(self, connection: Connection, writes: _Writes) -> None:
         from sqlalchemy.exc import OperationalError, ProgrammingError
 
         try:
@@ -417,10 +500,12 @@ class SqlSinkTask(SinkTask):
     def _failure(self, error: Exception) -> ConnectError:
         return database_error(error, "to write", trimmed=self._parsed["trim.sensitive.log"])
 
-    def _run(self, connection: Connection, writes: Sequence[_Write]) -> None:
+    def _run(self, connection: Connection, first: _Writes) -> None:
         from sqlalchemy import bindparam
 
-        first, rows = writes[0], [dict(each.row) for each in writes]
+        if self._with_arrays and self._run_with_arrays(connection, first):
+            return
+        rows = [dict(zip(first.columns, each, strict=True)) for each in first.rows]
         table = self._clause(first)
         matching = [table.c[column] == bindparam(f"key_{at}") for at, column in enumerate(first.key)]
         mode = self._parsed["insert.mode"]
@@ -429,7 +514,7 @@ class SqlSinkTask(SinkTask):
             if first.deletes:
                 connection.execute(table.delete().where(*matching), keyed)
                 return
-            rest = [column for column in first.row if column not in first.key]
+            rest = [column for column in first.columns if column not in first.key]
             if not rest:
                 return
             values: dict[str, Any] = {column: bindparam(f"value_{at}") for at, column in enumerate(rest)}
@@ -438,14 +523,50 @@ class SqlSinkTask(SinkTask):
                 table.update().where(*matching).values(values), [k | v for k, v in zip(keyed, changed, strict=True)]
             )
         elif mode == "insert":
-            names: dict[str, Any] = {column: bindparam(f"value_{at}") for at, column in enumerate(first.row)}
+            names: dict[str, Any] = {column: bindparam(f"value_{at}") for at, column in enumerate(first.columns)}
             connection.execute(
                 table.insert().values(names), [{f"value_{at}": v for at, v in enumerate(row.values())} for row in rows]
             )
         else:
             self._upsert(connection, table, rows, first.key)
 
-    def _clause(self, write: _Write) -> TableClause:
+    def _run_with_arrays(self, connection: Connection, writes: _Writes) -> bool:
+        """Write many rows of PostgreSQL by one statement: an array for each column. Returns whether it could.
+
+        Raises:
+            _TableChangedError: The database refuses it, and may take the rows, or all but one, by themselves.
+        """
+        from sqlalchemy.exc import DBAPIError, OperationalError
+
+        target, mode = writes.target, self._parsed["insert.mode"]
+        types = [array_type(target.columns[each]) for each in writes.columns]
+        if target.dialect != "postgresql" or writes.deletes or mode == "update" or None in types:
+            return False
+        stretches = [writes.rows]
+        ending = ""
+        names = [self._reader.quoted(each).replace("%", "%%") for each in writes.columns]
+        if mode == "upsert":
+            places = [writes.columns.index(each) for each in writes.key]
+            stretches = _without_doubles(writes.rows, places)
+            rest = [f"{name} = excluded.{name}" for at, name in enumerate(names) if at not in places]
+            changed = f"UPDATE SET {', '.join(rest)}" if rest else "NOTHING"
+            ending = f" ON CONFLICT ({', '.join(names[at] for at in places)}) DO {changed}"
+        if len(writes.rows) < LEAST_OF_ARRAYS * len(stretches):
+            return False
+        table = self._quoted(target.name).replace("%", "%%")
+        arrays = ", ".join(f"%s::{each}" for each in types)
+        statement = f"INSERT INTO {table} ({', '.join(names)}) SELECT * FROM unnest({arrays}){ending}"  # noqa: S608 - quoted
+        try:
+            for rows in stretches:
+                values = tuple(array_of_texts(column) for column in zip(*rows, strict=True))
+                connection.exec_driver_sql(statement, values)
+        except OperationalError:
+            raise
+        except DBAPIError as error:
+            raise _TableChangedError(self._failure(error)) from error
+        return True
+
+    def _clause(self, write: _Writes) -> TableClause:
         """Return the table of a statement; its columns have no types, so that values go to the driver as they are."""
         from sqlalchemy import column, table
         from sqlalchemy.sql import quoted_name
@@ -455,7 +576,7 @@ class SqlSinkTask(SinkTask):
 
         name = write.target.name
         schema = None if name.schema is None else named(name.schema)
-        return table(named(name.name), *(column(named(each)) for each in write.row), schema=schema)
+        return table(named(name.name), *(column(named(each)) for each in write.columns), schema=schema)
 
     def _upsert(
         self, connection: Connection, table: Any, rows: Sequence[Mapping[str, Any]], key: Sequence[str]
@@ -560,6 +681,42 @@ def _cells(value: Any, schema: Schema | None, where: str, *, with_default: bool 
     if isinstance(value, dict) and schema is None:
         return {str(name): (None, each) for name, each in value.items()}
     raise DataError(f"the record at {where} is not a struct or map of columns, but {type(value).__name__}")
+
+
+def _are_of(schema: Schema | None, values: Sequence[Any]) -> bool:
+    """Return whether all values, of which none is null, are what the schema says."""
+    if schema is None:
+        return False
+    if schema.type is Type.STRUCT:
+        return all(type(each) is Struct and each.schema is schema for each in values)
+    return all(fits(schema, each) for each in values)
+
+
+def _field_of(
+    schema: Schema | None, values: Sequence[Struct], name: str, *, with_default: bool
+) -> tuple[Schema, Sequence[Any]]:
+    """Return the schema and the values of a field of structs, which their schema has."""
+    part = None if schema is None else schema.field(name)
+    assert part is not None  # noqa: S101 - the first record has it
+    return part.schema, [each.get(part, with_default=with_default) for each in values]
+
+
+def _without_doubles(rows: Sequence[tuple[Any, ...]], places: Sequence[int]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows in stretches in which each key is there once.
+
+    >>> _without_doubles([(1, "a"), (2, "b"), (1, "c")], [0])
+    [[(1, 'a'), (2, 'b')], [(1, 'c')]]
+    """
+    stretches: list[list[tuple[Any, ...]]] = [[]]
+    seen: set[tuple[Any, ...]] = set()
+    for row in rows:
+        key = tuple(row[each] for each in places)
+        if key in seen:
+            stretches.append([])
+            seen.clear()
+        seen.add(key)
+        stretches[-1].append(row)
+    return stretches
 
 
 def _same(table: Table, key: Mapping[str, Any]) -> list[Any]:

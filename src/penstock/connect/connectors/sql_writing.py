@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,18 @@ from penstock.serde.data.logical import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Cell", "TargetTable", "ValueRules", "column_default", "column_type", "described_table", "written_value"]
+__all__ = [
+    "Cell",
+    "TargetTable",
+    "ValueRules",
+    "array_of_texts",
+    "array_type",
+    "column_default",
+    "column_type",
+    "described_table",
+    "written_value",
+    "written_values",
+]
 
 Cell = tuple[Schema | None, Any]
 DEBEZIUM_US = {
@@ -64,6 +75,10 @@ _POSTGRES_TYPES = {
     Type.STRING: "TEXT",
     Type.BYTES: "BYTEA",
 }
+_OF_ARRAYS = frozenset({  # an element is read as a text is, and then fitted to the column's length as a text is
+    "bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "date", "time",
+    "timestamp", "timestamptz", "uuid", "json", "jsonb",
+})  # fmt: skip
 _SQLITE_TYPES = {
     Type.INT8: "INTEGER",
     Type.INT16: "INTEGER",
@@ -265,6 +280,23 @@ def written_value(target: TargetTable, column: str, cell: Cell, rules: ValueRule
         raise DataError(f"the column {column} of {target.name} does not take this value: {error}") from error
 
 
+def written_values(
+    target: TargetTable, column: str, schema: Schema, values: Sequence[Any], rules: ValueRules, *, field_name: str
+) -> list[Any]:
+    """Return the values of a field in the form that a column takes, as `written_value` has them.
+
+    Raises:
+        DataError: One has none.
+    """
+    kind = target.columns[column]
+    text = None
+    if isinstance(kind, PgType) and field_name not in rules.timestamp_fields:
+        text = _postgres_writer(kind, schema, rules)
+    if text is None:
+        return [written_value(target, column, (schema, each), rules, field_name=field_name) for each in values]
+    return [None if each is None else text(each) for each in values]
+
+
 class _Micros(int):
     """Microseconds since 1970, of which Connect has no type."""
 
@@ -334,7 +366,7 @@ def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: Value
     if kind.name in ("int2", "int4", "int8") and isinstance(value, float | Decimal):
         return _rounded(value)
     if isinstance(value, float):
-        return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
+        return _float_text(value)
     if isinstance(value, Decimal):
         return _decimal_text(value)
     if isinstance(value, int):
@@ -344,6 +376,48 @@ def _postgres_text(kind: PgType, schema: Schema | None, value: Any, rules: Value
     if isinstance(value, list | dict | Struct):
         return to_json(schema, value, _JSON)
     return str(value)
+
+
+def _postgres_writer(kind: PgType, schema: Schema, rules: ValueRules) -> Callable[[Any], str] | None:
+    """Return what makes the texts of a field's values, all of which fit its schema; None: each is looked at."""
+    if schema.name in (DATE_NAME, TIME_NAME, TIMESTAMP_NAME):
+        return lambda value: _postgres_moment(kind, schema, value, rules)
+    if schema.name is not None or kind.name in ("bit", "varbit"):
+        return None
+    if schema.type is Type.BOOLEAN:
+        return lambda value: "true" if value else "false"
+    if schema.type in (Type.INT8, Type.INT16, Type.INT32, Type.INT64):
+        return str
+    if schema.type is Type.FLOAT64 and kind.name not in ("int2", "int4", "int8"):
+        return _float_text
+    return None
+
+
+def _float_text(value: float) -> str:
+    return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
+
+
+def array_type(kind: PgType | str) -> str | None:
+    """Return the type of arrays whose elements a column takes as it takes their texts; None: there is none."""
+    is_known = isinstance(kind, PgType) and kind.kind == "b" and kind.domain is None and kind.element is None
+    return f"pg_catalog.{kind.name}[]" if is_known and kind.name in _OF_ARRAYS else None  # type: ignore[union-attr]
+
+
+def array_of_texts(values: Iterable[str | None]) -> str:
+    r"""Return the text of an array of texts, each in quotes.
+
+    >>> array_of_texts(["a", None, 'b"'])
+    '{"a",NULL,"b\""}'
+    """
+    return "{" + ",".join(map(_quoted_element, values)) + "}"
+
+
+def _quoted_element(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    if '"' in text or "\\" in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _rounded(value: float | Decimal) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock.base.java_text.blanks import is_blank
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Model, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
+from penstock.connect.converters.json_envelopes import EnvelopeReader
 from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
 from penstock.connect.data import NO_VALUE, BytesError, DataError, Schema, SchemaAndValue
 from penstock.serde.data.json_text import read_json
@@ -109,6 +110,7 @@ class JsonConverter(Converter):
         self._schema: Schema | None = None
         self._texts: _Cache[Schema, str] = _Cache(1000)
         self._schemas: _Cache[str, Schema] = _Cache(1000)
+        self._envelopes = EnvelopeReader(replace_null=True)
 
     def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
         """Take the settings.
@@ -124,6 +126,7 @@ class JsonConverter(Converter):
         )
         self._with_schemas = bool(parsed["schemas.enable"])
         self._texts, self._schemas = _Cache(parsed["schemas.cache.size"]), _Cache(parsed["schemas.cache.size"])
+        self._envelopes = EnvelopeReader(replace_null=self._options.replace_null)
         content = parsed["schema.content"]
         if content and not is_blank(content):
             try:
@@ -139,6 +142,10 @@ class JsonConverter(Converter):
         """
         if data is None:
             return NO_VALUE
+        in_envelope = self._with_schemas and self._schema is None
+        known = self._envelopes.read(data) if in_envelope else None
+        if known is not None:
+            return known
         try:
             node = read_json(data, leading_zeros=True)
         except BytesError as error:
@@ -151,14 +158,24 @@ class JsonConverter(Converter):
         if not isinstance(node, dict) or node.keys() != {"schema", "payload"}:
             raise DataError(NO_ENVELOPE)
         schema = self._read_schema(node["schema"])
-        return SchemaAndValue(schema, from_json(schema, node["payload"], self._options))
+        value = from_json(schema, node["payload"], self._options)
+        self._envelopes.remember(data, schema)
+        return SchemaAndValue(schema, value)
 
     def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
-        """Return the values of many texts, without schemas."""
-        if self._with_schemas:
-            return None
+        """Return the values of many texts; None: they are not of one schema."""
         read = self.to_connect
-        return None, [read(topic, each).value for each in data]
+        if not self._with_schemas:
+            return None, [read(topic, each).value for each in data]
+        schema: Schema | None = None
+        values: list[Any] = []
+        for number, each in enumerate(data):
+            found = read(topic, each)
+            if number and found.schema is not schema:
+                return None
+            schema = found.schema
+            values.append(found.value)
+        return schema, values
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the text of a value.

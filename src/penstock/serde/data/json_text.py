@@ -15,7 +15,7 @@ from penstock.base.java_text.text_error import JavaTextError
 from penstock.base.json_depth import depth_of
 from penstock.serde.data import BytesError
 
-__all__ = ["MISSING", "float_json", "node_type", "quoted", "read_json"]
+__all__ = ["MISSING", "float_json", "node_type", "quoted", "read_integer", "read_json"]
 
 MAX_DEPTH = 500  # Jackson's limit of 1,000 is beyond what a reader that calls itself can take
 MAX_DIGITS = 1000
@@ -155,7 +155,12 @@ def _decoded(data: bytes) -> str:
         return data[: error.start].decode() + "\u00e9"
 
 
-def _integer(text: str) -> int:
+def read_integer(text: str) -> int:
+    """Return a whole number of JSON text.
+
+    Raises:
+        ValueError: It has too many digits.
+    """
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return int(text)
@@ -176,4 +181,4 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_integer, parse_constant=_constant)
+_DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=read_integer, parse_constant=_constant)

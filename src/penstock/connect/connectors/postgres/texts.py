@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 __all__ = [
@@ -45,6 +46,7 @@ def days_of_civil(year: int, month: int, day: int) -> int:
     return era * _ERA_DAYS + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
+@lru_cache(maxsize=1024)
 def civil_of_days(days: int) -> tuple[int, int, int]:
     """Return the year, month and day of a number of days since 1970.
 
