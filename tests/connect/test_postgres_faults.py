@@ -438,6 +438,13 @@ def test_a_schedule_of_faults_loses_and_doubles_nothing(postgres, incremental):
     run_schedule(postgres, events, 2, incremental=incremental)
 
 
+def test_two_faults_before_the_first_commit_that_is_written(postgres):
+    """The slot is older than the snapshot, whose rows have what was committed between."""
+    one = [(1, False)]
+    events = [one, "restart", None, one * 2, one, one, one, one, Step.WRITTEN, None, None, Step.CONVERTED]
+    run_schedule(postgres, events, 1, incremental=False)
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("incremental", [False, True], ids=["snapshot", "incremental"])
 def test_no_schedule_of_faults_loses_or_doubles_anything(postgres, incremental):

@@ -39,7 +39,7 @@ _LOGICAL: dict[str, Callable[[int], Moment]] = {
     TIME_NAME: time_from_millis,
 }
 _KINDS: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool, Type.FLOAT64: float}
-_SCAN_ANY = make_scanner(json.JSONDecoder())
+_SCAN_ANY = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
 
 
 class _UnusualError(ValueError):
@@ -180,4 +180,4 @@ def _constant(text: str) -> Any:
     raise _UnusualError(text)
 
 
-_scan = make_scanner(json.JSONDecoder(parse_float=_double, parse_int=read_integer, parse_constant=_constant))
+_scan = make_scanner(json.JSONDecoder(parse_float=_double, parse_int=read_integer, parse_constant=_constant))  # type: ignore[arg-type]

@@ -36,15 +36,17 @@ class Noted:
         begun: Where the transaction of the position is committed.
         branch: The history that the position belongs to.
         confirmed: How far the server may have been allowed to forget.
+        since: What was committed up to it is written, where no later commit is known.
 
-    >>> Noted.of(ChangePosition(70, records=2, begun=90, branch=Branch(7, 1), confirmed=60).noted({}))
-    Noted(records=2, begun=90, branch=Branch(system=7, timeline=1), confirmed=60)
+    >>> Noted.of(ChangePosition(70, records=2, begun=90, branch=Branch(7, 1), confirmed=60, since=50).noted({}))
+    Noted(records=2, begun=90, branch=Branch(system=7, timeline=1), confirmed=60, since=50)
     """
 
     records: int = 0
     begun: int = 0
     branch: Branch | None = None
     confirmed: int = 0
+    since: int = 0
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Noted:
@@ -57,6 +59,7 @@ class Noted:
             numbers.get("begun", 0),
             Branch(numbers.get("system", 0), timeline) if timeline else None,
             numbers.get("confirmed", 0),
+            numbers.get("since", 0),
         )
 
 
@@ -85,6 +88,7 @@ class ChangePosition:
         begun: Where the transaction is committed, as its begin says.
         branch: The history that the position belongs to.
         confirmed: How far the server may have been allowed to forget.
+        since: Where it goes on from, until the first commit: the slot may have earlier transactions.
     """
 
     lsn: int = 0
@@ -98,6 +102,7 @@ class ChangePosition:
     begun: int = 0
     branch: Branch | None = None
     confirmed: int = 0
+    since: int = 0
 
     @property
     def written(self) -> int:
@@ -129,6 +134,8 @@ class ChangePosition:
             words.append(f"begun={self.begun}")
         if self.branch is not None:
             words.append(f"system={self.branch.system} timeline={self.branch.timeline}")
+        if self.since and self.commit is None:
+            words.append(f"since={self.since}")
         if self.confirmed:
             words.append(f"{_CONFIRMED}{self.confirmed}")
         return NotedOffset({**self.offset(), **more}, " ".join(words))
@@ -156,6 +163,7 @@ class ChangePosition:
             noted.begun,
             noted.branch,
             noted.confirmed,
+            noted.since,
         )
 
     def at(self, lsn: int, kind: str) -> ChangePosition:
@@ -178,6 +186,8 @@ class Resume:
     [True, False]
     >>> resume.has(9, 70), resume.has(9, 71), resume.has(8, 60)
     (True, False, False)
+    >>> Resume.of(ChangePosition(70, 0, 9, "INSERT", since=60).noted({}))
+    Resume(commit=60, inside=(9, 70), records=None)
     >>> resume = Resume(50, (9, 70), 2)
     >>> resume.has(9, 69), resume.has(9, 70), resume.records_of(9, 70), resume.records_of(9, 71)
     (True, False, 2, 0)
@@ -195,7 +205,8 @@ class Resume:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Resume:
         """Return what a stored offset says."""
-        lsn, commit = int(stored["lsn"]), _number(stored.get("lsn_commit")) or 0
+        noted = Noted.of(stored)
+        lsn, commit = int(stored["lsn"]), max(_number(stored.get("lsn_commit")) or 0, noted.since)
         xid, kind = _number(stored.get("txId")), stored.get("messageType")
         if kind == "COMMIT" or "end" in stored:  # an earlier version has ``end``
             return cls(max(lsn, commit))
@@ -203,7 +214,7 @@ class Resume:
             return cls.before(max(lsn, commit + 1))
         if kind == "BEGIN":
             return cls(commit, (xid, 0))  # a transaction begins at the position of its commit
-        return cls(commit, (xid, lsn), Noted.of(stored).records or None)
+        return cls(commit, (xid, lsn), noted.records or None)
 
     def has_all_of(self, begun: Begin) -> bool:
         """Return whether a transaction is written as a whole."""

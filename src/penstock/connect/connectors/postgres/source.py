@@ -254,8 +254,9 @@ class PostgresChangesTask(SourceTask):
 
     def _continue(self, stored: Offset) -> None:
         branch, confirmed = self._position.branch, max(self._position.confirmed, Noted.of(stored).confirmed)
-        self._position = replace(ChangePosition.of(stored), branch=branch, confirmed=confirmed)
         self._resume = Resume.of(stored)
+        since = self._resume.commit
+        self._position = replace(ChangePosition.of(stored), branch=branch, confirmed=confirmed, since=since)
         if self._metadata is not None and stored.get("messageType") != "COMMIT":
             self._metadata.restore(stored)
         self._incremental.restore(stored)
@@ -404,7 +405,8 @@ class PostgresChangesTask(SourceTask):
         self._exported = None
         self._snapshot.close()
         self._resume, self._left_out = Resume.before(exported.lsn), 0
-        self._position = self._at(exported.lsn, self._position.time_us, self._position.xid)
+        at = self._at(exported.lsn, self._position.time_us, self._position.xid)
+        self._position = replace(at, since=self._resume.commit)
         yield from self._placed_alone(self._notifications.completed(), self._offset())
         self._in_snapshot = False
         if self._resumes_slot:
