@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import threading
 import uuid
 from contextlib import suppress
 
@@ -358,6 +360,98 @@ def test_a_replica_that_lacks_changes_or_the_slot_is_noticed(made, postgres):
         replica.stop()
 
 
+class Address:
+    """One address of several servers, as a name or a proxy in front of them has it.
+
+    Args:
+        port: The port of the first server.
+    """
+
+    def __init__(self, port):
+        self._target, self._open, self._threads = port, [], []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._start(self._accept)
+
+    def switch(self, port):
+        """Break all connections; new ones go to another server."""
+        self._target = port
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._threads.pop(0).join(60)
+        self.switch(None)
+        for each in self._threads:
+            each.join(60)
+        for each in (self._listening, *self._open):
+            each.close()
+
+    def _start(self, target, *arguments):
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                inner, _ = self._listening.accept()
+                try:
+                    outer = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    inner.close()
+                    continue
+                self._open += [inner, outer]
+                for pair in ((inner, outer), (outer, inner)):
+                    self._start(self._pump, *pair)
+
+    @staticmethod
+    def _pump(source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("lacks", [False, True], ids=["has all", "lacks changes"])
+def test_servers_are_switched_behind_one_address_while_the_task_runs(made, postgres, lacks):
+    address = Address(postgres.port)
+    table, driver = made(2, database_port=address.port)
+    drain(driver)
+    replica = PostgresServer(postgres, slots=[f"s_{table.name}"])
+    try:
+        table.put(3, 1)
+        replicated(postgres, replica)
+        if lacks:
+            replica.execute("ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+            eventually(lambda: not replica.execute("SELECT 1 FROM pg_stat_wal_receiver"))
+            table.put(1)
+        drain(driver)
+        if not lacks:
+            table.commit((2, True), (4, False))  # the primary dies before this is read
+            replicated(postgres, replica)
+        address.switch(replica.port)
+        drain(driver)  # it is a standby yet
+        replica.promote()
+        table.server = replica
+        if lacks:
+            with pytest.raises(ConnectError, match="has not received all of them"):
+                drain(driver, empty=5)
+            return
+        table.put(5)
+        eventually(lambda: driver.poll() == [] and len(topic_of(driver, table)) >= len(table.changes) + 2)
+        table.put(6, 1)
+        drain(driver)
+        table.check(topic_of(driver, table))
+    finally:
+        driver.stop()
+        address.close()
+        replica.stop()
+
+
 # Schedules
 
 CHANGE = st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=5)
@@ -534,7 +628,9 @@ def test_each_change_comes_once_though_task_worker_and_server_are_killed(postgre
 def test_no_kill_at_any_moment_loses_or_doubles_a_change(postgres, tmp_path, what):
     table = Table(postgres, 3000)
     try:
-        with Workers(tmp_path, postgres, table, **{"max.batch.size": "50"}) as workers:
+        restarts = {"restart.policy": "on-failure", "restart.delay.ms": "100", "restart.delay.max.ms": "200"}
+        with Workers(tmp_path, postgres, table, **restarts, **{"max.batch.size": "50"}) as workers:
+            eventually(workers.found)  # what is there before the slot is in the rows of the snapshot alone
             for number in range(8):
                 seen = len(workers.found())
                 table.put(*range(4000 + 300 * number, 4300 + 300 * number))

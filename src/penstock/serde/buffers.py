@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import polars as pl
     from numpy.typing import NDArray
 
 __all__ = [
@@ -56,6 +56,8 @@ def to_bytes_list(column: pa.Array) -> list[bytes | None]:
     """Return the elements as Python bytes; from some tens on several times faster than ``to_pylist``."""
     if len(column) <= _FEW_BYTES and column.type in _BINARY:
         return column.to_pylist()  # type: ignore[no-any-return]
+    import polars as pl
+
     return pl.Series("", column, dtype=pl.Binary).to_list()
 
 
@@ -141,6 +143,8 @@ def join(*pieces: pa.Array | bytes) -> pa.Array:
 
 def series_of(data: pa.Array) -> pl.Series:
     """Return an Arrow array as a Polars series."""
+    import polars as pl
+
     series = pl.from_arrow(data)
     assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never becomes a frame
     return series

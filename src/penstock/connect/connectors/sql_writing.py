@@ -407,7 +407,7 @@ def array_of_texts(values: Iterable[str | None]) -> str:
     r"""Return the text of an array of texts, each in quotes.
 
     >>> array_of_texts(["a", None, 'b"'])
-    '{"a",NULL,"b\""}'
+    '{"a",NULL,"b\\""}'
     """
     return "{" + ",".join(map(_quoted_element, values)) + "}"
 
