@@ -47,3 +47,17 @@ def test_keys_lead_to_the_next_and_previous_message_and_all_fits_a_phone(look: C
     seen.page.wait_for_function("() => document.documentElement.dataset.ready === 'true'")
     seen.page.keyboard.press("p")
     seen.page.wait_for_url("**/topics/orders/0/5")
+
+
+def test_a_table_is_sorted_by_its_heads_and_the_address_keeps_it(look: Callable[..., Any]) -> None:
+    page = look("/topics").page
+    head = page.locator("#topics th", has_text="Records")
+    head.click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert page.locator("#topics tbody tr").first.get_attribute("data-key") == "access_log"
+    page.reload()
+    page.wait_for_function("() => document.documentElement.dataset.ready === 'true'")
+    assert page.locator("#topics tbody tr").first.get_attribute("data-key") == "access_log"
+    page.locator("#topics th", has_text="Records").press("Enter")
+    counts = [int(each.replace(",", "")) for each in page.locator("#topics td:nth-child(3)").all_text_contents()]
+    assert counts == sorted(counts)

@@ -38,6 +38,18 @@ class ConnectorState:
         """Whether it, or one of its tasks, has failed."""
         return self.state == "FAILED" or any(task.get("state") == "FAILED" for task in self.tasks)
 
+    @property
+    def whole_state(self) -> str:
+        """The state with that of its tasks: FAILED if all of them have failed, DEGRADED if some have.
+
+        >>> ConnectorState("lines", "source", "RUNNING", "", [{"state": "FAILED"}], {}).whole_state
+        'FAILED'
+        """
+        failed = [task.get("state") == "FAILED" for task in self.tasks]
+        if self.state != "RUNNING" or not any(failed):
+            return self.state
+        return "FAILED" if all(failed) else "DEGRADED"
+
 
 class Connectors(Protocol):
     """The connectors of a group of workers."""
@@ -57,6 +69,26 @@ class Connectors(Protocol):
 
     def restart(self, name: str, *, only_failed: bool) -> None:
         """Restart a connector with its tasks, or only those that have failed."""
+        ...
+
+    def pause(self, name: str, *, resume: bool) -> None:
+        """Pause a connector, or resume it."""
+        ...
+
+    def configure(self, name: str, config: Mapping[str, str], *, dry_run: bool) -> list[str]:
+        """Create a connector, or change its settings; masked ones stay as they are.
+
+        Args:
+            name: The connector.
+            config: All its settings.
+            dry_run: Whether nothing is changed.
+
+        Returns:
+            The settings that change, secrets masked.
+
+        Raises:
+            ConnectError: The worker finds something wrong with a setting.
+        """
         ...
 
 

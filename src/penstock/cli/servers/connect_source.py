@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.base.secrets import shown
 from penstock.connect.client.rest_client import ConnectClient
 from penstock.console.sources import ConnectorState
+from penstock.errors import ConnectError
 
 __all__ = ["ConnectorsOfWorker"]
 
@@ -40,6 +42,30 @@ class ConnectorsOfWorker:
     def restart(self, name: str, *, only_failed: bool) -> None:
         """Restart a connector with its tasks, or only those that have failed."""
         self._client.restart(name, only_failed=only_failed)
+
+    def pause(self, name: str, *, resume: bool) -> None:
+        """Pause a connector, or resume it."""
+        (self._client.resume if resume else self._client.pause)(name)
+
+    def configure(self, name: str, config: Mapping[str, str], *, dry_run: bool) -> list[str]:
+        """Create a connector, or change its settings; masked ones stay as they are."""
+        before = self._client.configs().get(name, {})
+        wanted = {
+            key: before[key] if key in before and value == str(shown(key, before[key])) else value
+            for key, value in config.items()
+        }
+        wanted["name"] = name
+        problems = self._client.problems(wanted)
+        if problems:
+            raise ConnectError("; ".join(problems[:5]), hint="Correct the settings.")
+        changes = [
+            f"{key}: {shown(key, before.get(key, '-'))} -> {shown(key, wanted.get(key, '-'))}"
+            for key in sorted({*before, *wanted})
+            if before.get(key) != wanted.get(key)
+        ]
+        if not dry_run and changes:
+            self._client.put_config(name, wanted)
+        return changes
 
 
 def _state(name: str, connector_status: Any, experimental: frozenset[str]) -> ConnectorState:

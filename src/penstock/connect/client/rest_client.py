@@ -68,6 +68,14 @@ class ConnectClient:
         """Restart a connector with its tasks, or only those of them that have failed."""
         self._ask("POST", f"{_path(name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}")
 
+    def pause(self, name: str) -> None:
+        """Pause a connector."""
+        self._ask("PUT", f"{_path(name)}/pause")
+
+    def resume(self, name: str) -> None:
+        """Resume a paused connector."""
+        self._ask("PUT", f"{_path(name)}/resume")
+
     def config(self, name: str) -> dict[str, str]:
         """Return the config of a connector.
 

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -39,6 +41,16 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _FRESH = {"cache-control": "no-store"}
+_LEAST_PACKED = 1_000  # bytes
+
+
+class _Static(StaticFiles):
+    """Files of the package: browsers keep them, and ask each time whether they are still the same."""
+
+    def file_response(self, *arguments: Any, **keywords: Any) -> Response:
+        response = super().file_response(*arguments, **keywords)
+        response.headers["cache-control"] = "no-cache"
+        return response
 
 
 def make_console(site: Site, streams: int = 128) -> Application:
@@ -81,7 +93,7 @@ def make_console(site: Site, streams: int = 128) -> Application:
     routes = [
         Route("/live", live),
         api_routes(site, channels),
-        Mount("/static", StaticFiles(directory=_STATIC)),
+        Mount("/static", _Static(directory=_STATIC)),
         Route("/{path:path}", show),
     ]
 
@@ -90,7 +102,8 @@ def make_console(site: Site, streams: int = 128) -> Application:
         return await on_error(request, shown)
 
     handlers: Any = {PenstockError: failed, TooManyStreamsError: failed}
-    return _with_headers(Starlette(routes=routes, exception_handlers=handlers))
+    packed = [Middleware(GZipMiddleware, minimum_size=_LEAST_PACKED, compresslevel=5)]  # it leaves events as they are
+    return _with_headers(Starlette(routes=routes, exception_handlers=handlers, middleware=packed))
 
 
 def _with_headers(application: Application) -> Application:

@@ -69,6 +69,11 @@ _CHANGES: tuple[tuple[str, str, Change], ...] = (
     ("/topics/{name}/messages", "send a message to {name}", writes.produce),
     ("/apps/{app}/stop", "stop {app}", writes.stop),
     ("/connectors/{name:path}/restart", "restart connector {name}", writes.restart_connector),
+    ("/connectors/{name:path}/pause", "pause or resume connector {name}", writes.pause_connector),
+    ("/connectors/{name:path}/config", "change connector {name}", writes.configure_connector),
+    ("/connectors", "create a connector", writes.configure_connector),
+    ("/topics/{name}/config", "change topic {name}", writes.alter_topic),
+    ("/topics", "create a topic", writes.create_topic),
 )
 _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (NotThereError, 404),

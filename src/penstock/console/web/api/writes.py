@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.base.escapes import visible
 from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages.log_pages import log_of
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
 
-__all__ = ["body_of", "changed", "produce", "require_writes", "reset", "restart_connector", "stop"]
+if TYPE_CHECKING:
+    from penstock.console.sources import Connectors
+
+__all__ = [
+    "alter_topic",
+    "body_of",
+    "changed",
+    "configure_connector",
+    "create_topic",
+    "pause_connector",
+    "produce",
+    "require_writes",
+    "reset",
+    "restart_connector",
+    "stop",
+]
 
 _DEEPEST = 100
+_MOST_PARTITIONS = 10_000
+_MOST_SAID = 1_000  # characters of a line of the log
 
 
 def require_writes(visit: Visit) -> None:
@@ -52,14 +70,25 @@ def changed(visit: Visit, who: str, what: str, work: Any) -> Any:
     except PenstockError as error:
         actions.audit(who, what, f"refused: {error.message}")
         raise
-    actions.audit(who, what, "done")
+    actions.audit(who, what, f"done{_said(outcome)}")
     return outcome
+
+
+def _said(outcome: Any) -> str:
+    """Return what a change has changed, from what to what, for the log."""
+    if not isinstance(outcome, Mapping):
+        return ""
+    said = [str(each) for each in outcome.get("changes", ())]
+    said += [
+        f"{move['topic']}-{move['partition']}: {move['before']} -> {move['after']}" for move in outcome.get("moves", ())
+    ]
+    named = [f"{name} {outcome[name]}" for name in ("topic", "connector") if name in outcome]
+    return visible(f": {'; '.join([*named, *said])}"[:_MOST_SAID]) if said or named else ""
 
 
 def reset(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Reset a stopped group; ``dry_run=true`` only plans it."""
-    dry_run = visit.get("dry_run").lower() in ("true", "1", "yes")
-    return actions.reset_group(log_of(visit), visit.get("name"), body, dry_run=dry_run)
+    return actions.reset_group(log_of(visit), visit.get("name"), body, dry_run=_is_plan(visit))
 
 
 def produce(visit: Visit, body: Mapping[str, Any]) -> Any:
@@ -81,10 +110,77 @@ def stop(visit: Visit, body: Mapping[str, Any]) -> Any:
     return {"application": application.name, "stopping": True}
 
 
+def pause_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Pause a connector, or resume it with ``resume``."""
+    resume = bool(body.get("resume", False))
+    _connectors(visit).pause(visit.get("name"), resume=resume)
+    return {"connector": visit.get("name"), "paused": not resume}
+
+
+def configure_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Create a connector or change its settings, lines of ``name=value``; ``dry_run=true`` only says what changes."""
+    name = visit.get("name") or str(body.get("connector", "")).strip()
+    if not name:
+        raise ConfigError("the connector has no name", hint="Send connector.")
+    changes = _connectors(visit).configure(name, _settings(body.get("settings")), dry_run=_is_plan(visit))
+    return {"connector": name, "changes": changes, "note": "\n".join(changes) or "Nothing changes.", "moves": []}
+
+
+def create_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Create a topic: ``topic``, ``partitions`` and ``settings``, lines of ``name=value``."""
+    name, partitions = str(body.get("topic", "")).strip(), body.get("partitions", 1)
+    if not name:
+        raise ConfigError("the topic has no name", hint="Send topic.")
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= _MOST_PARTITIONS:
+        raise ConfigError(f"partitions is {partitions!r}", hint=f"It is a whole number from 1 to {_MOST_PARTITIONS:,}.")
+    log = log_of(visit)
+    if name in {each.name for each in log.topics()}:
+        raise InvalidStateError(f"the log has a topic {name[:100]!r} already", hint="Choose another name.")
+    log.create_topic(name, partitions, _settings(body.get("settings")))
+    return {"topic": name, "created": True}
+
+
+def alter_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Change settings of a topic: lines of ``name=value``, without a value for the default; ``dry_run=true`` plans."""
+    log, name = log_of(visit), visit.get("name")
+    if name not in {each.name for each in log.topics()}:
+        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
+    before, wanted = log.topic(name).config, _settings(body.get("settings"))
+    changes = [
+        f"{key}: {before.get(key, 'default')} -> {value or 'default'}"
+        for key, value in wanted.items()
+        if before.get(key, "") != value
+    ]
+    if not _is_plan(visit) and changes:
+        log.alter_config(name, {key: value or None for key, value in wanted.items()})
+    return {"topic": name, "changes": changes, "note": "\n".join(changes) or "Nothing changes.", "moves": []}
+
+
+def _settings(text: Any) -> dict[str, str]:
+    """Read lines of ``name=value``."""
+    if not isinstance(text, str | None):
+        raise ConfigError("settings is a text", hint="It has lines such as retention.ms=60000.")
+    settings = {}
+    for line in (text or "").splitlines():
+        name, equals, value = line.partition("=")
+        if line.strip() and not (equals and name.strip()):
+            raise ConfigError(f"the setting {line[:60]!r} has no =", hint="Write name=value, one a line.")
+        if line.strip():
+            settings[name.strip()] = value.strip()
+    return settings
+
+
+def _is_plan(visit: Visit) -> bool:
+    return visit.get("dry_run").lower() in ("true", "1", "yes")
+
+
 def restart_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
     """Restart a connector, with its tasks; ``only_failed`` restarts those that have failed."""
-    connectors = visit.site.connectors
-    if connectors is None:
-        raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
-    connectors.restart(visit.get("name"), only_failed=bool(body.get("only_failed", False)))
+    _connectors(visit).restart(visit.get("name"), only_failed=bool(body.get("only_failed", False)))
     return {"connector": visit.get("name"), "restarting": True}
+
+
+def _connectors(visit: Visit) -> Connectors:
+    if visit.site.connectors is None:
+        raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
+    return visit.site.connectors

@@ -7,7 +7,7 @@ import re
 from penstock.console.web.page import Page
 from penstock.console.web.pages.application_pages import application_stamp
 from penstock.console.web.pages.batches import batches, errors, tasks
-from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_stamp, topics
+from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_facts, topic_stamp, topics
 from penstock.console.web.pages.overview import overview
 from penstock.console.web.pages.part_pages import connectors, sql
 from penstock.console.web.pages.stores import store, stores
@@ -29,6 +29,7 @@ PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
         (f"/stores/{_NAME}", Page("store", "Store", store, 5.0)),
         ("/topics", Page("topics", "Topics", topics)),
         (f"/topics/{_NAME}", Page("topic", "Messages", topic, 1.0, topic_stamp)),
+        (f"/topics/{_NAME}/facts", Page("topic_facts", "Topic", topic_facts, 5.0)),
         (rf"/topics/{_NAME}/(?P<number>\d{{1,9}})/(?P<offset>\d{{1,18}})", Page("message", "Message", message, 3600.0)),
         ("/groups", Page("groups", "Groups", groups)),
         (f"/groups/{_NAME}", Page("group", "Group", group)),

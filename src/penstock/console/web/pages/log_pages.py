@@ -34,11 +34,14 @@ __all__ = [
     "place_of",
     "start_of",
     "topic",
+    "topic_facts",
     "topic_stamp",
     "topics",
 ]
 
 _MOST_TOPICS = 2_000
+_MOST_CONSUMERS = 1_000  # groups that are asked for the offsets of a topic
+_RATE_S = 60
 
 
 _STARTS = {"": "newest", "latest": "newest", "earliest": "oldest", "newest": "newest", "oldest": "oldest"}
@@ -191,6 +194,39 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         exposure = visit.site.exposure
         shown = exposure.error(error) if isinstance(error, PenstockError) else PenstockError(exposure.text_of(error))
         return {**facts, "problem": shown}
+
+
+def topic_facts(visit: Visit) -> Mapping[str, Any]:
+    """Return a topic's size, rate, settings, and the groups that read it."""
+    log, name = log_of(visit), visit.get("name")
+    if name not in {each.name for each in log.topics()}:
+        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
+    ends, firsts = log.end_offsets([name]), log.beginning_offsets([name])
+    sizes = log.record_sizes({tp: (firsts[tp], end) for tp, end in ends.items()})
+    recent = log.offsets_for_times(dict.fromkeys(ends, unix_ms() - _RATE_S * 1000))
+    partitions = [
+        {
+            "number": tp.partition,
+            "first": firsts[tp],
+            "end": end,
+            "bytes": sizes.get(tp, 0),
+            "rate": 0.0 if (since := recent.get(tp)) is None else (end - since.offset) / _RATE_S,
+        }
+        for tp, end in sorted(ends.items())
+    ]
+    consumers = []
+    for group in log.groups()[:_MOST_CONSUMERS]:
+        committed = {tp: offset for tp, offset in log.committed_offsets(group).items() if tp in ends}
+        if committed:
+            lag = sum(max(0, ends[tp] - offset) for tp, offset in committed.items())
+            consumers.append({"group": group, "partitions": len(committed), "lag": lag})
+    return {
+        "info": log.topic(name),
+        "partitions": partitions,
+        "bytes": sum(each["bytes"] for each in partitions),
+        "rate": sum(each["rate"] for each in partitions),
+        "consumers": sorted(consumers, key=lambda each: -each["lag"]),
+    }
 
 
 def place_of(visit: Visit) -> tuple[str, int, int]:

@@ -183,7 +183,50 @@ document.addEventListener("click", (event) => {
   navigator.clipboard?.writeText(text).then(() => { button.textContent = "Copied"; });
 });
 
+// Tables with an id are sorted by a click on a head; the address keeps it: sort=TABLE.COLUMN, with a - for the largest first.
+const UNITS = { ms: 0.001, s: 1, min: 60, h: 3600, d: 86400, k: 1e3, M: 1e6, G: 1e9, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
+function sortKey(cell) {
+  const when = cell.querySelector("time[datetime]");
+  if (when) return Date.parse(when.dateTime);
+  const text = cell.textContent.trim();
+  if (!/^[-+]?[\d.,]+(\s|%|$)/.test(text)) return text === "-" ? -Infinity : text.toLowerCase();
+  let sum = 0;
+  for (const [, number, unit] of text.replaceAll(",", "").matchAll(/([-+]?[\d.]+)\s*([a-zA-Z]*)/g)) sum += Number(number) * (UNITS[unit] ?? 1);
+  return sum;
+}
+function sortTables() {
+  const [, id, sign, column] = (new URLSearchParams(location.search).get("sort") ?? "").match(/^([\w-]+)\.(-?)(\d{1,2})$/) ?? [];
+  for (const table of document.querySelectorAll("main table[id]")) {
+    const heads = [...table.tHead?.rows[0]?.cells ?? []];
+    const isSorted = table.id === id && Number(column) < heads.length;
+    heads.forEach((head, at) => {
+      head.dataset.ownSort = ""; // the page's own mark, which an update leaves
+      head.tabIndex = 0;
+      if (isSorted && at === Number(column)) head.setAttribute("aria-sort", sign ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    if (!isSorted) continue;
+    const rows = [...table.tBodies[0].rows].map((row) => [sortKey(row.cells[column]), row]);
+    const way = sign ? -1 : 1;
+    rows.sort(([a], [b]) => way * (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  }
+}
+function sortBy(head) {
+  const table = head.closest("table");
+  const parameters = new URLSearchParams(location.search);
+  const down = head.classList.contains("number") ? head.getAttribute("aria-sort") !== "descending" : head.getAttribute("aria-sort") === "ascending";
+  parameters.set("sort", `${table.id}.${down ? "-" : ""}${head.cellIndex}`);
+  history.replaceState(null, "", `${location.pathname}?${parameters}${location.hash}`);
+  sortTables();
+}
+document.addEventListener("click", (event) => { const head = event.target.closest("th[data-own-sort]"); if (head) sortBy(head); });
+document.addEventListener("keydown", (event) => {
+  if ((event.key === "Enter" || event.key === " ") && event.target.matches("th[data-own-sort]")) { event.preventDefault(); sortBy(event.target); }
+});
+
 times(document);
+sortTables();
 setInterval(() => { if (!document.hidden && !frozen) times(document); }, 5000);
 const page = document.body.dataset.page;
 const own = page === "sql" && !document.getElementById("sql") ? undefined : MODULES[page]; // without a server of SQL
@@ -194,6 +237,7 @@ if (own) {
   module.update();
 } else updated = () => refilter();
 function refilter() {
+  sortTables();
   for (const field of document.querySelectorAll("[data-find]"))
     if (field.value && field.dataset.find) filterRows(field.value, document.getElementById(field.dataset.find));
 }

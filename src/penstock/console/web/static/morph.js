@@ -38,7 +38,7 @@ function matching(from, wanted) {
   return null;
 }
 
-const OWN = new Set(["open", "value", "checked"]); // what the reader has done
+const OWN = new Set(["open", "value", "checked", "tabindex", "aria-sort"]); // what the reader has done
 
 function attributes(old, wanted) {
   for (const { name, value } of [...wanted.attributes])

@@ -70,8 +70,8 @@ document.addEventListener("submit", async (event) => {
     const details = [];
     if ("plan" in form.dataset) {
       const plan = await send(form.dataset.write, body, "?dry_run=true");
-      details.push(rows(plan.moves));
-      if (plan.note) details.push(Object.assign(document.createElement("p"), { textContent: plan.note }));
+      if (plan.moves.length) details.push(rows(plan.moves));
+      if (plan.note) details.push(Object.assign(document.createElement("p"), { textContent: visible(plan.note), className: "plan" }));
     }
     if (!(await agreed(form.dataset.confirm, details))) { say(form, "Nothing was changed."); return; }
     await send(form.dataset.write, body);

@@ -1,0 +1,159 @@
+"""Topics with their size, rate, consumers and settings, what a console creates and changes, and how answers are sent."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from recorded import Recorded, recorded, records
+
+from penstock.base.clock import unix_ms
+from penstock.cli.servers.connect_source import ConnectorsOfWorker
+from penstock.connect.client import ConnectClient
+from penstock.connect.rest import WorkerServer
+from penstock.connect.settings import WorkerConfig
+from penstock.console.actions import AUDIT
+from penstock.console.sources import ConnectorState
+from penstock.console.web.server import ConsoleAddress, ConsoleServer
+
+API = "/api/v1"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    with recorded(tmp_path_factory.mktemp("console"), writes=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def http(data: Recorded) -> Iterator[httpx.Client]:
+    server = ConsoleServer(data.site, ConsoleAddress(port=0, token=None))
+    server.start()
+    url = f"http://127.0.0.1:{server.port}"
+    with httpx.Client(base_url=url, headers={"origin": url, "x-penstock": "1"}, trust_env=False, timeout=120) as found:
+        yield found
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory, data: Recorded) -> Iterator[ConnectClient]:
+    folder = tmp_path_factory.mktemp("worker")
+    (folder / "lines.txt").write_text("a\nb\n")
+    settings = {
+        "bootstrap.servers": f"sqlite:///{folder}/log.db",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "listeners": "http://127.0.0.1:0",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    }
+    running = WorkerServer(WorkerConfig.of(settings, "standalone"))
+    running.start()
+    assert running.wait_until_ready(60)
+    with ConnectClient(f"http://127.0.0.1:{running.port}") as client:
+        data.site.connectors = ConnectorsOfWorker(client)
+        yield client
+    data.site.connectors = None
+    running.stop()
+
+
+def test_a_topic_has_its_size_rate_consumers_and_settings(http: httpx.Client, data: Recorded) -> None:
+    data.log.create_topic("busy", 2, {"retention.ms": "3600000"})
+    later = unix_ms() + 3_600_000  # however long the machine takes for this test
+    for partition in range(2):
+        data.log.append("busy", partition, records([(later, "k", "v" * 100)] * 300))
+    page = http.get("/topics/busy/facts").text
+    assert "<b>10</b> /s in the last minute" in page
+    size = re.search(r"about <b>([\d.]+) KiB", page)  # an estimate: records of about 100 bytes
+    assert size is not None
+    assert 1 < float(size[1]) < 200
+    assert "retention.ms" in page
+    orders = http.get("/topics/orders/facts").text
+    assert 'href="/groups/audit"' in orders
+    assert "120" in orders  # 300 - 3 * 60
+    assert http.get("/topics/nothing/facts").status_code == 404
+
+
+def test_topics_are_created_and_changed_after_a_look_with_a_line_in_the_log(
+    http: httpx.Client, data: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    body = {"topic": "made-here", "partitions": 3, "settings": "cleanup.policy=compact\n"}
+    assert http.post(f"{API}/topics", json=body).json() == {"topic": "made-here", "created": True}
+    assert data.log.partitions("made-here") == 3
+    assert http.post(f"{API}/topics", json=body).status_code == 409
+    for wrong in ({"topic": ""}, {"topic": "x", "partitions": 0}, {"topic": "x", "settings": "no equals sign"}):
+        assert http.post(f"{API}/topics", json=wrong).status_code == 400
+    change = {"settings": "cleanup.policy=delete\nretention.ms=60000"}
+    plan = http.post(f"{API}/topics/made-here/config?dry_run=true", json=change).json()
+    assert plan["changes"] == ["cleanup.policy: compact -> delete", "retention.ms: default -> 60000"]
+    assert data.log.topic("made-here").config["cleanup.policy"] == "compact"
+    assert http.post(f"{API}/topics/made-here/config", json=change).status_code == 200
+    assert data.log.topic("made-here").config["retention.ms"] == "60000"
+    http.post(f"{API}/topics/made-here/config", json={"settings": "retention.ms="})
+    assert "retention.ms" not in data.log.topic("made-here").config
+    said = [each.getMessage() for each in caplog.records if each.name == AUDIT]
+    assert any("create a topic: done: topic made-here" in each for each in said)
+    assert any("cleanup.policy: compact -> delete; retention.ms: default -> 60000" in each for each in said)
+
+
+def test_a_console_that_only_reads_changes_no_topic(tmp_path: Path) -> None:
+    with recorded(tmp_path) as data:
+        server = ConsoleServer(data.site, ConsoleAddress(port=0, token=None))
+        server.start()
+        url = f"http://127.0.0.1:{server.port}"
+        with httpx.Client(base_url=url, headers={"origin": url, "x-penstock": "1"}, trust_env=False) as http:
+            for path in ("/topics", "/topics/orders/config", "/topics/orders/config?dry_run=true", "/connectors"):
+                assert http.post(f"{API}{path}", json={"topic": "x"}).status_code in (403, 405)
+            assert 'data-write="' not in http.get("/topics").text + http.get("/topics/orders/facts").text
+        server.close()
+
+
+def test_a_connector_is_created_changed_without_its_secrets_paused_and_resumed(
+    http: httpx.Client, worker: ConnectClient, tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("a\n")
+    settings = f"connector.class=FileStreamSource\nfile={tmp_path / 'lines.txt'}\ntopic=lines\nsasl.password=secret-one"
+    wrong = http.post(f"{API}/connectors", json={"connector": "made", "settings": "connector.class=NoSuch"})
+    assert wrong.status_code >= 400
+    created = http.post(f"{API}/connectors", json={"connector": "made", "settings": settings})
+    assert created.status_code == 200
+    assert "secret-one" not in created.text
+    page = http.get("/connectors?name=made").text
+    assert "secret-one" not in page
+    shown = page.partition('<textarea name="settings"')[2].partition(">")[2].partition("</textarea>")[0]
+    changed = shown.replace("topic=lines", "topic=other")
+    plan = http.post(f"{API}/connectors/made/config?dry_run=true", json={"settings": changed}).json()
+    assert plan["changes"] == ["topic: lines -> other"]
+    assert http.post(f"{API}/connectors/made/config", json={"settings": changed}).status_code == 200
+    assert (worker.config("made")["topic"], worker.config("made")["sasl.password"]) == ("other", "secret-one")
+    assert http.post(f"{API}/connectors/made/pause", json={}).json()["paused"] is True
+    assert "Resume</button>" in http.get("/connectors?name=made").text
+    assert http.post(f"{API}/connectors/made/pause", json={"resume": True}).json()["paused"] is False
+
+
+def test_a_connector_whose_tasks_have_failed_does_not_run() -> None:
+    failed, running = {"id": 0, "state": "FAILED"}, {"id": 1, "state": "RUNNING"}
+
+    def of(*tasks: dict[str, object], state: str = "RUNNING") -> str:
+        return ConnectorState("c", "sink", state, "", tasks, {}).whole_state
+
+    assert [of(failed), of(failed, running), of(running), of(), of(failed, state="PAUSED")] == [
+        "FAILED", "DEGRADED", "RUNNING", "RUNNING", "PAUSED",
+    ]  # fmt: skip
+
+
+def test_pages_are_packed_and_files_are_sent_once(http: httpx.Client) -> None:
+    page = http.get("/topics", headers={"accept-encoding": "gzip"})
+    assert page.headers["content-encoding"] == "gzip"
+    assert "orders" in page.text
+    script = http.get("/static/console.js")
+    assert script.headers["cache-control"] == "no-cache"
+    again = http.get("/static/console.js", headers={"if-none-match": script.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    with http.stream("GET", "/live", params={"of": "/"}, headers={"accept-encoding": "gzip"}) as events:
+        assert "content-encoding" not in events.headers
+        assert next(events.iter_lines()).startswith("retry")
