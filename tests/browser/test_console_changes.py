@@ -160,7 +160,7 @@ def test_a_connector_shows_its_tasks_with_secrets_masked_and_is_restarted(change
     page.wait_for_selector("#chosen")
     assert "RUNNING" in page.locator("#connectors").inner_text()
     assert "hidden-one" not in page.content()
-    page.locator("#chosen form button").click()
+    page.locator("#chosen form[data-write$='/restart'] button").click()
     page.locator("#confirm button[value=yes]").click()
     page.wait_for_function("() => document.getElementById('restart-says').textContent === 'It restarts.'")
 

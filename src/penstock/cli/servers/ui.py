@@ -47,7 +47,7 @@ class ConsoleOptions:
         bool,
         typer.Option(
             "--allow-writes",
-            help="Let visitors reset stopped groups, send messages, stop applications, restart connectors.",
+            help="Let visitors reset stopped groups, change topics and connectors, send messages, stop applications.",
         ),
     ] = False
     mask: Annotated[
