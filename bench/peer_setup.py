@@ -109,3 +109,5 @@ ALL = {
         Peer("faust", "Faust 0.15.3", "faust-streaming[rocksdict]==0.15.3", processes=2, share=0.05, ends=False),
     )
 }
+# Not of compare.py: what it takes of the workloads is task a of bench/rtm.
+REALTIME = Peer("realtime", "Spark 4.2.0's real-time mode", "pyspark==4.2.0", ends=False, exactly_once=False)

@@ -5,13 +5,14 @@ python bench/rtm/run.py [--tasks a b c d] [--seconds 20] [--warm-up 8] [--rate 1
 Records go into a topic of five partitions, results into another, both with the time at which the broker appended a record: a
 latency is the result's less the record's. Exactly once, a result may be read when its transaction has ended, so ``read`` is there
 too: from the append of the record until a consumer of committed records has the result. The first seconds are cut. All outputs are
-compared with Polars'. Results go to bench/results/rtm.json.
+compared with Polars'. Spark 4.2.0 runs task a beside, in an environment of its own. Results go to bench/results/rtm.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import shutil
 import signal
@@ -31,19 +32,23 @@ import compare
 import machine
 from latency_probe import SENDER, Arrivals, evenly, percentiles
 from peer_run import PeerRun, last_lines
-from peer_setup import ALL
+from peer_setup import ALL, REALTIME, NotInstalledError, Peer
 from rtm import tasks
 
 RESULTS = Path(__file__).parents[1] / "results" / "rtm.json"
+PEERS = {"penstock": ALL["penstock"], "realtime": REALTIME}
 PARTITIONS = 5
-READY_S, QUIET_S, LOOK_S = 120, 3, 0.1
+READY_S, LOOK_S = 120, 0.1
+PROBE = "probe"
 APPENDED = topics.FOREVER | compare.APPEND_TIME
 
 
-def run(bootstrap: str, root: Path, task: str, guarantee: str, given: argparse.Namespace) -> dict[str, Any]:
+def run(
+    bootstrap: str, root: Path, peer: Peer, installed: Path, task: str, guarantee: str, given: argparse.Namespace
+) -> dict[str, Any]:
     """One run; what goes wrong is in the row."""
-    row: dict[str, Any] = {"task": task, "peer": "penstock", "guarantee": guarantee, "ok": False}
-    application = f"rtm-{task}-{guarantee}-{time.time_ns() // 1_000_000}"
+    row: dict[str, Any] = {"task": task, "peer": peer.name, "guarantee": guarantee, "ok": False}
+    application = f"rtm-{peer.name}-{task}-{guarantee}-{time.time_ns() // 1_000_000}"
     source, out = f"{application}-in", f"{application}-out"
     for topic in (source, out):
         topics.create(bootstrap, topic, APPENDED, PARTITIONS)
@@ -53,17 +58,20 @@ def run(bootstrap: str, root: Path, task: str, guarantee: str, given: argparse.N
         "GUARANTEE": guarantee, "EXPECT_PROCESSED": "0", "TAIL": "1", "PENSTOCK_CONF": json.dumps(conf),
     }  # fmt: skip
     state, log = root / application, root / f"{application}.log"
-    watch, peer = topics.Watch(bootstrap), ALL["penstock"]
+    watch = topics.Watch(bootstrap)
     isolation = "read_committed" if guarantee == "eos" else "read_uncommitted"
     arrivals = Arrivals(topics.client(bootstrap), out, PARTITIONS, isolation)
     try:
-        with arrivals, PeerRun(peer, peer.install(), environment, state, log) as running:
-            _until(lambda: "RUNNING" in running.marks, READY_S, running)
-            if "RUNNING" not in running.marks:
-                return row | {"detail": f"not running after {READY_S} s: {last_lines(log)}"}
+        with arrivals, PeerRun(peer, installed, environment, state, log) as running:
+            producer = Producer(topics.client(bootstrap) | SENDER)
+            for partition in range(PARTITIONS):  # it is ready when it has answered from all
+                producer.produce(source, PROBE, f"{PROBE}{partition}", partition)
+            producer.flush(READY_S)
+            _until(lambda: len(arrivals.seen) >= PARTITIONS, READY_S, running)
+            if len(arrivals.seen) < PARTITIONS:
+                return row | {"detail": f"no answers after {READY_S} s: {last_lines(log)}"}
             ready = time.time()
             frame = tasks.records(task, given.rate * (given.warm_up + given.seconds))
-            producer = Producer(topics.client(bootstrap) | SENDER)
             keys, values = frame["key"].to_list(), frame["value"].to_list()
             cpu = 0.0
             for number in evenly(given.rate, frame.height):
@@ -77,7 +85,7 @@ def run(bootstrap: str, root: Path, task: str, guarantee: str, given: argparse.N
             running.look()
             used = running.cpu_at(time.time()) - cpu
             wanted = tasks.answered(task, frame.with_columns(at=pl.lit(0))).height
-            _until(lambda: len(arrivals.seen) >= wanted, READY_S, running)
+            _until(lambda: len(arrivals.seen) >= wanted + PARTITIONS, READY_S, running)
         return row | _figures(task, watch, source, out, arrivals, given) | {
             "ready_after_s": round(ready - running.began, 2), "cores_used": round(used / given.seconds, 2),
             "peak_pss_mb": round(running.peak_pss / 2**20),
@@ -100,7 +108,8 @@ def _figures(
     task: str, watch: topics.Watch, source: str, out: str, arrivals: Arrivals, given: argparse.Namespace
 ) -> dict[str, Any]:
     text = {"key": pl.String, "value": pl.String}
-    sent, found = (watch.read_bytes(topic, PARTITIONS).cast(text) for topic in (source, out))
+    probes = pl.col("key").str.starts_with(PROBE)
+    sent, found = (watch.read_bytes(topic, PARTITIONS).cast(text).filter(~probes) for topic in (source, out))
     both, wrong = tasks.matched(task, sent, found)
     if wrong:
         return {"detail": wrong}
@@ -123,6 +132,7 @@ def _figures(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=tasks.TASKS, default=list(tasks.TASKS))
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--guarantees", nargs="+", choices=("alo", "eos"), default=["alo", "eos"])
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
@@ -137,15 +147,27 @@ def main() -> None:
     report = machine.facts("bench/rtm/run.py") | {
         "rate": given.rate, "seconds": given.seconds, "cut_s": given.warm_up, "commit_interval_ms": given.commit_ms, "results": [],
     }  # fmt: skip
+    peers = []
+    for name in given.peers:
+        try:
+            peers.append((PEERS[name], PEERS[name].install()))
+        except NotInstalledError as error:
+            report["missing"] = {name: str(error)}
     with contextlib.ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-rtm-"))).absolute()
         broker = stack.enter_context(compare.broker_in(root))
-        for task in given.tasks:
-            for guarantee in given.guarantees:
-                row = run(broker.settings.bootstrap_servers, root, task, guarantee, given)
+        for task, guarantee in itertools.product(given.tasks, given.guarantees):
+            for peer, place in peers:
+                if peer is REALTIME and (task, guarantee) != ("a", "alo"):
+                    continue  # its connector takes no state from Python, and its sink is at least once
+                row = run(broker.settings.bootstrap_servers, root, peer, place, task, guarantee, given)
                 names = ("p50_ms", "p99_ms", "read_p50_ms", "read_p99_ms", "cores_used")
                 print(
-                    task, guarantee, *([row[n] for n in names] if row["ok"] else ("WRONG", row["detail"])), flush=True
+                    task,
+                    guarantee,
+                    peer.name,
+                    *([row[n] for n in names] if row["ok"] else ("WRONG", row["detail"])),
+                    flush=True,
                 )
                 report["results"].append(row)
                 given.json.write_text(json.dumps(report | {"took_s": round(time.time() - began)}, indent=1) + "\n")

@@ -3,7 +3,7 @@
 python bench/theodolite/run.py [--n 1000000] [--workloads uc1 uc4] [--guarantees eos alo] [--peers penstock kstreams] [--merge]
 
 Records of Avro are read from topics of four partitions by two threads, exactly once, all else at its default. uc3, where each
-record is in 24 windows, reads a quarter of them, and uc4, whose groups come back as records, half. Rates are records of sensors;
+record is in 24 windows, reads an eighth of them, and uc4, whose groups come back as records, half. Rates are records of sensors;
 suite_run.py says how they are measured.
 """
 
@@ -39,7 +39,7 @@ class Theodolite:
 
     def __init__(self, count: int, chosen: Sequence[str]) -> None:
         plain = Plant(count)
-        plants = {"uc1": plain, "uc2": plain, "uc3": Plant(count // 4, 100, slow_by=600), "uc4": Plant(count // 2)}
+        plants = {"uc1": plain, "uc2": plain, "uc3": Plant(count // 8, 100, slow_by=600), "uc4": Plant(count // 2)}
         self._plants = {case: plants[case] for case in chosen}
 
     def load(self, bootstrap: str) -> None:
