@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect
+.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect image-requirements
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,12 @@ judges: $(READY) java  ## Apache Kafka's own verifiers judge applications under 
 
 fuzz: $(READY)  ## malformed record batches and answers of brokers, a million of each; COUNT=20000 for fewer
 	$(BIN)/python tests/fuzz/wire_fuzz.py $(or $(COUNT),1000000)
+
+image-requirements: $(READY)  ## deploy/requirements.txt anew: what the image installs, pinned with hashes; needs uv
+	@(echo "# What the image installs, pinned. Made by: make image-requirements"; uv pip compile pyproject.toml --quiet \
+	  --extra kafka --extra query --extra schemas --extra ui --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	  --generate-hashes --no-header --no-annotate) > deploy/.requirements.txt
+	@mv deploy/.requirements.txt deploy/requirements.txt
 
 docs: $(READY)  ## the generated pages of docs/, then the documentation site in site/
 	$(BIN)/python tools/build_docs.py

@@ -56,6 +56,8 @@ def test_stores_of_a_running_application_and_of_a_stopped_one(place: Counts) -> 
     topology = place.topology()
     with place.app(topology, **{"penstock.http.port": 0}) as app:
         eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        with urllib.request.urlopen(f"{app.query_url}/ready") as response:
+            assert json.load(response)["state"] == "RUNNING"
         place.words("a", "b", "a")
         store = app.store(STORE)
         eventually(lambda: dict(store.all()) == {"a": 2, "b": 1}, facts=lambda: (dict(store.all()), app.error))

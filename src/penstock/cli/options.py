@@ -120,12 +120,20 @@ def read_command_config(file: Path | None) -> dict[str, str]:
     Raises:
         ConfigError: The file cannot be read, or a name in it is not a setting of Kafka's clients.
     """
-    from penstock.config.client_names import check_client_name
-
     if file is None:
         return {}
+    from penstock.config.client_names import check_client_name
+    from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
+
     settings = {name: str(value) for name, value in _read_file(file).items()}
     for name in settings:
+        if name.startswith(REGISTRY_PREFIXES):
+            raise ConfigError(
+                f"{name} in {file} is a setting of the schema registry's client, and --command-config takes those of "
+                "Kafka's clients",
+                hint="Where a command has --config-file, it takes the whole file; else take the line out.",
+                setting=name,
+            )
         if name != "bootstrap.servers":
             check_client_name(name)
     return settings

@@ -8,8 +8,11 @@ from penstock.base.log_lines import own_logger
 from penstock.metrics import prometheus_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.config import StreamsConfig
     from penstock.engines.app_metrics import AppMetrics
+    from penstock.engines.application_states import State
     from penstock.engines.committed.interactive_queries import StoreQueries
     from penstock.engines.extensions import ApplicationExtensions
     from penstock.query.http.server import QueryServer
@@ -29,12 +32,19 @@ class HttpPort:
         queries: Its queries.
         metrics: Its metrics.
         extensions: Its extensions, whose pages are served beside the queries.
+        state: Returns its state.
     """
 
     def __init__(
-        self, config: StreamsConfig, queries: StoreQueries, metrics: AppMetrics, extensions: ApplicationExtensions
+        self,
+        config: StreamsConfig,
+        queries: StoreQueries,
+        metrics: AppMetrics,
+        extensions: ApplicationExtensions,
+        state: Callable[[], State],
     ) -> None:
         self._config, self._queries, self._metrics, self._extensions = config, queries, metrics, extensions
+        self._state = state
         self._server: QueryServer | None = None
         self._noted: Registration | None = None
         self._advertised: HostInfo | None = None
@@ -72,7 +82,7 @@ class HttpPort:
 
         service = self._queries.service()
         service.exposition, service.figures = self._exposition, self._metrics.exported
-        service.alerts = self._extensions.alerts
+        service.alerts, service.phase = self._extensions.alerts, lambda: self._state().value
         pages = self._extensions.pages()
         server = self._server = QueryServer(service, address=address, advertised=advertised, role="active", pages=pages)
         server.start()

@@ -87,7 +87,7 @@ class KafkaStreams:
         self._queries = StoreQueries(self.topology, self.config, lambda: self.state)
         self._extensions = ApplicationExtensions()
         self._metrics.also = self._extensions.batch_done
-        self._port = HttpPort(self.config, self._queries, self._metrics, self._extensions)
+        self._port = HttpPort(self.config, self._queries, self._metrics, self._extensions, lambda: self.state)
         self._supervisor: Supervisor | None = None
         self._embedding: Embedding | None = None
 

@@ -169,6 +169,48 @@ def test_command_config_is_a_properties_file_of_client_settings(tmp_path):
         read_command_config(file)
 
 
+CONFLUENT_CLOUD = """\
+# Required connection configs for Kafka producer, consumer, and admin
+bootstrap.servers=pkc-00000.eu-central-1.aws.confluent.cloud:9092
+security.protocol=SASL_SSL
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username='KEY' password='SECRET';
+sasl.mechanism=PLAIN
+# Required for correctness in Apache Kafka clients prior to 2.6
+client.dns.lookup=use_all_dns_ips
+# Best practice for higher availability in Apache Kafka clients prior to 3.0
+session.timeout.ms=45000
+# Best practice for Kafka producer to prevent data loss
+acks=all
+client.id=ccloud-java-client-0
+"""
+REGISTRY = """\
+# Required connection configs for Confluent Cloud Schema Registry
+schema.registry.url=https://psrc-00000.eu-central-1.aws.confluent.cloud
+basic.auth.credentials.source=USER_INFO
+basic.auth.user.info=KEY:SECRET
+"""
+
+
+def test_the_page_of_confluent_cloud_is_taken_as_it_is_pasted(tmp_path):
+    from penstock.cli.options import read_command_config, read_config
+    from penstock.config import StreamsConfig
+    from penstock.errors import ConfigError
+    from penstock.log.kafka.client_settings import ClientSettings
+    from penstock.serde.schemas.schema_settings import SchemaSettings
+
+    file = tmp_path / "client.properties"
+    file.write_text(CONFLUENT_CLOUD)
+    clients = ClientSettings.of(settings=read_command_config(file))
+    assert clients.security().username == "KEY"
+    file.write_text(CONFLUENT_CLOUD + REGISTRY)
+    with pytest.raises(ConfigError, match=r"schema\.registry\.url in .* schema registry's client") as refused:
+        read_command_config(file)
+    assert "--config-file" in refused.value.hint
+    config = StreamsConfig(read_config(["application.id=orders"], file))
+    assert ClientSettings.of(settings=config.given).security().username == "KEY"
+    assert SchemaSettings().with_defaults(config.given).client()["basic.auth.user.info"] == "KEY:SECRET"
+
+
 def test_every_command_over_a_log_takes_settings_of_its_clients():
     from typer.main import get_command
 

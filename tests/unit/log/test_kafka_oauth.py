@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.errors import AuthenticationError, ConfigError
+from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.client_settings import ClientSettings
 from penstock.log.kafka.security.oauth import TokenSource
 from token_endpoint import TokenEndpoint
@@ -108,3 +109,13 @@ def test_kerberos_is_refused_by_name():
     assert "OAUTHBEARER" in caught.value.hint
     with pytest.raises(ConfigError, match="as nothing else is set"):
         ClientSettings.of("broker:9092", {"security.protocol": "SASL_SSL"}).security()
+
+
+def test_acls_name_the_subject_of_the_token(endpoint):
+    def principal(**more: str) -> str:
+        given = settings(endpoint.url, **{"security.protocol": "SASL_PLAINTEXT", **more})
+        return ClusterAccess(ClientSettings.of("localhost:1", given)).principal()
+
+    assert principal() == "User:alice"
+    assert principal(**{"sasl.oauthbearer.sub.claim.name": "scope"}) == "User:kafka"
+    assert principal(**{"sasl.oauthbearer.client.credentials.client.secret": "wrong"}) == "User:?"

@@ -333,3 +333,9 @@ def test_all_clients_wait_for_the_documented_time(given, timeout_ms, caplog):
 def test_librdkafka_s_own_name_wins_over_the_default(caplog):
     caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients.connections")
     assert _socket_timeouts({"socket.timeout.ms": "7000"}, caplog) == [7_000, 7_000]
+
+
+@pytest.mark.parametrize("name", ["client.dns.lookup", "producer.client.dns.lookup"])
+def test_canonical_names_of_bootstrap_servers_are_refused(name):
+    with pytest.raises(ConfigError, match="only use_all_dns_ips is obeyed"):
+        ClientSettings.of("localhost:1", {name: "resolve_canonical_bootstrap_servers_only"})

@@ -45,6 +45,15 @@ def test_keys(checkpoint, client):
     assert [entry["value"] for entry in found] == ["new", "old"]
 
 
+def test_an_application_is_ready_when_its_tasks_run(checkpoint, client, service):
+    checkpoint.fill()
+    assert client.get("/ready").json() == {"application": service.state.application_id, "ready": True}
+    for phase, code in (("REBALANCING", 503), ("RUNNING", 200), ("PENDING_SHUTDOWN", 503)):
+        service.phase = lambda phase=phase: phase
+        answer = client.get("/ready")
+        assert (answer.status_code, answer.json()["state"]) == (code, phase)
+
+
 def test_ranges_are_cut_into_pages(checkpoint, client):
     checkpoint.fill()
 

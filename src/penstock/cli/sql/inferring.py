@@ -33,12 +33,11 @@ def infer(
 
     With `-c schema.registry.url=URL`, schemas of Avro, JSON Schema and Protobuf are looked up there.
     """
+    from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
     from penstock.sql.infer import infer_statement, read_sample
 
     settings = read_config(config, config_file)
-    registry = {
-        key: str(value) for key, value in settings.items() if key.startswith(("schema.registry.", "basic.auth."))
-    }
+    registry = {key: str(value) for key, value in settings.items() if key.startswith(REGISTRY_PREFIXES)}
     with where.open() as log:
         sample = read_sample(log, topic, records)
     statement = infer_statement(sample, "TABLE" if table else "STREAM", name, registry)

@@ -160,7 +160,7 @@ class ClusterAccess:
         """Return the user's name in ACLs, as far as it is known here: brokers may rename those of certificates."""
         security = self._settings.security()
         if security.uses_sasl:
-            return f"User:{security.username or '?'}"
+            return f"User:{security.username or self._settings.token_subject() or '?'}"
         if security.uses_tls and (subject := security.subject()):
             return f"User:{subject}"
         return "User:ANONYMOUS"

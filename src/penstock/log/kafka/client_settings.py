@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.base.identities.tokens import claim_of
 from penstock.base.secrets import Secretive, masked, resolved
 from penstock.config import CONFIG_DEFS
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, split_prefix
 from penstock.config.definitions import PREFIXES
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.log.kafka.security.jaas import jaas_line, parse_jaas
 from penstock.log.kafka.security.oauth import IDENTITY, Tokens, tokens_of
 from penstock.log.kafka.security.security_settings import Security
@@ -20,6 +21,7 @@ __all__ = ["ClientKind", "ClientSettings"]
 ClientKind = Literal["consumer", "producer", "admin", "restore.consumer", "global.consumer"]
 
 _SCHEME = "kafka://"
+_SUBJECT = "sasl.oauthbearer.sub.claim.name"
 # Java's name -> librdkafka's names, if they differ; the first of them is used.
 _RENAMED: Mapping[str, tuple[str, ...]] = {
     "acks": ("acks", "request.required.acks"),
@@ -110,7 +112,7 @@ class ClientSettings:
             raise ConfigError("bootstrap.servers must be set", hint="For example localhost:9092")
         client_settings = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
         for kind in ("consumer", "producer", "admin"):
-            _layers(kind, client_settings.items())  # finds a setting with two values early
+            _require_obeyed(_layers(kind, client_settings.items()))  # finds a setting with two values early
         return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(client_settings.items())))
 
     def __repr__(self) -> str:
@@ -187,6 +189,15 @@ class ClientSettings:
         """Return protocol, mechanism, user and certificates."""
         return self._of(kind)[0]
 
+    def token_subject(self) -> str | None:
+        """Return whose tokens these clients show, as brokers read them; None if the token does not say it."""
+        security, rest = self._of("consumer")
+        try:
+            tokens = _tokens(security, rest)
+            return None if tokens is None else claim_of(tokens.token(), rest.get(_SUBJECT, "sub"))
+        except PenstockError:
+            return None
+
     def _of(self, kind: ClientKind) -> tuple[Security, dict[str, str]]:
         merged = {name: resolved(name, value) for name, value in _layers(kind, self.given).items()}
         merged = _with_identity(merged)
@@ -244,6 +255,16 @@ def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             continue
         check_client_name(name)
         yield name, value
+
+
+def _require_obeyed(settings: Mapping[str, str]) -> None:
+    lookup = settings.get("client.dns.lookup", "use_all_dns_ips")
+    if lookup != "use_all_dns_ips":
+        raise ConfigError(
+            f"client.dns.lookup is {lookup}, and only use_all_dns_ips is obeyed",
+            hint="Leave it out, and name bootstrap servers as their certificates do: canonical names are for Kerberos.",
+            setting="client.dns.lookup",
+        )
 
 
 def _is_of_java(name: str, client: str) -> bool:

@@ -132,6 +132,11 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         is_stuck = any(alert["name"] == "stuck" for alert in document.get("alerts", ()))
         return EscapedJson(document, 503 if is_stuck else 200)
 
+    @app.get("/ready")
+    def ready() -> Response:
+        document = service.readiness()
+        return EscapedJson(document, 200 if document["ready"] else 503)
+
     @app.get("/metrics")
     def metrics() -> Response:
         return Response(service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -69,6 +69,7 @@ class QueryService:
         self.exposition: Callable[[], str] | None = None
         self.figures: Callable[[str], dict[str, Any]] | None = None
         self.alerts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
+        self.phase: Callable[[], str] | None = None  # the state of the application
         self.may_forward = True  # to the instance that runs the application, if a request asks for that
 
     # Metadata
@@ -111,6 +112,16 @@ class QueryService:
         about = self.about()
         facts = {name: about[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
         return facts if self.alerts is None else {**facts, "alerts": list(self.alerts())}
+
+    def readiness(self) -> dict[str, Any]:
+        """Return whether this process does its work: its tasks run, their state restored.
+
+        One that serves the stores of another process is ready when it can read their position.
+        """
+        if self.phase is None:
+            return {"application": self.about()["application"], "ready": True}
+        phase = self.phase()
+        return {"application": self.state.application_id, "ready": phase == "RUNNING", "state": phase}
 
     def stores(self) -> list[dict[str, Any]]:
         """List all stores that can be queried."""

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from penstock.base.identities.clouds import identity_tokens
 from penstock.base.json_depth import depth_of
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.serde.formats.schema_text import SchemaText
+from penstock.serde.schemas.schema_settings import IDENTITY
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -214,6 +216,7 @@ def registry_errors(url: str, what: str) -> Iterator[None]:
         what: The request, for the message.
     """
     from confluent_kafka.schema_registry import SchemaRegistryError as Refused
+    from confluent_kafka.schema_registry.error import OAuthTokenError
 
     try:
         yield
@@ -223,6 +226,11 @@ def registry_errors(url: str, what: str) -> Iterator[None]:
             hint=_hint(error.http_status_code),
             status=error.http_status_code,
             code=error.error_code,
+        ) from error
+    except OAuthTokenError as error:
+        raise SchemaRegistryError(
+            f"there is no token for the registry {url} to {what}: {error.message} ({error.status_code})",
+            hint="Check bearer.auth.issuer.endpoint.url, bearer.auth.client.id and bearer.auth.client.secret.",
         ) from error
     except Exception as error:
         # The client uses httpx or httpx2, whichever is installed.
@@ -241,7 +249,7 @@ def _is_refused_id(status: object) -> bool:
 
 def _hint(status: int) -> str:
     if status in {401, 403}:
-        return "Check basic.auth.user.info, and what that user may do."
+        return "Check basic.auth.user.info, bearer.auth.* or penstock.registry.identity, and what that user may do."
     if status == _NOT_FOUND:
         return "Register the schema first, or set auto.register.schemas to true."
     if status == 409:
@@ -298,12 +306,35 @@ def confluent_client(conf: Mapping[str, Any]) -> SchemaRegistryClient:
     url = str(conf["url"])
     try:
         if not url.startswith("mock://"):
-            return SchemaRegistryClient(dict(conf))
+            return SchemaRegistryClient(_with_tokens(conf))
         client = SchemaRegistryClient({"url": "http://mock"})
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the schema registry's client refuses its settings: {error}") from error
     vars(client)["_rest_client"] = _InProcess(url.removeprefix("mock://"))  # it has no other seam
     return client
+
+
+def _with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace an identity by a function that returns its tokens, which the client asks at each request."""
+    options = {
+        name.removeprefix(f"{IDENTITY}."): value for name, value in conf.items() if name.startswith(f"{IDENTITY}.")
+    }
+    rest = {name: value for name, value in conf.items() if not name.startswith(IDENTITY)}
+    if IDENTITY not in conf:
+        if options:
+            raise ConfigError(f"{IDENTITY}.{min(options)} is set, and no {IDENTITY}", setting=IDENTITY)
+        return rest
+    name = str(conf[IDENTITY])
+    tokens = identity_tokens(name, {"format": "access", **options} if name == "google" else options, IDENTITY)
+    fields = {
+        "bearer.auth.logical.cluster": str(rest.pop("bearer.auth.logical.cluster", "")),
+        **{pool: rest.pop(pool) for pool in ("bearer.auth.identity.pool.id",) if pool in rest},
+    }
+    return rest | {
+        "bearer.auth.credentials.source": "CUSTOM",
+        "bearer.auth.custom.provider.function": lambda _: {"bearer.auth.token": tokens.get().text, **fields},
+        "bearer.auth.custom.provider.config": {},
+    }
 
 
 class _InProcess:

@@ -10,7 +10,7 @@ from penstock.base.argument_checks import check_mapping
 from penstock.base.secrets import resolved
 from penstock.errors import ConfigError
 
-__all__ = ["SchemaSettings", "Strategy"]
+__all__ = ["IDENTITY", "REGISTRY_PREFIXES", "SchemaSettings", "Strategy"]
 
 Strategy = str | Callable[[str | None, str | None, str | None], str | None]
 
@@ -42,10 +42,16 @@ _CLIENT_NAMES = {
 }
 _SOURCE = "basic.auth.credentials.source"
 _SOURCES = ("USER_INFO", "URL")
+_USER_INFO = "basic.auth.user.info"
+_BEARER_SOURCE = "bearer.auth.credentials.source"
+_BEARER_SOURCES = ("OAUTHBEARER", "OAUTHBEARER_AZURE_IMDS", "STATIC_TOKEN", "CUSTOM")
 _JAVA_ONLY = ("ssl.truststore.type", "ssl.keystore.type", _SOURCE)
-_CLIENT_PREFIXES = ("basic.auth.", "bearer.auth.", "ssl.")
+IDENTITY = "penstock.registry.identity"
+_CLIENT_PREFIXES = ("basic.auth.", "bearer.auth.", "ssl.", f"{IDENTITY}.")
+_BARE_PREFIXES = ("basic.auth.", "bearer.auth.", "penstock.registry.")  # without the prefix of the registry
 _NUMBERS = {"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.latest.ttl.sec"}
 _PREFIX = "schema.registry."
+REGISTRY_PREFIXES = (_PREFIX, *_BARE_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +80,9 @@ class SchemaSettings:
             raise ConfigError(
                 f"there is no setting {unknown[0]!r} of schema serdes",
                 hint=f"Known: schema.registry.url, {', '.join(_OWN)}, basic.auth.*, bearer.auth.*, "
-                "schema.registry.ssl.*.",
+                f"{IDENTITY}, schema.registry.ssl.*.",
             )
-        source = str(read.get(_SOURCE) or "USER_INFO")
-        if source not in _SOURCES:
-            raise ConfigError(
-                f"{_SOURCE} is {source}, which is not supported",
-                hint="Set it to USER_INFO, and basic.auth.user.info to user:password of the registry.",
-                setting=_SOURCE,
-            )
+        _check_sources(read)
         schema_settings = cls(tuple(sorted(read.items(), key=lambda pair: pair[0])))
         for part in ("key", "value"):
             schema_settings.strategy(part)
@@ -95,7 +95,7 @@ class SchemaSettings:
         defaults = {}
         for name, value in config.items():
             plain = name.removeprefix(_PREFIX)
-            prefixed = plain != name or name.startswith(("basic.auth.", "bearer.auth."))
+            prefixed = plain != name or name.startswith(_BARE_PREFIXES)
             if value is not None and (name in _IN_CONFIG or (prefixed and _is_known(plain))):
                 defaults[plain] = value
         merged = {**SchemaSettings.of(defaults).as_dict(), **own} if defaults else own
@@ -153,10 +153,53 @@ class SchemaSettings:
                     hint="Convert the store (keytool -exportcert -rfc) and set the type to PEM.",
                 )
         conf.pop("ssl.truststore.password", None)
+        if self.get(_SOURCE) == "URL":
+            conf.pop(_USER_INFO, None)
+        if source := self.get(_BEARER_SOURCE):  # the registry's client asks for what only Confluent Cloud has
+            conf = {"bearer.auth.logical.cluster": "", **conf}
+            conf |= {"bearer.auth.scope": conf.get("bearer.auth.scope", "")} if source == "OAUTHBEARER" else {}
         return conf
 
     def __repr__(self) -> str:
         return f"SchemaSettings({', '.join(name for name, _ in self.given)})"  # values may be secrets
+
+
+def _check_sources(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError if what names the credentials is not obeyed, or if there are credentials of two kinds."""
+    source, bearer, identity = settings.get(_SOURCE), settings.get(_BEARER_SOURCE), settings.get(IDENTITY)
+    if source and source not in _SOURCES:
+        raise ConfigError(
+            f"{_SOURCE} is {source}, which is not supported",
+            hint=f"Set it to USER_INFO, and {_USER_INFO} to user:password of the registry.",
+            setting=_SOURCE,
+        )
+    if source == "USER_INFO" and not settings.get(_USER_INFO):
+        raise ConfigError(
+            f"{_SOURCE} is USER_INFO, and there is no {_USER_INFO}",
+            hint="Set it to user:password of the registry.",
+            setting=_USER_INFO,
+        )
+    if bearer and bearer not in _BEARER_SOURCES:
+        raise ConfigError(
+            f"{_BEARER_SOURCE} is {bearer}, which is not supported",
+            hint=f"Known: {', '.join(_BEARER_SOURCES)}; or set {IDENTITY}.",
+            setting=_BEARER_SOURCE,
+        )
+    kinds = [
+        name
+        for name, value in ((_USER_INFO, settings.get(_USER_INFO)), (_BEARER_SOURCE, bearer), (IDENTITY, identity))
+        if value
+    ]
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"{kinds[0]} and {kinds[1]} are both set", hint="A registry takes one of them.", setting=kinds[1]
+        )
+    if identity == "aws":
+        raise ConfigError(
+            f"{IDENTITY} is aws, whose tokens are for MSK's brokers alone",
+            hint="Known: azure, google, or module:function.",
+            setting=IDENTITY,
+        )
 
 
 def _looked_up(name: str, value: Any) -> Any:
@@ -169,5 +212,5 @@ def _plain(name: str) -> str:
 
 
 def _is_known(name: str) -> bool:
-    is_exact_name = name in {"url", "proxy"} or name in _OWN or name in _CLIENT_NAMES or name in _NUMBERS
+    is_exact_name = name in {"url", "proxy", IDENTITY} or name in _OWN or name in _CLIENT_NAMES or name in _NUMBERS
     return is_exact_name or name.startswith(_CLIENT_PREFIXES)

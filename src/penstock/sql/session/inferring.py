@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
 from penstock.sql.catalog import DataFormat
 from penstock.sql.compile.serdes import format_properties
 from penstock.sql.formats import inferred_columns
@@ -18,11 +19,7 @@ Infer = Callable[[str, str, DataFormat], Sequence[tuple[str, SqlType]] | None]
 
 def inference(app: Mapping[str, Any]) -> Infer | None:
     """Make the function that finds the columns of a topic's keys or values; None without a registry in the settings."""
-    registry = {
-        name: str(value)
-        for name, value in app.items()
-        if name.startswith(("schema.registry.", "basic.auth.", "bearer.auth."))
-    }
+    registry = {name: str(value) for name, value in app.items() if name.startswith(REGISTRY_PREFIXES)}
     if "schema.registry.url" not in registry:
         return None
 

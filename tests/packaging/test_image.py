@@ -1,0 +1,133 @@
+"""The image: built with what Debian has, its size, and an application in it from the start to SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eventually import eventually
+from penstock.tools.broker.broker_settings import free_port
+
+ROOT = Path(__file__).parents[2]
+EPOCH = "1767225600"
+MEGABYTES = {"stored": 450, "unpacked": 900}
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+pytestmark = pytest.mark.whole
+
+
+def run(*words: object, seconds: int = 600, **options) -> str:
+    done = subprocess.run(
+        [*map(str, words)], capture_output=True, text=True, check=False, timeout=seconds, cwd=ROOT, **options
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    """A slim Debian without a registry of images."""
+    for name in ("buildah", "podman", "debootstrap"):
+        if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None:
+            pytest.skip(f"{name} is not installed: apt-get install podman buildah debootstrap")
+    if os.geteuid() != 0:
+        pytest.skip("debootstrap needs root")
+    folder = tmp_path_factory.mktemp("base")
+    run("/usr/sbin/debootstrap", "--variant=minbase", "bookworm", folder)
+    for path in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache", "var/log", "var/lib/apt/lists"):
+        shutil.rmtree(folder / path)
+        (folder / path).mkdir()
+    tarred = folder.with_suffix(".tar")
+    run("tar", "--sort=name", "--create", "--file", tarred, "--directory", folder, ".")
+    run("podman", "import", "--quiet", tarred, "localhost/penstock-test-base:bookworm")
+    shutil.rmtree(folder)
+    return "localhost/penstock-test-base:bookworm"
+
+
+@pytest.fixture(scope="module")
+def image(base, tmp_path_factory) -> str:
+    settings = tmp_path_factory.mktemp("pip") / "pip.conf"  # a machine may trust others than Debian does
+    settings.write_text("[global]\ncert = /run/ca.crt\n")
+    name = "localhost/penstock-test:latest"
+    run(
+        "buildah", "build", "--isolation=chroot", "--file", "deploy/Containerfile", "--timestamp", EPOCH,
+        "--build-arg", f"BASE={base}", "--volume", f"{settings}:/etc/pip.conf:ro",
+        "--volume", f"{CERTIFICATES}:/run/ca.crt:ro", "--tag", name, ROOT, seconds=1800,
+    )  # fmt: skip
+    return name
+
+
+@pytest.fixture
+def container(image, tmp_path):
+    """A container of the image, with a folder of programs at /app; nothing starts in it yet."""
+    name = run("buildah", "from", image)
+    yield name
+    run("buildah", "rm", name)
+
+
+def test_the_image_is_small_and_runs_as_no_root(image):
+    (facts,) = json.loads(run("podman", "image", "inspect", image))
+    assert facts["User"] == "10001:10001"
+    assert facts["Config"]["Entrypoint"] == ["tini", "--", "penstock"]
+    assert facts["Size"] / 1e6 < MEGABYTES["unpacked"]
+
+
+def test_a_word_count_is_ready_counts_and_ends_at_sigterm(container, tmp_path):
+    port = str(free_port())
+    inside = [
+        "buildah",
+        "run",
+        "--isolation=chroot",
+        "--volume",
+        f"{ROOT / 'examples'}:/app:ro",
+        container,
+        "--",
+        "tini",
+        "--",
+        "penstock",
+    ]
+    log = "/var/lib/penstock/logs.db"
+    run(*inside, "topics", "create", "streams-plaintext-input", "-b", log)
+    run(*inside, "topics", "produce", "streams-plaintext-input", "-b", log, input="to be or not to be\n")
+    settings = [f"penstock.http.port={port}", "spark.master=local[2]", "state.dir=/var/lib/penstock/state"]
+    words = [*inside, "run", "word_count.py:topology", "-b", log, *(word for each in settings for word in ("-c", each))]
+    with (tmp_path / "said").open("w+") as said:
+        process = subprocess.Popen(words, stdout=said, stderr=said, cwd=ROOT)
+        try:
+            facts = lambda: (process.poll(), (tmp_path / "said").read_text()[-3000:])  # noqa: E731
+            eventually(lambda: process.poll() is not None or answer(port, "/ready") == 200, 300, facts=facts)
+            assert process.poll() is None, facts()
+            assert answer(port, "/health") == 200
+            store = f"http://127.0.0.1:{port}/stores/counts-store/keys/be"
+            eventually(
+                lambda: json.load(urllib.request.urlopen(store, timeout=30))["value"] == 2,
+                passing=(urllib.error.URLError,),
+            )
+            (first,) = [each for each in psutil.Process(process.pid).children(recursive=True) if each.name() == "tini"]
+            assert {each.uids().real for each in first.children(recursive=True)} == {10001}
+            first.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0, facts()
+        finally:
+            process.kill()
+            process.wait()
+    shown = run(*inside, "topics", "consume", "streams-wordcount-output", "-b", log, "--json")
+    assert {json.loads(line)["key"] for line in shown.splitlines()} == {"to", "be", "or", "not"}
+
+
+def answer(port: str, path: str) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
