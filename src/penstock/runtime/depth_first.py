@@ -191,7 +191,9 @@ class DepthFirst:
             row = rows.with_place(Place((self._position, self._step), 1))
             sink = self._sinks.get(child)
             if sink is not None:
-                sink.write(row)
+                # Time alone has called the operator: nobody above asks about an error of the sink, so the sink does.
+                asks = not self._context.by_record and rows.place.flush is None and node in self._operators
+                sink.write(row, node if asks else None)
             else:
                 self._call(child, self._operators[child], row, node)
 

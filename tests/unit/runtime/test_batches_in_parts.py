@@ -210,12 +210,13 @@ def test_windows_are_not_idle_in_a_part_if_their_record_is_in_a_later_one():
     assert running.dropped_records == 1  # the one that is refused
 
 
-def test_the_handler_is_asked_about_a_window_that_time_alone_has_closed():
+@pytest.mark.parametrize("depth_first", [False, True])
+def test_the_handler_is_asked_about_a_window_that_time_alone_has_closed(depth_first):
     handler = Handler()
     running = task(idle_beside_windows(), {"out": 2}, processing_exception_handler=handler, **SERDES)
     running.process([batch([(b"k", b"x", 100), (b"l", b"x", 100), (b"k", b"x", 101), (b"k", b"x", 102)])], 0)
-    output = running.process([], 5_000)
+    output = running.process([], 5_000, depth_first=depth_first)
     assert [(key, value) for key, value, _ in written(output)] == [(b"l", b"1")]
     assert [(key, value) for _, _, key, value, _ in handler.asked] == [("k", "3")]
-    assert written(running.process([], 9_000)) == []
+    assert written(running.process([], 9_000, depth_first=depth_first)) == []
     assert len(handler.asked) == 1
