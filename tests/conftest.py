@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 
-from brokers import running_broker
+from brokers import JAVA_OPTIONS, java_options, running_broker
 from penstock.base import log_lines
 from penstock.tools.broker.process import Broker
 from swallowed_errors import SwallowedErrors
@@ -23,8 +23,7 @@ settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_
 settings.load_profile("any machine")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
-# Brokers of tests live for seconds: Java's optimizing compiler would cost most of their time.
-os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault(JAVA_OPTIONS, java_options())
 HERE = Path(__file__).parent
 collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
 # Folders in which tests start Spark.

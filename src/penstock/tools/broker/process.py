@@ -211,7 +211,7 @@ class Broker:
             arguments.write("\n".join(options) + "\n")
             arguments.flush()
             done = subprocess.run(  # noqa: S603
-                self._java(jars, _SHORT_RUN, "kafka.tools.StorageTool", f"@{arguments.name}"),
+                self._java(jars, kafka_java_options() or _SHORT_RUN, "kafka.tools.StorageTool", f"@{arguments.name}"),
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
         if done.returncode:
