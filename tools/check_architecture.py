@@ -26,7 +26,7 @@ import ast
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from import_circles import file_circles, imported_files, room_circles, upward_imports
@@ -151,16 +151,17 @@ def package_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of every module that is imported, those only for type checkers left out."""
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every module that the nodes import, those only for type checkers left out."""
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
     skipped = {
         id(child)
-        for node in ast.walk(tree)
+        for node in statements
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for statement in node.body
         for child in ast.walk(statement)
     }
-    for node in ast.walk(tree):
+    for node in statements:
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
@@ -178,7 +179,7 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     if package and package not in RANK:
         yield 1, f"package {package!r} has no place in the layers: add it to LAYERS"
         return
-    for line, name in imports(tree):
+    for line, name in imports(ast.walk(tree)):
         if name.split(".", 1)[0] == "pyspark" and package != "engines":
             yield line, "pyspark is imported outside penstock.engines"
         if not name.startswith("penstock.") or not package:

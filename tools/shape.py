@@ -49,6 +49,11 @@ class Shape:
         return {path: ast.parse(text) for path, text in self._texts.items()}
 
     @cached_property
+    def nodes(self) -> dict[Path, list[ast.AST]]:
+        """File -> all nodes of its syntax tree."""
+        return {path: list(ast.walk(tree)) for path, tree in self.trees.items()}
+
+    @cached_property
     def imports(self) -> Mapping[str, set[str]]:
         """Module -> the modules and packages of ours that it imports, also in functions and for type checkers."""
         return imported_modules(self._root)
@@ -59,8 +64,8 @@ class Shape:
         entries = {_entry(_module(path, self._root)) for path in self._texts} - {"", "__main__"}
         pairs = {
             (_entry(_module(path, self._root)), _entry(name))
-            for path, tree in self.trees.items()
-            for _, name in imports(tree)
+            for path, nodes in self.nodes.items()
+            for _, name in imports(nodes)
             if name.startswith("penstock.")
         }
         return {(one, other) for one, other in pairs if one != other and {one, other} <= entries}
@@ -76,27 +81,24 @@ class Shape:
         alone = [
             name for name, by in importers.items() if len(by) == 1 and name in lengths and _is_file(name, self._root)
         ]
-        classes = Counter(node.name for node in self._nodes() if isinstance(node, ast.ClassDef) and node.name[0] != "_")
-        bound = Counter(_bindings(self._nodes()))
+        nodes = [node for nodes in self.nodes.values() for node in nodes]
+        classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+        bound = Counter(_bindings(nodes))
         entries = {_entry(module) for module in self.imports} - {"", "__main__"}
         return {
             "files": len(self._texts),
             "lines": lines,
-            "lines of imports": (imported := sum(map(_import_lines, self.trees.values()))),
+            "lines of imports": (imported := sum(map(_import_lines, self.nodes.values()))),
             "lines of imports, %": round(100 * imported / lines, 1),
             "entries of the root": len(entries),
             "floors of the root": max(floors_of(self.arrows).values(), default=0),
             "arrows at the root": len(self.arrows),
             "modules with one importer": len(alone),
             f"of those, under {SHORT} lines": sum(lengths[name] < SHORT for name in alone),
-            "files that ask for the mode": sum(map(_asks_for_the_mode, self.trees.values())),
+            "files that ask for the mode": sum(map(_asks_for_the_mode, self.nodes.values())),
             "class names with several classes": sum(count > 1 for count in classes.values()),
             **{f"bindings of `{name}`": bound[name] for name in VAGUE},
         }
-
-    def _nodes(self) -> Iterable[ast.AST]:
-        for tree in self.trees.values():
-            yield from ast.walk(tree)
 
 
 def _module(path: Path, root: Path) -> str:
@@ -112,14 +114,14 @@ def _entry(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def _import_lines(tree: ast.Module) -> int:
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in nodes)
+def _import_lines(nodes: Iterable[ast.AST]) -> int:
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return sum((each.end_lineno or each.lineno) - each.lineno + 1 for each in statements)
 
 
-def _asks_for_the_mode(tree: ast.Module) -> bool:
+def _asks_for_the_mode(nodes: Iterable[ast.AST]) -> bool:
     """Whether code compares or looks up the mode: texts of messages and documentation do not count."""
-    for node in ast.walk(tree):
+    for node in nodes:
         parts: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]

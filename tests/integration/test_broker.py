@@ -153,6 +153,12 @@ def test_data_outlives_a_restart(tmp_path, monkeypatch):
         Broker.in_directory(tmp_path).stop()
 
 
+def test_formatting_takes_the_options_of_java_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+NoSuchOption")
+    with pytest.raises(EnvironmentProblemError, match="could not be formatted"):
+        Broker(BrokerSettings(tmp_path, free_port(), free_port())).start()
+
+
 def test_a_busy_port_is_the_reason_given(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

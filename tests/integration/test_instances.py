@@ -185,7 +185,9 @@ def over_broker(tmp_path: Path, kafka: Broker) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("where", ["embedded", "over_broker"])
 def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, request: pytest.FixtureRequest) -> None:
+    """From a thread that dies, from an instance that is killed whole, and from one that ends."""
     scene: Scene = request.getfixturevalue(where)
+    assert scene.coordinator.set_group_settings(scene.application, {"streams.session.timeout.ms": "6000"}) == {}
     scene.feed(1000)
     one, two = scene.start(2)
     scene.until_shared_by(2)
@@ -199,30 +201,22 @@ def test_instances_share_the_tasks_and_take_over_from_each_other(where: str, req
     scene.feed(500)
     scene.check()
 
-    scene.feed(500)
-    two.end()
-    scene.until_shared_by(1)
-    scene.check()
-    one.end()
-    eventually(lambda: not scene.members(), facts=scene.described)
-
-
-@pytest.mark.parametrize("where", ["embedded", "over_broker"])
-def test_an_instance_that_is_killed_whole_loses_and_doubles_nothing(where: str, request: pytest.FixtureRequest) -> None:
-    scene: Scene = request.getfixturevalue(where)
-    assert scene.coordinator.set_group_settings(scene.application, {"streams.session.timeout.ms": "6000"}) == {}
-    scene.feed(1000)
-    _, two = scene.start(2)
-    scene.until_shared_by(2)
     scene.feed(2000)
     two.kill()
     scene.until_shared_by(1)
     scene.feed(500)
     scene.check()
-    scene.start()
+    [three] = scene.start()
     scene.until_shared_by(2)
     scene.feed(500)
     scene.check()
+
+    scene.feed(500)
+    three.end()
+    scene.until_shared_by(1)
+    scene.check()
+    one.end()
+    eventually(lambda: not scene.members(), facts=scene.described)
 
 
 def test_tasks_with_much_state_move_to_another_place_once_it_is_there(embedded: Scene) -> None:
