@@ -223,6 +223,27 @@ def test_a_column_that_was_made_wider_meanwhile_takes_what_it_can(url):
     driver.stop()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "schema", "value", "kept"),
+    [
+        ("float4", "float8", FLOAT64, 0.1, "0.1"),
+        ("float8", "numeric", FLOAT64, 0.12345678901234568, "0.12345678901234568"),
+        ("date", "timestamp", TIMESTAMP, Moment(1_000_000_123), "1970-01-12 13:46:40.123"),
+        ("jsonb", "json", STRING, '{"b": 1,  "a":2}', '{"b": 1,  "a":2}'),
+    ],
+)
+def test_a_column_that_was_given_another_type_meanwhile_loses_nothing(url, before, after, schema, value, kept):
+    execute(url, f"CREATE TABLE t (n {before})")
+    row = struct({"n": schema})
+    driver = sink(url, "t")
+    for statement in ("SELECT 1", f"DELETE FROM t; ALTER TABLE t ALTER n TYPE {after}"):
+        execute(url, *statement.split(";"))
+        driver.produce("t", *(Struct(row, {"n": value}) for _ in range(20)))
+        driver.put()
+    assert execute(url, "SELECT n::text FROM t") == [(kept,)] * 20
+    driver.stop()
+
+
 def test_of_many_rows_those_that_do_not_fit_are_refused_alone_and_in_the_databases_words(url):
     execute(url, "CREATE TABLE t (id int PRIMARY KEY, word varchar(3) NOT NULL, n int2)")
     row = struct({"id": INT32, "word": OPTIONAL_STRING, "n": STRING})

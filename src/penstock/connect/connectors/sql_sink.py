@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Model
+from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.connectors.same_config_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_columns import ColumnRules
 from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
@@ -564,7 +565,21 @@ class SqlSinkTask(SinkTask):
             raise
         except DBAPIError as error:
             raise _TableChangedError(self._failure(error)) from error
+        self._require_types(connection, writes)
         return True
+
+    def _require_types(self, connection: Connection, writes: _Writes) -> None:
+        """Ask whether columns are still of the types whose arrays were written: nobody changes them until the end.
+
+        Raises:
+            _TableChangedError: One is not, and an array's element may have lost what the new type keeps.
+        """
+        target = writes.target
+        now = {name: number for name, number, *_ in self._reader.attributes(connection, target.name)}
+        kinds = {each: target.columns[each] for each in writes.columns}
+        changed = [name for name, kind in kinds.items() if isinstance(kind, PgType) and now.get(name) != kind.number]
+        if changed:
+            raise _TableChangedError(ConnectError(f"{target.name} has other types of columns: {', '.join(changed)}"))
 
     def _clause(self, write: _Writes) -> TableClause:
         """Return the table of a statement; its columns have no types, so that values go to the driver as they are."""
