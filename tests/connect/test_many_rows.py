@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, text
 
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.converters import JsonConverter
+from penstock.connect.converters.json_envelopes import EnvelopeReader
 from penstock.connect.data import (
     BOOLEAN,
     BYTES,
@@ -92,6 +93,18 @@ def test_an_envelope_that_begins_as_one_before_is_read_as_a_whole_one(replaces):
         known.to_connect("t", (HEAD + PLAIN + "}").encode())
     for data in [*((HEAD + each + "}").encode() for each in PAYLOADS), *OTHERS]:
         assert outcome(known, data) == outcome(fresh(), data), data[-80:]
+
+
+def test_payloads_are_read_alone_also_with_escapes_and_other_blanks():
+    def envelope(at, word):
+        return (HEAD.rstrip() + " " * at + json.dumps({"n": at, "word": word}) + "}").encode()
+
+    reader, converter = EnvelopeReader(replace_null=True), JsonConverter()
+    reader.remember(envelope(1, ""), converter.to_connect("t", envelope(1, "")).schema)
+    for at, word in enumerate(["plain", "\xe9\n", "\u20ac", '"\\u"']):
+        read = reader.read(envelope(at, word))
+        assert read is not None
+        assert (read.value["n"], read.value["word"]) == (at, word)
 
 
 def test_texts_of_one_schema_are_a_column_and_others_are_not():

@@ -32,7 +32,8 @@ MOST_BRACKETS = 100  # fewer than the levels that a text may have
 LONGEST_FLOAT = 24  # characters that Python writes for one
 BLANKS = " \t\n\r"
 _SCHEMA = re.compile(r'\{[ \t\n\r]*"schema"[ \t\n\r]*:[ \t\n\r]*')
-_PAYLOAD = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"payload"[ \t\n\r]*:[ \t\n\r]*')
+_PAYLOAD = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"payload"[ \t\n\r]*:')
+_HALF_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LOGICAL: dict[str, Callable[[int], Moment]] = {
     TIMESTAMP_NAME: Moment,
     DATE_NAME: date_from_days,
@@ -87,6 +88,7 @@ class EnvelopeReader:
     def __init__(self, *, replace_null: bool) -> None:
         self._replace_null = replace_null
         self._envelopes: list[_Envelope] = []
+        self._others: list[Schema] = []  # whose payloads are not of plain fields
 
     def read(self, data: bytes) -> SchemaAndValue | None:
         """Return the value of a text; None: the text has to be read whole."""
@@ -100,8 +102,13 @@ class EnvelopeReader:
 
     def remember(self, data: bytes, schema: Schema | None) -> None:
         """Remember how a text begins that was read and has this schema, if its payloads are of plain fields."""
-        parts = None if schema is None or schema.type is not Type.STRUCT else self._parts(schema)
-        if schema is None or parts is None or data[1:2] == b"\0":
+        if schema is None or data[1:2] == b"\0" or any(each is schema for each in self._others):
+            return
+        if any(data.startswith(each.head) for each in self._envelopes):
+            return  # something is unusual in the payload
+        parts = self._parts(schema) if schema.type is Type.STRUCT else None
+        if parts is None:
+            self._others = [schema, *self._others[: MOST_ENVELOPES - 1]]
             return
         try:
             text = data.decode()
@@ -110,7 +117,7 @@ class EnvelopeReader:
         except (ValueError, StopIteration, RecursionError):
             return
         head = b"" if between is None else text[: between.end()].encode()
-        if not head or b"\\u" in head or any(each.head == head for each in self._envelopes):
+        if not head:
             return
         brackets = head.count(b"[") + head.count(b"{")
         self._envelopes = [_Envelope(head, brackets, schema, parts), *self._envelopes[: MOST_ENVELOPES - 1]]
@@ -142,9 +149,11 @@ def _payload(envelope: _Envelope, data: bytes) -> Struct:
         ValueError: Something is unusual; so do the other errors of reading and of values say.
     """
     tail = data[len(envelope.head) :]
-    if envelope.brackets + tail.count(b"[") + tail.count(b"{") > MOST_BRACKETS or b"\\u" in tail:
+    if envelope.brackets + tail.count(b"[") + tail.count(b"{") > MOST_BRACKETS:
         raise _UnusualError
-    text = tail.decode()
+    if b"\\u" in tail and _HALF_ESCAPE.search(tail):  # perhaps in a name
+        raise _UnusualError
+    text = tail.decode().lstrip(BLANKS)
     node, end = _scan(text, 0)
     if type(node) is not dict or text[end:].lstrip(BLANKS)[:1] != "}":
         raise _UnusualError
