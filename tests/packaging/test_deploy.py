@@ -34,6 +34,7 @@ ALL = NEEDED | {
     "autoscaling": {
         "enabled": True,
         "topics": ["orders", "returns"],
+        "lagThreshold": 2_000_000,
         "authentication": "kafka",
         "metadata": {"tls": "enable"},
     },
@@ -121,16 +122,18 @@ def test_members_are_named_after_pods_and_scaled_by_the_lag_of_each_topic(render
     triggers = [
         (each["type"], each["metadata"]["consumerGroup"], each["metadata"]["topic"]) for each in scaled["triggers"]
     ]
+    assert {each["metadata"]["lagThreshold"] for each in scaled["triggers"]} == {"2000000"}
     assert triggers == [("kafka", "orders", "orders"), ("kafka", "orders", "returns")]
     assert all(isinstance(text, str) for each in scaled["triggers"] for text in each["metadata"].values())
 
 
 def test_pods_are_replaced_when_a_setting_changes(rendered):
-    def mark(**settings) -> str:
-        made = rendered(NEEDED | {"settings": NEEDED["settings"] | settings}).StatefulSet
+    def mark(threads: int = 2, **settings) -> str:
+        made = rendered(NEEDED | {"threads": threads, "settings": NEEDED["settings"] | settings}).StatefulSet
         return made["spec"]["template"]["metadata"]["annotations"]["penstock/settings"]
 
     assert mark() == mark() != mark(**{"commit.interval.ms": 300})
+    assert mark() != mark(threads=3)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,7 @@ def test_pods_are_replaced_when_a_setting_changes(rendered):
         (NEEDED | {"settings": {}}, "application.id"),
         (NEEDED | {"replica": 3}, "replica"),
         (NEEDED | {"settings": {"application.id": "a", "state.dir": "/x"}}, "state.dir"),
+        (NEEDED | {"settings": {"application.id": "a", "client.id": "x"}}, "client.id"),
         (NEEDED | {"autoscaling": {"enabled": True}}, "topics"),
     ],
 )
@@ -165,6 +169,8 @@ def test_compose_starts_what_there_is():
     StreamsConfig({"application.id": "a", **dict(each.split("=", 1) for each in settings)})
     assert kafka["image"].rpartition(":")[2].count(".") == 2, "a version of three numbers"
     assert app["read_only"] is True
+    (volume,) = kafka["volumes"]
+    assert kafka["environment"]["KAFKA_LOG_DIRS"] == volume.rpartition(":")[2]
 
 
 def test_what_the_image_installs_is_pinned_and_what_the_package_requires():

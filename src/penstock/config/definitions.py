@@ -59,7 +59,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "schema.registry.": "the schema registry's client",
         "basic.auth.": "the schema registry's client",
         "bearer.auth.": "the schema registry's client",
-        "penstock.registry.": "the identity whose tokens the schema registry gets",
+        "penstock.registry.identity": "the identity whose tokens the schema registry gets",
         "__": "internal settings of Kafka Streams",
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.base.argument_checks import check_mapping
 from penstock.base.secrets import resolved
@@ -47,6 +48,7 @@ _BEARER_SOURCE = "bearer.auth.credentials.source"
 _BEARER_SOURCES = ("OAUTHBEARER", "OAUTHBEARER_AZURE_IMDS", "STATIC_TOKEN", "CUSTOM")
 _JAVA_ONLY = ("ssl.truststore.type", "ssl.keystore.type", _SOURCE)
 IDENTITY = "penstock.registry.identity"
+_CREDENTIALS = {"basic.auth.": (_SOURCE, _USER_INFO), "bearer.auth.": (_BEARER_SOURCE,), IDENTITY: (IDENTITY,)}
 _CLIENT_PREFIXES = ("basic.auth.", "bearer.auth.", "ssl.", f"{IDENTITY}.")
 _BARE_PREFIXES = ("basic.auth.", "bearer.auth.", "penstock.registry.")  # without the prefix of the registry
 _NUMBERS = {"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.latest.ttl.sec"}
@@ -98,7 +100,10 @@ class SchemaSettings:
             prefixed = plain != name or name.startswith(_BARE_PREFIXES)
             if value is not None and (name in _IN_CONFIG or (prefixed and _is_known(plain))):
                 defaults[plain] = value
-        merged = {**SchemaSettings.of(defaults).as_dict(), **own} if defaults else own
+        kind = _kind_of_credentials(own)
+        others = () if kind is None else tuple(each for each in _CREDENTIALS if each != kind)
+        checked = SchemaSettings.of(defaults).as_dict() if defaults else {}
+        merged = {**{name: value for name, value in checked.items() if not name.startswith(others)}, **own}
         return self if merged == own else replace(self, given=tuple(sorted(merged.items(), key=lambda pair: pair[0])))
 
     def as_dict(self) -> dict[str, Any]:
@@ -162,6 +167,14 @@ class SchemaSettings:
 
     def __repr__(self) -> str:
         return f"SchemaSettings({', '.join(name for name, _ in self.given)})"  # values may be secrets
+
+
+def _kind_of_credentials(settings: Mapping[str, Any]) -> str | None:
+    """Return what the names of these credentials begin with, or the setting that has them; None: there are none."""
+    for kind, names in _CREDENTIALS.items():
+        if any(settings.get(name) for name in names):
+            return kind
+    return "url" if urlsplit(str(settings.get("url") or "")).username else None
 
 
 def _check_sources(settings: Mapping[str, Any]) -> None:

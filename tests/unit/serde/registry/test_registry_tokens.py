@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, SchemaRegistryError
 from penstock.serde.schemas.client import client_for
 from penstock.serde.schemas.schema_settings import SchemaSettings
@@ -83,6 +84,36 @@ def test_a_token_as_it_is_and_tokens_of_a_function(registry):
 def test_the_settings_of_an_application_name_the_identity_too(registry):
     given = {"schema.registry.url": registry.url, "penstock.registry.identity": "robot_identity:token"}
     assert client_for(SchemaSettings().with_defaults(given)).schema(1).schema.text == '"string"'
+
+
+def test_a_mistyped_setting_of_the_identity_is_no_setting_of_an_application():
+    StreamsConfig({"application.id": "a", "penstock.registry.identity": "azure", "penstock.registry.identity.scope": "x"})
+    with pytest.raises(ConfigError, match="there is no setting"):
+        StreamsConfig({"application.id": "a", "penstock.registry.identty": "azure"})
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        {"penstock.registry.identity": "robot_identity:token"},
+        {SOURCE: "STATIC_TOKEN", "bearer.auth.token": unsigned("bob", 60)},
+        {"basic.auth.user.info": "a:b"},
+    ],
+)
+def test_a_serde_with_credentials_of_its_own_shows_none_of_the_applications(registry, defaults):
+    given = {"schema.registry.url": "http://localhost:1", **defaults}
+    token = {SOURCE: "STATIC_TOKEN", "bearer.auth.token": unsigned("ann", 60)}
+    identity = {"penstock.registry.identity": "robot_identity:token"}
+    for own in (token, identity):
+        settings = SchemaSettings.of({"url": registry.url, **own}).with_defaults(given)
+        assert client_for(settings).schema(1).schema.text == '"string"'
+        if own is token:
+            assert registry.seen[-1]["Authorization"] == f"Bearer {token['bearer.auth.token']}"
+    basics = [{"url": registry.url, "basic.auth.user.info": "c:d"}, {"url": registry.url.replace("//", "//c:d@")}]
+    for own in basics:
+        with pytest.raises(SchemaRegistryError, match="401"):
+            client_for(SchemaSettings.of(own).with_defaults(given)).schema(1)
+        assert registry.seen[-1]["Authorization"] == "Basic Yzpk"
 
 
 @pytest.mark.parametrize(
