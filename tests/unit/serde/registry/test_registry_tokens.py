@@ -87,7 +87,9 @@ def test_the_settings_of_an_application_name_the_identity_too(registry):
 
 
 def test_a_mistyped_setting_of_the_identity_is_no_setting_of_an_application():
-    StreamsConfig({"application.id": "a", "penstock.registry.identity": "azure", "penstock.registry.identity.scope": "x"})
+    StreamsConfig(
+        {"application.id": "a", "penstock.registry.identity": "azure", "penstock.registry.identity.scope": "x"}
+    )
     with pytest.raises(ConfigError, match="there is no setting"):
         StreamsConfig({"application.id": "a", "penstock.registry.identty": "azure"})
 
