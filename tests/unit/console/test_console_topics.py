@@ -117,6 +117,7 @@ def test_a_connector_is_created_changed_without_its_secrets_paused_and_resumed(
 ) -> None:
     (tmp_path / "lines.txt").write_text("a\n")
     settings = f"connector.class=FileStreamSource\nfile={tmp_path / 'lines.txt'}\ntopic=lines\nsasl.password=secret-one"
+    settings += "\nproxy=http://ann:secret-two@a.example"
     wrong = http.post(f"{API}/connectors", json={"connector": "made", "settings": "connector.class=NoSuch"})
     assert wrong.status_code >= 400
     created = http.post(f"{API}/connectors", json={"connector": "made", "settings": settings})
@@ -124,12 +125,17 @@ def test_a_connector_is_created_changed_without_its_secrets_paused_and_resumed(
     assert "secret-one" not in created.text
     page = http.get("/connectors?name=made").text
     assert "secret-one" not in page
+    assert "secret-two" not in page
     shown = page.partition('<textarea name="settings"')[2].partition(">")[2].partition("</textarea>")[0]
     changed = shown.replace("topic=lines", "topic=other")
     plan = http.post(f"{API}/connectors/made/config?dry_run=true", json={"settings": changed}).json()
     assert plan["changes"] == ["topic: lines -> other"]
     assert http.post(f"{API}/connectors/made/config", json={"settings": changed}).status_code == 200
     assert (worker.config("made")["topic"], worker.config("made")["sasl.password"]) == ("other", "secret-one")
+    moved = http.post(f"{API}/connectors/made/config", json={"settings": changed.replace("a.example", "b.example")})
+    assert moved.status_code >= 400
+    assert "proxy has stars where a secret was" in moved.text
+    assert worker.config("made")["proxy"] == "http://ann:secret-two@a.example"
     assert http.post(f"{API}/connectors/made/pause", json={}).json()["paused"] is True
     assert "Resume</button>" in http.get("/connectors?name=made").text
     assert http.post(f"{API}/connectors/made/pause", json={"resume": True}).json()["paused"] is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.secrets import shown
+from penstock.base.secrets import is_secret, shown
 from penstock.connect.client.rest_client import ConnectClient
 from penstock.console.sources import ConnectorState
 from penstock.errors import ConnectError
@@ -54,6 +54,9 @@ class ConnectorsOfWorker:
             key: before[key] if key in before and value == str(shown(key, before[key])) else value
             for key, value in config.items()
         }
+        starred = [key for key, value in wanted.items() if _is_starred(key, value) and value != before.get(key)]
+        if starred:
+            raise ConnectError(f"{starred[0]} has stars where a secret was", hint="Write its whole value.")
         wanted["name"] = name
         problems = self._client.problems(wanted)
         if problems:
@@ -66,6 +69,10 @@ class ConnectorsOfWorker:
         if not dry_run and changes:
             self._client.put_config(name, wanted)
         return changes
+
+
+def _is_starred(name: str, value: str) -> bool:
+    return value == "***" if is_secret(name) else "://" in value and "***" in value
 
 
 def _state(name: str, connector_status: Any, experimental: frozenset[str]) -> ConnectorState:
