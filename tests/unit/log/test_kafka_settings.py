@@ -335,7 +335,9 @@ def test_librdkafka_s_own_name_wins_over_the_default(caplog):
     assert _socket_timeouts({"socket.timeout.ms": "7000"}, caplog) == [7_000, 7_000]
 
 
-@pytest.mark.parametrize("name", ["client.dns.lookup", "producer.client.dns.lookup"])
+@pytest.mark.parametrize(
+    "name", ["client.dns.lookup", "producer.client.dns.lookup", "restore.consumer.client.dns.lookup"]
+)
 def test_canonical_names_of_bootstrap_servers_are_refused(name):
     with pytest.raises(ConfigError, match="only use_all_dns_ips is obeyed"):
         ClientSettings.of("localhost:1", {name: "resolve_canonical_bootstrap_servers_only"})

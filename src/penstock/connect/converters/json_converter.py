@@ -167,6 +167,8 @@ class JsonConverter(Converter):
         read = self.to_connect
         if not self._with_schemas:
             return None, [read(topic, each).value for each in data]
+        if None in data and any(data):
+            return None  # known before anything is read
         schema: Schema | None = None
         values: list[Any] = []
         for number, each in enumerate(data):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from penstock.base.identities.tokens import claim_of
 from penstock.base.secrets import Secretive, masked, resolved
@@ -111,7 +111,7 @@ class ClientSettings:
         if not servers:
             raise ConfigError("bootstrap.servers must be set", hint="For example localhost:9092")
         client_settings = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
-        for kind in ("consumer", "producer", "admin"):
+        for kind in get_args(ClientKind):
             _require_obeyed(_layers(kind, client_settings.items()))  # finds a setting with two values early
         return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(client_settings.items())))
 
