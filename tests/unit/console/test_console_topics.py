@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 from collections.abc import Iterator
@@ -139,6 +140,36 @@ def test_a_connector_is_created_changed_without_its_secrets_paused_and_resumed(
     assert http.post(f"{API}/connectors/made/pause", json={}).json()["paused"] is True
     assert "Resume</button>" in http.get("/connectors?name=made").text
     assert http.post(f"{API}/connectors/made/pause", json={"resume": True}).json()["paused"] is False
+
+
+def test_settings_that_a_form_cannot_show_stay_as_they_are(
+    http: httpx.Client, worker: ConnectClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    (tmp_path / "lines.txt").write_text("a\n")
+    own = {"note": "SELECT a\nFROM t WHERE b=1", "separator": " ", "source.url": "http://ann:secret-two@host/x"}
+    settings = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines.txt"), "topic": "lines", **own}
+    worker.put_config("kept", settings)
+    page = http.get("/connectors?name=kept").text
+    assert "secret-two" not in page
+    shown = html.unescape(page.partition('<textarea name="settings"')[2].partition(">")[2].partition("</textarea>")[0])
+
+    def send(changed: str, query: str = "?dry_run=true") -> httpx.Response:
+        return http.post(f"{API}/connectors/kept/config{query}", json={"settings": changed})
+
+    assert send(shown).json()["note"] == "Nothing changes."
+    assert send(shown.replace("topic=lines", "topic=other"), "").json()["changes"] == ["topic: lines -> other"]
+    assert {name: worker.config("kept")[name] for name in own} == own
+    assert send(shown.replace("@host", "@elsewhere")).status_code == 400  # with stars as its password
+    assert send(shown.replace("b=1", "b=2")).status_code == 400
+    whole = send(shown.replace("ann:***@host", "ann:secret-three@elsewhere").replace(r"\nFROM", " FROM"), "")
+    assert whole.status_code == 200
+    assert "secret-" not in whole.text
+    assert worker.config("kept")["source.url"] == "http://ann:secret-three@elsewhere/x"
+    again = http.post(f"{API}/connectors", json={"connector": "kept", "settings": "connector.class=FileStreamSource"})
+    assert again.status_code == 409
+    assert http.post(f"{API}/connectors/nosuch/config", json={"settings": shown}).status_code == 404
+    assert not any("secret-" in each.getMessage() or "\n" in each.getMessage() for each in caplog.records)
 
 
 def test_a_connector_whose_tasks_have_failed_does_not_run() -> None:

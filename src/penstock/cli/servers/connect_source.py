@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.escapes import one_line
 from penstock.base.secrets import is_secret, shown
 from penstock.connect.client.rest_client import ConnectClient
 from penstock.console.sources import ConnectorState
-from penstock.errors import ConnectError
+from penstock.errors import ConfigError, ConnectError
 
 __all__ = ["ConnectorsOfWorker"]
 
@@ -50,13 +51,7 @@ class ConnectorsOfWorker:
     def configure(self, name: str, config: Mapping[str, str], *, dry_run: bool) -> list[str]:
         """Create a connector, or change its settings; masked ones stay as they are."""
         before = self._client.configs().get(name, {})
-        wanted = {
-            key: before[key] if key in before and value == str(shown(key, before[key])) else value
-            for key, value in config.items()
-        }
-        starred = [key for key, value in wanted.items() if _is_starred(key, value) and value != before.get(key)]
-        if starred:
-            raise ConnectError(f"{starred[0]} has stars where a secret was", hint="Write its whole value.")
+        wanted = {key: _setting(key, value, before.get(key)) for key, value in config.items()}
         wanted["name"] = name
         problems = self._client.problems(wanted)
         if problems:
@@ -69,6 +64,27 @@ class ConnectorsOfWorker:
         if not dry_run and changes:
             self._client.put_config(name, wanted)
         return changes
+
+
+def _setting(name: str, text: str, before: str | None) -> str:
+    r"""Return the value that a line of a form stands for: what is as it was shown is as it was.
+
+    >>> _setting("query", r"SELECT 1\nFROM t", "SELECT 1\nFROM t"), _setting("url", "ftp://u:***@h", "ftp://u:p@h")
+    ('SELECT 1\nFROM t', 'ftp://u:p@h')
+
+    Raises:
+        ConfigError: It was changed in part, and the rest is not what it was: stars, or escapes of line ends.
+    """
+    if before is not None and text == one_line(str(shown(name, before))).strip():
+        return before
+    if text != before and _is_starred(name, text):
+        raise ConfigError(f"{name} has stars where a secret was", hint="Write its whole value, or leave it as it was.")
+    if before is not None and one_line(before) != before and "\\" in text:
+        raise ConfigError(
+            f"{name} has escapes in place of line ends or other characters",
+            hint="Write it without them, leave it as it was, or change it with penstock connect apply.",
+        )
+    return text
 
 
 def _is_starred(name: str, value: str) -> bool:

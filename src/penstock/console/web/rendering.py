@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from penstock.base.escapes import visible
+from penstock.base.escapes import one_line, visible
 from penstock.base.terminal.human_numbers import duration, size, time_of
 from penstock.base.version import __version__
 from penstock.console.web.page import NotThereError, Page, Visit
@@ -254,5 +254,6 @@ FILTERS = {
     "plain": plain,
     "filename": filename,
     "lines": lines,
+    "one_line": one_line,
     "columns": columns,
 }

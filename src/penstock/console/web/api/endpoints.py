@@ -71,7 +71,7 @@ _CHANGES: tuple[tuple[str, str, Change], ...] = (
     ("/connectors/{name:path}/restart", "restart connector {name}", writes.restart_connector),
     ("/connectors/{name:path}/pause", "pause or resume connector {name}", writes.pause_connector),
     ("/connectors/{name:path}/config", "change connector {name}", writes.configure_connector),
-    ("/connectors", "create a connector", writes.configure_connector),
+    ("/connectors", "create a connector", writes.create_connector),
     ("/topics/{name}/config", "change topic {name}", writes.alter_topic),
     ("/topics", "create a topic", writes.create_topic),
 )

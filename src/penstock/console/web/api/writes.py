@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.escapes import visible
+from penstock.base.escapes import one_line
 from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
@@ -21,6 +21,7 @@ __all__ = [
     "body_of",
     "changed",
     "configure_connector",
+    "create_connector",
     "create_topic",
     "pause_connector",
     "produce",
@@ -83,7 +84,7 @@ def _said(outcome: Any) -> str:
         f"{move['topic']}-{move['partition']}: {move['before']} -> {move['after']}" for move in outcome.get("moves", ())
     ]
     named = [f"{name} {outcome[name]}" for name in ("topic", "connector") if name in outcome]
-    return visible(f": {'; '.join([*named, *said])}"[:_MOST_SAID]) if said or named else ""
+    return one_line(f": {'; '.join([*named, *said])}"[:_MOST_SAID]) if said or named else ""
 
 
 def reset(visit: Visit, body: Mapping[str, Any]) -> Any:
@@ -117,13 +118,28 @@ def pause_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
     return {"connector": visit.get("name"), "paused": not resume}
 
 
-def configure_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
-    """Create a connector or change its settings, lines of ``name=value``; ``dry_run=true`` only says what changes."""
-    name = visit.get("name") or str(body.get("connector", "")).strip()
+def create_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Create a connector: ``connector`` and ``settings``, lines of ``name=value``; ``dry_run=true`` plans."""
+    name = str(body.get("connector", "")).strip()
     if not name:
         raise ConfigError("the connector has no name", hint="Send connector.")
+    if name in {each.name for each in _connectors(visit).all()}:
+        raise InvalidStateError(f"there is a connector {name[:100]!r} already", hint="Choose another name.")
+    return _configured(visit, name, body)
+
+
+def configure_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Change the settings of a connector, lines of ``name=value``; ``dry_run=true`` only says what changes."""
+    name = visit.get("name")
+    if name not in {each.name for each in _connectors(visit).all()}:
+        raise NotThereError(f"there is no connector {name[:100]!r}", hint="The page of connectors lists them.")
+    return _configured(visit, name, body)
+
+
+def _configured(visit: Visit, name: str, body: Mapping[str, Any]) -> Any:
     changes = _connectors(visit).configure(name, _settings(body.get("settings")), dry_run=_is_plan(visit))
-    return {"connector": name, "changes": changes, "note": "\n".join(changes) or "Nothing changes.", "moves": []}
+    said = [one_line(each) for each in changes]
+    return {"connector": name, "changes": said, "note": "\n".join(said) or "Nothing changes.", "moves": []}
 
 
 def create_topic(visit: Visit, body: Mapping[str, Any]) -> Any:
