@@ -37,6 +37,20 @@ def test_batches_are_rates_of_five_seconds_and_gaps_are_zeros() -> None:
     assert [each["unit"] for each in charts["charts"]] == ["/s", "records", "s"]
 
 
+def test_long_batches_are_spread_over_the_time_in_which_they_ran() -> None:
+    begin = NOW // 5_000 * 5_000 - 120_000
+    lines = [BatchLine(n, begin + n * 20_000, 18.0, 36_000, 18_000, 0, 50 + n, 1.0, 0, {}) for n in range(1, 6)]
+    charts = charts_of(picture(lines), [], range_of("15m"), 0, NOW)
+    taken, lags, seconds = (values(charts, chart) for chart in range(3))
+    steps = range(begin + 20_000, begin + 40_000, 5_000)  # two seconds of waiting, then the second batch
+    assert [taken[at // 1000] for at in steps] == [1_200, 2_000, 2_000, 2_000]
+    assert sum(value or 0 for value in taken.values()) * 5 == 5 * 36_000
+    assert [lags[at // 1000] for at in steps] == [51, 51, 51, 52]  # the last known one
+    assert {seconds[at // 1000] for at in steps} == {18.0}
+    hours = [BatchLine(1, NOW - 60_000, 7_200.0, 7_200_000, 0, 0, 5, 1.0, 0, {})]  # longer than the range
+    assert set(values(charts_of(picture(hours), [], range_of("15m"), 0, NOW), 0).values()) == {1_000, None}
+
+
 def test_minutes_go_before_the_batches_that_are_kept() -> None:
     lines = [line(n, MINUTE - 60_000 + n * 1_000) for n in range(30)]
     minutes = [Minute(MINUTE - n * 60_000, 60, 30.0, 6_000, 600, 0, 9).row() for n in range(10, -1, -1)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.console.app_view import Picture
-from penstock.console.batch_line import UNKNOWN, Minute
+from penstock.console.batch_line import UNKNOWN, BatchLine, Minute
 
 __all__ = ["PASTS", "RANGES", "Range", "charts_of", "range_of"]
 
@@ -60,7 +60,7 @@ def charts_of(
     step = shown.step_ms
     last = end_ms // step * step  # the step that runs now would look like a fall
     starts = range(last - shown.span_ms, last, step)
-    now = _steps(picture, kept, shown)
+    now = _steps(picture, kept, shown, starts.start)
     # Earlier times are known by the minute; a step of seconds shows the rate of its minute.
     before = _minutes(kept, max(step, _MINUTE_MS)) if past_ms else {}
 
@@ -91,13 +91,13 @@ class _Sums:
     """What happened in one step."""
 
     span_ms: int
-    count: int = 0
+    count: float = 0
     seconds: float = 0.0
-    records_in: int = 0
-    records_out: int = 0
+    records_in: float = 0
+    records_out: float = 0
     lag: int | None = None
 
-    def add(self, count: int, seconds: float, records_in: int, records_out: int, lag: int) -> None:
+    def add(self, count: float, seconds: float, records_in: float, records_out: float, lag: int) -> None:
         self.count += count
         self.seconds += seconds
         self.records_in += records_in
@@ -134,7 +134,7 @@ def _minutes(kept: Sequence[Minute], step: int) -> dict[int, _Sums]:
     return sums
 
 
-def _steps(picture: Picture, kept: Sequence[Minute], shown: Range) -> dict[int, _Sums]:
+def _steps(picture: Picture, kept: Sequence[Minute], shown: Range, begin: int) -> dict[int, _Sums]:
     """Return the sums of the steps of a range: of batches as far as they are kept one by one, else of minutes."""
     step = shown.step_ms
     if step >= _MINUTE_MS:
@@ -146,11 +146,28 @@ def _steps(picture: Picture, kept: Sequence[Minute], shown: Range) -> dict[int, 
         if not lines or start + _MINUTE_MS <= first:
             sums |= dict.fromkeys(range(start, start + _MINUTE_MS, step), minute)
     for line in lines:
-        found = sums.get(line.end_ms // step * step)
-        if found is None or found.span_ms != step:
-            found = sums[line.end_ms // step * step] = _Sums(step)
-        found.add(1, line.seconds, line.records_in, line.records_out, line.lag)
-    if lines and picture.is_running:  # a step without a batch has processed nothing
-        for at in range(first // step * step + step, lines[-1].end_ms, step):
-            sums.setdefault(at, _Sums(step))
+        parts = _shares(line, step, begin)
+        for at, share in parts:
+            found = sums.get(at)
+            if found is None or found.span_ms != step:
+                found = sums[at] = _Sums(step)
+            lag = line.lag if at == parts[-1][0] else UNKNOWN
+            found.add(share, line.seconds * share, line.records_in * share, line.records_out * share, lag)
+    if lines and picture.is_running:  # a step without a batch has processed nothing, and the lag is the last known one
+        since = max(first // step * step, begin)
+        known = [line.lag for line in lines if line.end_ms <= since and line.lag != UNKNOWN]
+        lag_then = known[-1] if known else None
+        for at in range(since, lines[-1].end_ms, step):
+            found = sums.setdefault(at, _Sums(step))
+            found.lag = lag_then = lag_then if found.lag is None else found.lag
     return sums
+
+
+def _shares(line: BatchLine, step: int, begin: int) -> list[tuple[int, float]]:
+    """Return the steps in which a batch ran, and how much of it ran in each; one that is short counts where it ended."""
+    span = line.seconds * 1000
+    if span <= step:
+        return [(line.end_ms // step * step, 1.0)]
+    start = line.end_ms - span
+    steps = range(max(int(start) // step * step, begin), line.end_ms, step)
+    return [(at, (min(at + step, line.end_ms) - max(at, start)) / span) for at in steps]

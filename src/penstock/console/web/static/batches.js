@@ -35,6 +35,13 @@ function short(value) {
   return value >= 10 || value === 0 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(2)));
 }
 
+// Values before a gap, where no line begins: without a point nobody would see them.
+function alone(chart, at) {
+  const values = chart.data[at];
+  const found = [...values.keys()].filter((n) => values[n] != null && n + 1 < values.length && values[n + 1] == null);
+  return found.length ? found : null;
+}
+
 function options(UPlot, chart, width) {
   const axis = { stroke: () => colour("--dim"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { stroke: () => colour("--line"), width: 1 } };
   const steps = UPlot.paths.stepped({ align: 1 });
@@ -43,7 +50,7 @@ function options(UPlot, chart, width) {
     if (!line.is_past) own += 1;
     const name = COLOURS[own % COLOURS.length];
     return { label: line.label, paths: steps, stroke: () => colour(name), width: line.is_past ? 1 : 1.6, dash: line.is_past ? [5, 4] : undefined,
-      points: { show: false }, value: (u, value) => (value == null ? "-" : `${short(value)} ${chart.unit}`) };
+      points: { show: false, size: 4, fill: () => colour(name), filter: alone }, value: (u, value) => (value == null ? "-" : `${short(value)} ${chart.unit}`) };
   });
   return {
     title: `${chart.title} (${chart.unit})`, width, height: 190,
