@@ -252,6 +252,41 @@ def test_many_nodes_open_folded_from_left_to_right_on_one_screen_and_a_search_ce
         assert seen.problems == []
 
 
+_TAKE_AND_GIVE = """async () => {
+  const figure = document.getElementById("graph");
+  const { boxes, arrows } = JSON.parse(figure.dataset.graph);
+  const name = (id) => boxes.find((each) => each.id === id).name;
+  const isTopic = (id) => boxes.find((each) => each.id === id).kind === "topic";
+  const nodes = {};
+  for (const [from, to] of arrows) {
+    if (isTopic(from)) nodes[name(to)] = name(from) === "orders" ? [100, 100, 0.1] : [7, 7, 0.1];
+    if (isTopic(to)) nodes[name(from)] = name(to) === "few" ? [7, 7, 0.1] : [50, 50, 0.1];
+  }
+  figure.dataset.live = JSON.stringify({ nodes, stores: {}, lag: {} });
+  (await import("/static/topology.js")).update();
+  return Object.fromEntries([...figure.querySelectorAll(".rate")].map((each) => [
+    isTopic(boxes.find((box) => box.name === each.dataset.of)?.id ?? boxes[0].id) ? each.dataset.of : each.dataset.to,
+    each.textContent]));
+}"""
+
+
+def test_arrows_of_a_folded_sub_topology_have_the_rate_of_their_own_topic(tmp_path: Path, chromium: Any) -> None:
+    builder = StreamsBuilder()
+    both = builder.stream("orders").merge(builder.stream("access_log"))
+    both.to("many")
+    both.filter(lambda key, _: key is None).to("few")
+    with recorded(tmp_path, shown=builder.build()) as data:
+        running = Console(data)
+        page = Seen(chromium, running.url, width=1440).go("/topology")
+        page.wait_for_selector(".box.node")
+        page.locator("#freeze").click()  # the figures below are not the server's
+        page.locator("#fold").click()
+        page.wait_for_selector(".box.group")
+        rates = {"orders": "100 /s", "access_log": "7.0 /s", "many": "50 /s", "few": "7.0 /s"}
+        assert page.evaluate(_TAKE_AND_GIVE) == rates
+        assert "107 /s in, 57 /s out" in (page.locator(".box.group .more").text_content() or "")
+
+
 def test_a_topology_of_500_nodes_opens_folded_and_stays_usable(tmp_path: Path, chromium: Any) -> None:
     with recorded(tmp_path, shown=_large()) as data:
         running = Console(data)

@@ -24,6 +24,20 @@ def test_a_search_goes_on_to_its_end_by_itself(
     assert "11 shown; 300 of 300" in page.locator("#searched").inner_text()
 
 
+def test_a_search_by_key_that_goes_on_still_names_its_partition_and_leads_to_the_others(
+    look: Callable[..., Any], console: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "_SECONDS", 0.0)
+    monkeypatch.setattr(messages, "_CHUNK", 20)
+    monkeypatch.setattr(messages, "_MOST_CHUNK", 20)
+    page = look("/topics/orders?key=nowhere").page
+    page.wait_for_selector("#progress", state="hidden")
+    page.wait_for_function("() => { const s = document.getElementById('searched').dataset; return s.done === s.total }")
+    assert "offsets searched in partition" in page.locator("#searched").inner_text()
+    page.locator("#searched a").click()
+    page.wait_for_url("**partition=all**")
+
+
 def test_a_search_can_be_cancelled_and_goes_on_later(
     look: Callable[..., Any], console: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,10 @@ from brokers import running_broker
 from eventually import eventually
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.cli.main import app as penstock
+from penstock.console.applications import Applications
+from penstock.console.web.page import Visit
+from penstock.console.web.pages.log_pages import topic_facts
+from penstock.console.web.site import Site
 from penstock.errors import AuthenticationError, AuthorizationError, LogError, LogUnavailableError
 from penstock.log.base import TopicPartition as Place
 from penstock.log.open import open_log
@@ -261,6 +265,18 @@ def test_reading_and_writing_without_rights(broker, superuser):
             log.append("closed", 0, records(["b"]))
         with pytest.raises(AuthorizationError, match="may not DELETE topic closed"):
             log.delete_topic("closed")
+
+
+def test_a_page_of_a_topic_whose_records_may_not_be_read_has_no_size(broker, superuser, tmp_path):
+    superuser.create_topic("unread", 1, {"retention.ms": "60000000"})
+    superuser.append("unread", 0, records(["a", "b"]))
+    grant(broker, "User:alice", [(TOPIC, "unread", LITERAL, each) for each in ("DESCRIBE", "DESCRIBE_CONFIGS")])
+    with opened(access(broker, "PLAIN")) as log:
+        applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(tmp_path)})
+        facts = topic_facts(Visit(Site(applications, log), "/topics/unread/facts", {"name": "unread"}))
+        applications.close()
+    assert (facts["bytes"], facts["partitions"][0]["end"]) == (None, 2)
+    assert facts["info"].config["retention.ms"] == "60000000"
 
 
 def test_commands_with_the_settings_of_a_file(broker, superuser, spark, tmp_path):

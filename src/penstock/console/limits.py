@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANSWER_CHARACTERS",
     "CELL_CHARACTERS",
+    "EXPORTS",
     "FILE_BYTES",
     "HEADERS",
     "PIECE_BYTES",
@@ -30,6 +31,7 @@ __all__ = [
     "SHOWN_CHARACTERS",
     "Piece",
     "cut",
+    "exporting",
     "fit_for_file",
     "piece_before",
     "piece_from",
@@ -44,10 +46,12 @@ SHOWN_CHARACTERS = 1 << 20  # of a key or value on its own page
 FILE_BYTES = 64 << 20  # of a key or value as a file
 HEADERS = 100  # of a message in a list
 READS = 4  # at a time, in this process
+EXPORTS = 2  # at a time; each keeps its file until it is sent
 _TURN_S = 15.0
 _LESS = 8
 
 _turns = threading.BoundedSemaphore(READS)
+_export_turns = threading.BoundedSemaphore(EXPORTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,29 @@ def reading() -> Iterator[None]:
     Raises:
         PenstockError: There is none for too long; the answer is 503.
     """
-    if not _turns.acquire(timeout=_TURN_S):
-        raise PenstockError("too many searches run at the same time", hint="Try again in some seconds.", status=503)
+    with _turn(_turns, "searches"):
+        yield
+
+
+@contextmanager
+def exporting() -> Iterator[None]:
+    """Wait for a turn to make a file of messages.
+
+    Raises:
+        PenstockError: There is none for too long; the answer is 503.
+    """
+    with _turn(_export_turns, "exports"):
+        yield
+
+
+@contextmanager
+def _turn(turns: threading.BoundedSemaphore, what: str) -> Iterator[None]:
+    if not turns.acquire(timeout=_TURN_S):
+        raise PenstockError(f"too many {what} run at the same time", hint="Try again in some seconds.", status=503)
     try:
         yield
     finally:
-        _turns.release()
+        turns.release()
 
 
 def piece_from(log: TopicLog, topic: str, partition: int, span: tuple[int, int]) -> Piece:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from recorded import Recorded, recorded, records
 
-from penstock.console import group_watch
+from penstock.console import group_watch, limits
 from penstock.console.messages import MessageQuery, neighbours, read_messages
 from penstock.console.producing import TextProducer
 from penstock.console.web.pages import log_pages
@@ -121,6 +121,21 @@ def test_a_search_is_exported_whole_as_json_and_csv(http: httpx.Client, monkeypa
     part = http.get(f"{API}/by-key/export", params={"start": "oldest"})
     assert (len(part.text.splitlines()), part.headers["x-complete"]) == (30, "false")
     assert http.get(f"{API}/by-key/export", params={"format": "xml"}).status_code == 400
+
+
+def test_an_export_of_many_parts_is_one_file_and_few_run_at_a_time(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.console.web.api.topic_endpoints._PART", 7)
+    monkeypatch.setattr(limits, "_TURN_S", 0.0)
+    table = http.get(f"{API}/by-key/export", params={"format": "csv", "start": "oldest", "text": "plain"})
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert sorted(json.loads(each["value"])["id"] for each in rows) == list(range(1, 400, 2))
+    assert table.headers["x-complete"] == "true"
+    with limits.exporting(), limits.exporting():
+        refused = http.get(f"{API}/by-key/export", params={"start": "oldest"})
+    assert refused.status_code == 503
+    assert http.get(f"{API}/by-key/export", params={"start": "oldest"}).status_code == 200
 
 
 def test_cells_of_a_csv_file_are_no_formulas(http: httpx.Client, data: Recorded) -> None:

@@ -83,11 +83,17 @@ def as_json_lines(messages: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json_text(each, default=plain) + "\n" for each in messages)
 
 
-def as_csv(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return messages as CSV with a line of names; texts that a spreadsheet would run get an apostrophe in front."""
+def as_csv(messages: Iterable[Mapping[str, Any]], *, is_first: bool = True) -> str:
+    """Return messages as CSV; texts that a spreadsheet would run get an apostrophe in front.
+
+    Args:
+        messages: The messages.
+        is_first: Whether the file begins with them, so a line of names goes before.
+    """
     out = io.StringIO(newline="")
     writer = csv.writer(out)
-    writer.writerow(_COLUMNS)
+    if is_first:
+        writer.writerow(_COLUMNS)
     for each in messages:
         writer.writerow([_cell(each[name]) for name in _COLUMNS])
     return out.getvalue()

@@ -164,7 +164,7 @@ def _steps(picture: Picture, kept: Sequence[Minute], shown: Range, begin: int) -
 
 
 def _shares(line: BatchLine, step: int, begin: int) -> list[tuple[int, float]]:
-    """Return the steps in which a batch ran, and how much of it ran in each; one that is short counts where it ended."""
+    """Return the steps in which a batch ran, and how much of it in each; a short one counts where it ended."""
     span = line.seconds * 1000
     if span <= step:
         return [(line.end_ms // step * step, 1.0)]

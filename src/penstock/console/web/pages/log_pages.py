@@ -202,14 +202,16 @@ def topic_facts(visit: Visit) -> Mapping[str, Any]:
     if name not in {each.name for each in log.topics()}:
         raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
     ends, firsts = log.end_offsets([name]), log.beginning_offsets([name])
-    sizes = log.record_sizes({tp: (firsts[tp], end) for tp, end in ends.items()})
+    found = log.record_sizes({tp: (firsts[tp], end) for tp, end in ends.items()})
+    # Without a sample, as where records may not be read, the size is 0, which says nothing of a partition with records.
+    sizes = {tp: size for tp, size in found.items() if size or firsts[tp] == ends[tp]}
     recent = log.offsets_for_times(dict.fromkeys(ends, unix_ms() - _RATE_S * 1000))
     partitions = [
         {
             "number": tp.partition,
             "first": firsts[tp],
             "end": end,
-            "bytes": sizes.get(tp, 0),
+            "bytes": sizes.get(tp),
             "rate": 0.0 if (since := recent.get(tp)) is None else (end - since.offset) / _RATE_S,
         }
         for tp, end in sorted(ends.items())
@@ -223,7 +225,7 @@ def topic_facts(visit: Visit) -> Mapping[str, Any]:
     return {
         "info": log.topic(name),
         "partitions": partitions,
-        "bytes": sum(each["bytes"] for each in partitions),
+        "bytes": sum(sizes.values()) if len(sizes) == len(ends) else None,
         "rate": sum(each["rate"] for each in partitions),
         "consumers": sorted(consumers, key=lambda each: -each["lag"]),
     }

@@ -12,6 +12,7 @@ export async function begin({ times, setFrozen }) {
   progress.hidden = false;
   document.getElementById("cancel").addEventListener("click", () => { cancelled = true; });
   const searched = document.getElementById("searched");
+  const said = document.getElementById("counts");
   let link = document.getElementById("go-on");
   const count = () => document.querySelectorAll("#messages tbody tr").length;
   const show = () => {
@@ -33,7 +34,7 @@ export async function begin({ times, setFrozen }) {
     if (found.length && table) table.append(...found);
     else if (found.length) document.getElementById("rows").replaceChildren(document.importNode(part.getElementById("rows").firstElementChild, true));
     Object.assign(searched.dataset, { done: counted.dataset.done, total: counted.dataset.total });
-    searched.textContent = `${count()} shown; ${Number(counted.dataset.done).toLocaleString()} of ${Number(counted.dataset.total).toLocaleString()} offsets searched.`;
+    said.textContent = `${count()} shown; ${Number(counted.dataset.done).toLocaleString()} of ${Number(counted.dataset.total).toLocaleString()} offsets searched`;
     times(document.getElementById("rows"));
     show();
     const next = part.getElementById("go-on");

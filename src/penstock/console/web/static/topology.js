@@ -34,11 +34,11 @@ function fold(graph) {
     const inside = graph.boxes.filter((each) => each.group === group.id && each.kind !== "topic");
     const ids = new Set(inside.map((each) => each.id));
     const named = new Map(graph.boxes.map((each) => [each.id, each]));
-    const topics = graph.arrows.filter(([a, b]) => ids.has(b) && named.get(a)?.kind === "topic");
-    const sinks = graph.arrows.filter(([a, b]) => ids.has(a) && named.get(b)?.kind === "topic");
+    const ends = (isEnd) => graph.arrows.filter(isEnd).map((pair) => pair.map((each) => named.get(each).name));
     boxes.push({ id: `group_${group.id}`, kind: "group", name: group.title, group: group.id,
       members: inside.map((each) => each.name), words: inside.map((each) => `${each.name} ${each.label ?? ""}`).join(" "),
-      reads: topics.map(([a]) => named.get(a).name), sources: topics.map(([, b]) => named.get(b).name), sinks: sinks.map(([a]) => named.get(a).name) });
+      reads: ends(([a, b]) => ids.has(b) && named.get(a)?.kind === "topic"), // topic and source
+      writes: ends(([a, b]) => ids.has(a) && named.get(b)?.kind === "topic") }); // sink and topic
   }
   const pairs = new Set(graph.arrows.map(([a, b]) => `${of.get(a)} ${of.get(b)}`));
   const arrows = [...pairs].map((pair) => pair.split(" ")).filter(([a, b]) => a !== b);
@@ -177,7 +177,7 @@ function rates(figure) {
     if (group.classList.contains("store")) more.textContent = said = `${short(live.stores[name] ?? 0)} rows`;
     else if (group.classList.contains("topic")) more.textContent = said = name in live.lag ? `lag ${short(live.lag[name])}` : "";
     else if (group.classList.contains("group")) {
-      const lag = group.each.reads.reduce((sum, topic) => sum + (live.lag[topic] ?? 0), 0);
+      const lag = [...new Set(group.each.reads.map(([topic]) => topic))].reduce((sum, topic) => sum + (live.lag[topic] ?? 0), 0);
       more.textContent = said = `${short(taken)} /s in, ${short(given)} /s out, ${(share * 100).toFixed(0)} %${lag ? `, lag ${short(lag)}` : ""}`;
     } else said = `${short(taken)} rows a second in, ${short(given)} out, ${(share * 100).toFixed(0)} % of the time`;
     group.querySelector("title").textContent = `${group.classList[1]} ${name}, ${said}`;
@@ -195,13 +195,15 @@ function rates(figure) {
 // The rates of a folded sub-topology: what its sources take, what its sinks give, and its nodes' share of the time.
 function summed(group, live) {
   const add = (names, at) => [...new Set(names)].reduce((sum, name) => sum + (live.nodes[name]?.[at] ?? 0), 0);
-  return [add(group.sources, 0), add(group.sinks, 0), Math.min(1, add(group.members, 2))];
+  return [add(group.reads.map(([, source]) => source), 0), add(group.writes.map(([sink]) => sink), 1), Math.min(1, add(group.members, 2))];
 }
 
+// The rate of an arrow between a topic and a folded sub-topology: of the sources or sinks of this topic alone.
 function rateOfGroup(figure, ends, live) {
-  const boxes = [...figure.querySelectorAll(".box.group")];
-  const to = boxes.find((each) => each.dataset.name === ends.to);
-  return to && to.each.reads.includes(ends.of) ? summed(to.each, live)[0] : 0;
+  const groups = [...figure.querySelectorAll(".box.group")].map((each) => each.each);
+  const [to, from] = [ends.to, ends.of].map((name) => groups.find((each) => each.name === name));
+  if (to) return summed({ ...to, reads: to.reads.filter(([topic]) => topic === ends.of) }, live)[0];
+  return from ? summed({ ...from, writes: from.writes.filter(([, topic]) => topic === ends.to) }, live)[1] : 0;
 }
 
 // A search marks the boxes that it finds and shows the next one in the middle.
