@@ -107,6 +107,21 @@ def test_pages_with_changes_are_accessible_in_both_schemes_and_fit(change: Calla
     assert not seen.is_too_wide()
 
 
+def test_a_form_that_is_refused_can_be_filled_in_and_sent_again(change: Callable[..., Any], writable: Console) -> None:
+    page = change("/topics").page
+    page.locator("summary", has_text="Create a topic").click()
+    form = page.locator("form[data-write='/topics']")
+    form.locator("button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('create-says').textContent.includes('has no name')")
+    form.locator("[name=topic]").fill("sent-again", timeout=5_000)
+    form.locator("[name=settings]").fill("retention.ms=60000", timeout=5_000)
+    form.locator("button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('create-says').textContent === 'It is created.'")
+    assert writable.data.log.topic("sent-again").config["retention.ms"] == "60000"
+
+
 def test_a_reset_is_shown_before_it_is_done_and_can_be_given_up(change: Callable[..., Any], writable: Console) -> None:
     page, log = change("/groups/audit").page, writable.data.log
     page.locator("summary", has_text="Reset offsets").click()

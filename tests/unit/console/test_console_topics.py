@@ -101,6 +101,15 @@ def test_topics_are_created_and_changed_after_a_look_with_a_line_in_the_log(
     assert any("cleanup.policy: compact -> delete; retention.ms: default -> 60000" in each for each in said)
 
 
+def test_forms_that_change_something_put_nothing_into_addresses(http: httpx.Client) -> None:
+    pages = [
+        http.get(path).text for path in ("/", "/topics", "/topics/orders", "/topics/orders/facts", "/groups/audit")
+    ]
+    forms = re.findall(r"<form[^>]*data-write=[^>]*>", "".join(pages))
+    assert len(forms) >= 5
+    assert all('method="post"' in form for form in forms)  # also while the script that sends them does not run
+
+
 def test_a_console_that_only_reads_changes_no_topic(tmp_path: Path) -> None:
     with recorded(tmp_path) as data:
         server = ConsoleServer(data.site, ConsoleAddress(port=0, token=None))
