@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from eventually import eventually
 from penstock.engines.spark import session, worker_daemon
 from penstock.engines.spark.worker_daemon import DaemonAhead
+from penstock.engines.spark.worker_python import workers_with_this_python
 
 _FORKS = """
 import os, sys
@@ -74,11 +78,11 @@ def test_a_zip_that_comes_with_the_job_has_no_daemon(monkeypatch: pytest.MonkeyP
 
 
 @contextmanager
-def _spark(ahead: DaemonAhead) -> Iterator[subprocess.Popen[bytes]]:
+def _spark(ahead: DaemonAhead, module: str = "pyspark.worker", **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """The process that Spark starts as its daemon, which says where workers are to be had."""
-    command = [sys.executable, "-m", worker_daemon.__name__, "pyspark.worker"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **ahead.environment}) as process:
+    command, pipe = [sys.executable, "-m", worker_daemon.__name__, module], subprocess.PIPE
+    environment = {**os.environ, **ahead.environment, **environment}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:
         try:
             yield process
         finally:
@@ -116,6 +120,56 @@ def test_spark_sees_that_one_which_was_started_ahead_has_died(ahead: DaemonAhead
         assert _worker_of(process).is_running()
         ahead._process.kill()
         assert process.wait(60) == 0
+
+
+def test_of_two_processes_of_spark_at_once_one_goes_on_by_itself(ahead: DaemonAhead) -> None:
+    os.kill(ahead._process.pid, signal.SIGSTOP)  # it imports still
+    with _spark(ahead) as one, _spark(ahead) as other:
+        eventually(lambda: all(psutil.Process(each.pid).net_connections("unix") for each in (one, other)))
+        os.kill(ahead._process.pid, signal.SIGCONT)
+        parents = {each.pid: _worker_of(each).ppid() for each in (one, other)}
+        assert sorted(parents.values()).count(ahead._process.pid) == 1
+        assert len({*parents.values()} & {*parents}) == 1
+
+
+def test_what_a_worker_prints_is_seen_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pyspark_prints.py").write_text("def main(infile, outfile): print('printed')")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    ahead = DaemonAhead({})
+    environment = {"PYTHONUNBUFFERED": "YES", "PYTHONPATH": str(tmp_path), "PYTHON_WORKER_FACTORY_SECRET": "s"}
+    with _spark(ahead, "pyspark_prints", **environment) as process:
+        assert process.stdout is not None
+        (port,) = struct.unpack("!i", process.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            assert psutil.Process(struct.unpack("!i", connection.recv(4))[0]).ppid() == ahead._process.pid
+            connection.sendall(struct.pack("!i", 1) + b"s")
+            assert select.select([process.stdout], [], [], 60)[0], "nothing has been printed"
+            assert process.stdout.readline() == b"printed\n"
+
+
+def test_none_is_started_ahead_for_workers_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = session._context_settings({}, {}, rows_in_jvm=False)
+    monkeypatch.setattr(session, "_daemons", [])
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3-of-another")
+    with workers_with_this_python():
+        session._start_daemon(settings)
+    assert session._daemons == []
+
+
+def test_one_of_a_jvm_that_did_not_start_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = session._context_settings({}, {}, rows_in_jvm=False)
+    monkeypatch.setattr(session, "_daemons", [])
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with workers_with_this_python():
+        session._start_daemon(settings)
+        (first,) = session._daemons
+        session._start_daemon(settings)
+    (second,) = session._daemons
+    assert first._process.wait(60) == 0
+    assert second._process.poll() is None
+    second.end()
+    assert second._process.wait(60) == 0
 
 
 def test_one_that_was_started_ahead_ends_with_the_driver(ahead: DaemonAhead) -> None:

@@ -32,7 +32,7 @@ from penstock.engines.spark.quiet import quiet_pyspark
 from penstock.engines.spark.submitted import overruled_settings, submitted_settings
 from penstock.engines.spark.worker_daemon import DaemonAhead
 from penstock.engines.spark.worker_process import ENVIRONMENT
-from penstock.engines.spark.worker_python import workers_with_this_python
+from penstock.engines.spark.worker_python import workers_have_this_python, workers_with_this_python
 from penstock.errors import EnvironmentProblemError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ _REDACTED = f"(?i){NAMES_OF_SECRET_SETTINGS}"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _secret_files: set[str] = set()  # that are there now
 _secret_files_lock = threading.Lock()
-_daemons: list[DaemonAhead] = []  # at most one: that of the JVM that this process has started
+_daemons: list[DaemonAhead] = []  # at most one: that of the JVM that this process has started last
 _is_ending = threading.Event()
 _using = threading.RLock()  # held while a JVM or a context is started, one in use is looked for, or its last use ends
 
@@ -235,6 +235,8 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
             users_settings = {**submitted_settings(), **{name: str(value) for name, value in settings.items()}}
             all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm)
             with _using, quiet_pyspark(), _workers_of(all_settings):
+                if SparkContext._gateway is not None:  # noqa: SLF001 - no public way
+                    return  # `spark_for` was faster
                 check_java()
                 _start_daemon(all_settings)
                 with _secrets_off_command_line(all_settings) as arguments:
@@ -247,7 +249,9 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
 
 def _start_daemon(settings: Mapping[str, str]) -> None:
     """Start the daemon of a new Spark's workers, which takes as long as Java to be ready."""
-    if not _WORKER_DAEMON.items() <= settings.items() or os.name != "posix":
+    while _daemons:
+        _daemons.pop().end()  # that of a JVM that did not start
+    if not _WORKER_DAEMON.items() <= settings.items() or not workers_have_this_python():
         return
     prefix = "spark.executorEnv."
     environment = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}

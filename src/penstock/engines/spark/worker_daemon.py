@@ -67,7 +67,7 @@ class DaemonAhead:
                 self._process = subprocess.Popen(  # noqa: S603 - nobody else's command
                     [sys.executable, "-m", __name__, _WORKER_MODULE, _LISTENING, str(number)],
                     stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number], process_group=0,
-                    env={"PYTHONHASHSEED": "0", **os.environ, **environment},  # PySpark's default of the seed
+                    env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES", **environment},  # as Spark's
                 )  # fmt: skip
         except OSError:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -79,10 +79,14 @@ class DaemonAhead:
         """What the environment of Spark's daemon has to have, so that it finds this one."""
         return {_AHEAD: f"{self._folder / 'socket'}{os.pathsep}{sys.executable}"}
 
-    def _wait(self) -> None:
-        self._process.wait()
+    def end(self) -> None:
+        """End it, unless Spark has it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+    def _wait(self) -> None:
+        self._process.wait()
+        self.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -128,7 +132,10 @@ def _hand_over() -> None:
             socket.send_fds(connection, [b"\n"], _STREAMS)
             connection.sendall(json.dumps([sys.argv, sys.path, dict(os.environ)]).encode() + b"\n")
             connection.shutdown(socket.SHUT_WR)
+            is_taken = bool(connection.recv(1))
         except OSError:
+            is_taken = False
+        if not is_taken:
             return  # it has gone, or another process of Spark's has it
         with open(os.devnull, "w") as nothing:  # noqa: PTH123
             os.dup2(nothing.fileno(), 1)
@@ -137,7 +144,7 @@ def _hand_over() -> None:
 
 
 def _take_over() -> bool:
-    """Wait for the process that Spark starts, and go on in its place; return False if the driver has ended."""
+    """Wait for the process that Spark starts, and go on in its place; return False if the driver or Spark has ended."""
     import select
 
     listening = socket.socket(fileno=int(sys.argv[-1]))
@@ -158,6 +165,10 @@ def _take_over() -> bool:
     sys.path[:] = path
     os.environ.clear()
     os.environ.update(environment)
+    try:
+        connection.sendall(b"\n")
+    except OSError:  # Spark has ended
+        return False
     os.register_at_fork(after_in_child=connection.close)  # which ends with this process, not with its workers
     return True
 

@@ -21,7 +21,7 @@ from penstock.base.jars import cache_directory
 from penstock.errors import PenstockError
 from penstock.state.own_folder import new_file, own_folder
 
-__all__ = ["workers_with_this_python", "worker_python"]
+__all__ = ["workers_have_this_python", "workers_with_this_python", "worker_python"]
 
 _PYTHON, _HOME = "PYSPARK_PYTHON", "SPARK_HOME"
 _OTHERS = "PYSPARK_DRIVER_PYTHON"
@@ -84,6 +84,13 @@ def workers_with_this_python() -> Iterator[None]:
         yield
     finally:
         _restore(before)
+
+
+def workers_have_this_python() -> bool:
+    """Return whether a Spark that starts now has workers of this Python, with the PySpark of this process."""
+    home = Path(pyspark.__file__).parent
+    is_it = os.environ.get(_HOME) == str(home) and os.environ.get(_PYTHON) == worker_python(home)
+    return is_it and os.name == "posix"
 
 
 def _restore(before: Mapping[str, str | None]) -> None:
