@@ -232,6 +232,7 @@ class LocalTask:
 
     def _run(self, records: list[RawRecord]) -> None:
         depth_first = len(records) <= 1 and self._depth_first
+        self._taken = []
         self._is_running = True
         try:
             output = self._main.process(_batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
@@ -257,7 +258,6 @@ class LocalTask:
     def _not_refused(self, outgoing: Iterable[tuple[RawRecord, RecordContext]]) -> list[RawRecord]:
         """Return the records that are not refused, with the dead letters of those that are."""
         assert self._refusal is not None, "there is something to refuse"  # noqa: S101
-        self._taken = []
         for record, source in outgoing:
             error = self._refusal(record)
             if error is None:

@@ -95,6 +95,7 @@ class LocalTasks:
         self._changelogs = {changelog_topic(application, store): len(ids) for store, ids in self._users.items()}
         self._queues = PartitionQueues()
         self._next_offsets: dict[tuple[str, int], int] = {}
+        self._last: LocalTask | None = None  # that has run
         self._is_running = False
 
     def parts(self) -> list[tuple[str, Sequence[str]]]:
@@ -126,6 +127,10 @@ class LocalTasks:
                 merged.setdefault(topic, {}).update(offsets)
         return merged
 
+    def reads(self, topic: str) -> bool:
+        """Return whether a topic was there at the start, and a source reads it."""
+        return topic in self._readers or self._globals.read(topic)
+
     def fills_global_store(self, topic: str) -> bool:
         """Return whether a global store is filled from a topic."""
         return self._globals.read(topic)
@@ -153,6 +158,7 @@ class LocalTasks:
         self._is_running = True
         try:
             for task in self._tasks.values():
+                self._last = task
                 task.pass_time(duration_ms)
         finally:
             self._is_running = False
@@ -165,7 +171,7 @@ class LocalTasks:
 
     def written_before_failure(self) -> list[RawRecord]:
         """Return what the batch that failed had written by then."""
-        return [record for task in self._tasks.values() for record in task.written_before_failure()]
+        return [] if self._last is None else self._last.written_before_failure()
 
     def store(self, name: str, partition: int = 0) -> Any:
         """Return the typed view of a store of a partition."""
@@ -217,7 +223,8 @@ class LocalTasks:
         self._is_running = True
         try:
             for task, own in by_task.items():
-                self._tasks[task].process(own)
+                self._last = self._tasks[task]
+                self._last.process(own)
         finally:
             self._is_running = False
 

@@ -149,6 +149,7 @@ class TopologyTestDriver:
         if partitions is not None:
             self._give(name, partitions, "input_topic")
         self._inputs.add(name)
+        self._require_read(self._logical(name))
         return TestInputTopic(self, name, *self._serdes(name, source, key_serde, value_serde), auto_advance)
 
     def output_topic(
@@ -456,7 +457,23 @@ class TopologyTestDriver:
         if self._is_used:
             return
         self._partitions[topic] = partitions
-        if not self._waits_for_tasks and (partitions > 1 or isinstance(self._task, LocalTasks)):
+        if partitions > 1 or isinstance(self._task, LocalTasks):
+            self._begin_anew()
+
+    def _require_read(self, topic: str) -> None:
+        """Have the tasks of partitions read a topic that a pattern fits, as long as no task has a record."""
+        if self._waits_for_tasks or isinstance(self._task, LocalTask) or self._task.reads(topic):
+            return
+        if self._is_used:
+            raise InvalidStateError(
+                f"input_topic(): topic {topic!r} was not there when the driver was used first, so no task reads it",
+                hint="Name all topics of a pattern before the first record.",
+                topic=topic,
+            )
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        if not self._waits_for_tasks:
             self._task.close()
             self._waits_for_tasks = True
 

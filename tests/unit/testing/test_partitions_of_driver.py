@@ -18,7 +18,7 @@ from penstock import (
     TopologyTestDriver,
 )
 from penstock.api.processing.processor import Processor, Record
-from penstock.errors import CoPartitionError, InvalidStateError, StateError, TopologyError
+from penstock.errors import CoPartitionError, InvalidStateError, ProductionError, StateError, TopologyError
 from penstock.query import KeyQuery, StateQueryRequest
 from penstock.serde.partitioner import partition_for
 
@@ -229,6 +229,32 @@ def test_patterns_read_the_topics_that_were_named() -> None:
         one.pipe("a", key="k", partition=1)
         two.pipe("b", key="k")
         assert driver.output_topic("out").read_values_to_list() == ["a", "b"]
+        with pytest.raises(InvalidStateError, match="topic 'log-c' was not there when the driver was used first"):
+            driver.input_topic("log-c")
+
+
+def test_a_topic_of_a_pattern_may_be_named_after_partitions_were_asked_for() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("log-.*")).to("out")
+    with driver_of(builder) as driver:
+        driver.input_topic("log-a", partitions=2)
+        assert driver.partition_count("log-a") == 2
+        driver.input_topic("log-b").pipe("b", key="k")
+        assert driver.output_topic("out").read_values_to_list() == ["b"]
+
+
+def test_what_was_sent_before_a_failure_is_that_of_the_task_that_failed() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").flat_map_values(lambda value: [f"{value}1", f"{value}2"]).to("out")
+    with driver_of(builder) as driver:
+        driver.refuse(lambda record: ProductionError("no") if record.value in {b"a2", b"b2"} else None)
+        words = driver.input_topic("in", partitions=2)
+        for number, value in enumerate("ab"):
+            with pytest.raises(ProductionError):
+                words.pipe(value, key="k", partition=number)
+            assert [record.value for record in driver.sent_before_failure()] == [f"{value}1".encode()]
+        words.pipe("c", key="k", partition=1)
+        assert driver.sent_before_failure() == []
 
 
 def test_partitions_come_before_the_first_record() -> None:
