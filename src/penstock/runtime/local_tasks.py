@@ -155,11 +155,13 @@ class LocalTasks:
     def pass_time(self, duration_ms: int) -> None:
         """Advance the wall clock, and run the punctuations of all tasks that have become due."""
         self.wall_clock_ms += duration_ms
+        for task in self._tasks.values():  # also of those behind one that fails
+            task.wall_clock_ms = self.wall_clock_ms
         self._is_running = True
         try:
             for task in self._tasks.values():
                 self._last = task
-                task.pass_time(duration_ms)
+                task.pass_time(0)
         finally:
             self._is_running = False
         self._drain(one_by_one=True)

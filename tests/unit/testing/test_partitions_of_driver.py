@@ -18,7 +18,14 @@ from penstock import (
     TopologyTestDriver,
 )
 from penstock.api.processing.processor import Processor, Record
-from penstock.errors import CoPartitionError, InvalidStateError, ProductionError, StateError, TopologyError
+from penstock.errors import (
+    CoPartitionError,
+    InvalidStateError,
+    ProcessingError,
+    ProductionError,
+    StateError,
+    TopologyError,
+)
 from penstock.query import KeyQuery, StateQueryRequest
 from penstock.serde.partitioner import partition_for
 
@@ -149,6 +156,27 @@ def test_each_task_has_its_own_stream_time_and_its_punctuations() -> None:
         ]
         assert driver.metrics.value("process-total", group="stream-task-metrics", task_id="0_0") == 2
         assert driver.metrics.value("process-total", group="stream-task-metrics", task_id="0_1") == 1
+
+
+class FailsOnce(Times):
+    """Fails at its first time in the first task."""
+
+    def tick(self, timestamp: int) -> None:
+        if (self.context.task_id, timestamp) == ("0_0", 1000):
+            raise ValueError(timestamp)
+        self.context.forward(Record(str(self.context.task_id), "tick", timestamp))
+
+
+def test_a_punctuation_that_fails_leaves_no_clock_behind() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").process(FailsOnce).to("out")
+    with driver_of(builder) as driver:
+        driver.input_topic("in", partitions=2)
+        with pytest.raises(ProcessingError):
+            driver.advance_wall_clock_time(1000)
+        driver.advance_wall_clock_time(1000)
+        out = driver.output_topic("out").read_records_to_list()
+        assert [each.timestamp for each in out if each.key == "0_1"] == [2000]
 
 
 def test_all_tasks_see_the_global_tables() -> None:
