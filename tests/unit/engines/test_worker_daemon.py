@@ -9,6 +9,8 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -170,6 +172,27 @@ def test_one_of_a_jvm_that_did_not_start_is_not_left(monkeypatch: pytest.MonkeyP
     assert second._process.poll() is None
     second.end()
     assert second._process.wait(60) == 0
+
+
+def test_it_leaves_no_folder_when_the_driver_dies() -> None:
+    dies = "import os; from penstock.engines.spark.worker_daemon import DaemonAhead; "
+    dies += "print(DaemonAhead({})._folder, flush=True); os._exit(0)"
+    driver = subprocess.run([sys.executable, "-c", dies], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    eventually(lambda: not Path(driver.stdout.strip()).exists())
+
+
+def test_no_stranger_gets_streams_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/socket")
+        listening.listen(1)
+        monkeypatch.setenv(worker_daemon._AHEAD, f"{folder}/socket{os.pathsep}{sys.executable}")
+        monkeypatch.setattr(os, "getuid", lambda: Path(folder).stat().st_uid + 1)
+        handing = threading.Thread(target=worker_daemon._hand_over)
+        handing.start()
+        handing.join(10)
+        connected = select.select([listening], [], [], 0)[0]
+    handing.join(60)
+    assert connected == []
 
 
 def test_one_that_was_started_ahead_ends_with_the_driver(ahead: DaemonAhead) -> None:

@@ -124,7 +124,7 @@ def _hand_over() -> None:
     This process stays for Spark to see and to end, as `cat`, which needs no memory: it ends when the daemon does.
     """
     path, _, python = os.environ.pop(_AHEAD, "").partition(os.pathsep)
-    if python != sys.executable:
+    if python != sys.executable or not _is_own(Path(path).parent):
         return
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -143,6 +143,14 @@ def _hand_over() -> None:
         os.execvp("cat", ["cat"])  # noqa: S606, S607
 
 
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's: where it was, after its end, anybody may have made another."""
+    try:
+        return folder.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
 def _take_over() -> bool:
     """Wait for the process that Spark starts, and go on in its place; return False if the driver or Spark has ended."""
     import select
@@ -151,11 +159,13 @@ def _take_over() -> bool:
     poller = select.poll()
     poller.register(0, select.POLLIN)
     poller.register(listening, select.POLLIN)
-    if any(number == 0 for number, _ in poller.poll()):
-        return False
-    connection, _ = listening.accept()
-    Path(listening.getsockname()).unlink(missing_ok=True)  # the next daemon of Spark's is its own
+    has_ended = any(number == 0 for number, _ in poller.poll())
+    connection = None if has_ended else listening.accept()[0]
+    # The next daemon of Spark's is its own.
+    shutil.rmtree(Path(listening.getsockname()).parent, ignore_errors=True)
     listening.close()
+    if connection is None:
+        return False
     _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
     with connection.makefile("rb") as file:
         sys.argv, path, environment = json.loads(file.readline())
