@@ -191,7 +191,7 @@ def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callab
     page.wait_for_function("() => document.querySelector('#words li')?.textContent.startsWith('CLICKS')")
     page.keyboard.press("Enter")
     page.keyboard.type(";")
-    page.wait_for_function("() => document.querySelector('#sql').value === 'select user, ms FROM CLICKS;'")
+    page.wait_for_function("() => document.querySelector('#sql')?.value === 'select user, ms FROM CLICKS;'")
     page.keyboard.press("Control+Enter")
     page.wait_for_function("() => document.querySelectorAll('#results tbody tr').length === 30", timeout=90_000)
     page.locator("#results button", has_text="Chart").click()
@@ -254,7 +254,7 @@ def test_many_nodes_open_folded_from_left_to_right_on_one_screen_and_a_search_ce
         assert figure == [True, True]
         source, first = (page.locator(each).first.bounding_box() for each in (".box.topic", ".box.group"))
         assert source["x"] < first["x"]
-        page.wait_for_function("() => document.querySelector('.box.group .more').textContent.includes('/s in')")
+        page.wait_for_function("() => document.querySelector('.box.group .more')?.textContent.includes('/s in')")
         assert "lag" in page.locator(".box.group .more").first.text_content()
         page.locator("#fold").click()
         page.wait_for_selector(".box.node")
@@ -320,7 +320,7 @@ def test_a_topology_of_500_nodes_opens_folded_and_stays_usable(tmp_path: Path, c
         page.wait_for_function("() => document.querySelectorAll('.box.node').length >= 500", timeout=60_000)
         page.evaluate("document.querySelector('svg.topology').dataset.mark = '1'")
         number = data.batch()
-        page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+        page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
         assert page.locator("svg.topology[data-mark]").count() == 1  # figures change, the layout does not
         taken = page.evaluate(
             "() => { const t = performance.now(); return new Promise(r => requestAnimationFrame(() => r(performance.now() - t))); }"

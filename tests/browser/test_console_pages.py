@@ -38,7 +38,7 @@ def test_the_overview_shows_the_figures_and_goes_on_by_itself(look: Callable[...
     page = look("/").page
     assert page.locator(".state").first.inner_text() == "RUNNING"
     number = console.data.batch()
-    page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
     assert "KSTREAM-" in page.locator(".findings").inner_text()
 
 
@@ -51,7 +51,7 @@ def test_a_frozen_page_stands_still_until_it_goes_on(look: Callable[..., Any], c
     page.wait_for_timeout(1200)
     assert page.locator(".facts b").inner_text() == before
     page.locator("#freeze").click()
-    page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
 
 
 def test_an_update_keeps_the_focus_and_open_details(look: Callable[..., Any], console: Any) -> None:
@@ -59,7 +59,7 @@ def test_an_update_keeps_the_focus_and_open_details(look: Callable[..., Any], co
     page.locator("details[data-key=settings] summary").click()
     page.evaluate("document.querySelector('details[data-key=settings]').dataset.ownMark = '1'")
     number = console.data.batch()
-    page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
     assert page.locator("details[data-own-mark]").get_attribute("open") is not None
     assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
 
@@ -75,7 +75,7 @@ def test_a_page_comes_back_after_a_restart_of_the_server(look: Callable[..., Any
     number = console.data.batch()
     again = ConsoleServer(console.data.site, ConsoleAddress(port=second.port, token=None))
     again.start()
-    seen.page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    seen.page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
     assert seen.page.locator("#connection").inner_text() == ""
     again.close()
     console.data.site.is_stopping = lambda: console.server._server.is_stopping
@@ -185,7 +185,7 @@ def test_a_zoom_of_the_charts_stays_over_updates_and_visits(look: Callable[..., 
     page.wait_for_function("() => location.hash.startsWith('#zoom=')")
     zoom = page.evaluate("location.hash")
     number = console.data.batch()
-    page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+    page.wait_for_function("n => document.querySelector('.facts b')?.textContent === n", arg=f"{number:,}")
     assert page.locator("#unzoom").is_visible()
     page.reload()
     page.wait_for_selector("#charts .uplot:nth-child(3) canvas")
@@ -207,7 +207,7 @@ def test_the_list_of_groups_says_how_old_a_lag_is_and_whether_it_grows(look: Cal
         for committed in (50, 40, 30, 20, 10):
             log.commit_offsets("audit", {place: committed})
             page.wait_for_function(
-                "n => document.querySelector('#groups tr[data-key=audit]').cells[1].textContent === n",
+                "n => document.querySelector('#groups tr[data-key=audit]')?.cells[1].textContent === n",
                 arg=f"{180 - committed}",
             )
             if "grows" in row.inner_text():
@@ -232,7 +232,7 @@ def test_restores_are_shown_while_they_go_on_and_go_when_they_are_done(look: Cal
         assert "visits, users" in page.locator("#restores").inner_text()
         assert seen.axe() == []
         restores[0] = replace(half, records=3_900, share=0.975, seconds=4.0)
-        page.wait_for_function("() => document.querySelector('#restores').textContent.includes('3,900 of 4,000')")
+        page.wait_for_function("() => document.querySelector('#restores')?.textContent.includes('3,900 of 4,000')")
     finally:
         restores.clear()
     page.wait_for_function("() => document.querySelector('#restores') === null")
@@ -244,10 +244,10 @@ def test_an_error_leads_to_the_record_and_a_dead_letter_to_what_it_was(look: Cal
     page = seen.page
     assert seen.axe() == []
     page.locator("a", has_text="orders-2 @ 11").first.click()
-    page.wait_for_function("() => document.querySelector('h1').textContent === 'orders-2 @ 11'")
+    page.wait_for_function("() => document.querySelector('h1')?.textContent === 'orders-2 @ 11'")
     assert '"id": 35' in (page.locator("#value").text_content() or "")
     page.go_back()
     page.locator("#letters tbody tr").first.locator("a").first.click()
     page.wait_for_selector("#original a")
     page.locator("#original a").click()
-    page.wait_for_function("() => document.querySelector('h1').textContent === 'orders-2 @ 11'")
+    page.wait_for_function("() => document.querySelector('h1')?.textContent === 'orders-2 @ 11'")
