@@ -1,12 +1,11 @@
 """Many records of one schema at once end as they do one by one: texts of JSON, and rows of PostgreSQL."""
 
-import itertools
 import json
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import create_engine, text
 
+from databases import execute, own_database
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.converters import JsonConverter
 from penstock.connect.converters.json_envelopes import EnvelopeReader
@@ -35,7 +34,6 @@ from penstock.connect.testing import ConnectTestDriver, Step
 from postgres_server import postgres
 
 __all__ = ["postgres"]
-NUMBERS = itertools.count()
 JSON = {"value.converter": "JsonConverter", "key.converter": "JsonConverter"}
 
 # Texts of JSON
@@ -123,20 +121,8 @@ def test_texts_of_one_schema_are_a_column_and_others_are_not():
 
 @pytest.fixture
 def url(postgres):
-    name = f"rows_{next(NUMBERS)}"
-    postgres.execute(f"CREATE DATABASE {name}")
-    yield postgres.url.removesuffix("/postgres") + f"/{name}"
-    postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def execute(url, *statements):
-    engine = create_engine(url)
-    try:
-        with engine.begin() as connection:
-            found = [connection.execute(text(each)) for each in statements][-1]
-            return [tuple(row) for row in found] if found.returns_rows else []
-    finally:
-        engine.dispose()
+    with own_database(postgres) as own:
+        yield own
 
 
 def sink(url, table, **more):

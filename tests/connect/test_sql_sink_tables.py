@@ -1,15 +1,15 @@
 """The SQL sink: tables that change under it, columns of any type, fields that stay out, keys of each kind."""
 
-import itertools
 from contextlib import contextmanager
 from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, event
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 from sqlalchemy.exc import DBAPIError
 
+from databases import execute, own_database
 from mariadb_server import mariadb
 from penstock.connect.connectors.sql_columns import ColumnRules
 from penstock.connect.connectors.sql_reading import DatabaseReader
@@ -43,7 +43,6 @@ from penstock.errors import ConnectError
 from postgres_server import postgres
 
 __all__ = ["mariadb", "postgres"]
-NAMES = itertools.count()
 JSON = {"value.converter": "JsonConverter", "key.converter": "JsonConverter"}
 
 
@@ -52,29 +51,14 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'shop.db'}"
         return
-    server = request.getfixturevalue("postgres")
-    name = f"sink_{next(NAMES)}"
-    server.execute(f"CREATE DATABASE {name}")
-    yield server.url.removesuffix("/postgres") + f"/{name}"
-    server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with own_database(request.getfixturevalue("postgres")) as own:
+        yield own
 
 
 @pytest.fixture
 def postgres_url(postgres):
-    name = f"sink_{next(NAMES)}"
-    postgres.execute(f"CREATE DATABASE {name}")
-    yield postgres.url.removesuffix("/postgres") + f"/{name}"
-    postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def execute(url, *statements):
-    engine = create_engine(url)
-    try:
-        with engine.begin() as connection:
-            found = [connection.execute(text(each)) for each in statements][-1]
-            return [tuple(row) for row in found] if found.returns_rows else []
-    finally:
-        engine.dispose()
+    with own_database(postgres) as own:
+        yield own
 
 
 def sink(url, **more):

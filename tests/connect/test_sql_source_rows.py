@@ -1,11 +1,10 @@
 """The SQL source: every row of equal times, columns that come and go, types that a table or a query declares."""
 
-import itertools
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import create_engine, text
 
+from databases import execute, own_database
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.data import DataError, SettingError, Type
 from penstock.connect.testing import ConnectTestDriver, Step
@@ -13,7 +12,6 @@ from penstock.errors import ConnectError
 from postgres_server import postgres
 
 __all__ = ["postgres"]
-NAMES = itertools.count()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -21,21 +19,8 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'shop.db'}"
         return
-    server = request.getfixturevalue("postgres")
-    name = f"rows_{next(NAMES)}"
-    server.execute(f"CREATE DATABASE {name}")
-    yield server.url.removesuffix("/postgres") + f"/{name}"
-    server.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def execute(url, *statements):
-    engine = create_engine(url)
-    try:
-        with engine.begin() as connection:
-            found = [connection.execute(text(each)) for each in statements][-1]
-            return [tuple(row) for row in found] if found.returns_rows else []
-    finally:
-        engine.dispose()
+    with own_database(request.getfixturevalue("postgres")) as own:
+        yield own
 
 
 def source(url, **more):

@@ -163,20 +163,14 @@ class LocalTask:
         if self._is_running:  # a processor asks for the state in the middle of a record
             return
         inputs = [record for record in records if self._sources.read(record.topic)]
-        if len(inputs) == 1 and self._queues:  # an error has left some
-            self._queues.add(inputs[0])
-        elif inputs:
-            self._run(inputs)
-        self._drain(one_by_one=len(inputs) <= 1)
-        for record in records:
-            if self._globals.read(record.topic):
-                self._globals.fill(record, self.wall_clock_ms)
+        self._queues.run_through(inputs, self._run)
+        self._globals.fill_from(records, self.wall_clock_ms)
 
     def pass_time(self, duration_ms: int) -> None:
         """Advance the wall clock, and run the punctuations that have become due."""
         self.wall_clock_ms += duration_ms
         self._run([])
-        self._drain(one_by_one=True)
+        self._queues.run_through([], self._run)
 
     def refuse(self, refusal: Callable[[RawRecord], PenstockError | None]) -> None:
         """Refuse records as a log may: the function returns the error for one that is refused."""
@@ -222,13 +216,6 @@ class LocalTask:
     def close(self) -> None:
         """Close the processors."""
         self._main.close()
-
-    def _drain(self, *, one_by_one: bool) -> None:
-        while self._queues:
-            records = [self._queues.take()]
-            while not one_by_one and self._queues:
-                records.append(self._queues.take())
-            self._run(records)
 
     def _run(self, records: list[RawRecord]) -> None:
         depth_first = len(records) <= 1 and self._depth_first
@@ -324,6 +311,12 @@ class GlobalCopies:
         """Return whether a global store is filled from a topic."""
         return self._sources.read(topic)
 
+    def fill_from(self, records: Iterable[RawRecord], wall_clock_ms: int) -> None:
+        """Process those records that global stores are filled from."""
+        for record in records:
+            if self.read(record.topic):
+                self.fill(record, wall_clock_ms)
+
     def fill(self, record: RawRecord, wall_clock_ms: int) -> None:
         """Process a record of a topic that `read` is true of."""
         assert self._task is not None, "a global source has a task"  # noqa: S101
@@ -415,6 +408,19 @@ class PartitionQueues:
         if queue:
             self._waiting.add(queue)
         return record
+
+    def run_through(self, inputs: list[RawRecord], run: Callable[[list[RawRecord]], None]) -> None:
+        """Run inputs, and then what was added meanwhile, until nothing is left: together, but one by one behind one."""
+        one_by_one = len(inputs) <= 1
+        if one_by_one and inputs and self:  # an error has left some
+            self.add(inputs[0])
+        elif inputs:
+            run(inputs)
+        while self:
+            records = [self.take()]
+            while not one_by_one and self:
+                records.append(self.take())
+            run(records)
 
 
 def _fill(maps: Mapping[str, MemoryMap], restored: TaskRows) -> None:

@@ -143,14 +143,8 @@ class LocalTasks:
         if self._is_running:  # a processor asks for the state in the middle of a record
             return
         inputs = [record for record in records if record.topic in self._readers]
-        if len(inputs) == 1 and self._queues:  # an error has left some
-            self._queues.add(inputs[0])
-        elif inputs:
-            self._run(inputs)
-        self._drain(one_by_one=len(inputs) <= 1)
-        for record in records:
-            if self._globals.read(record.topic):
-                self._globals.fill(record, self.wall_clock_ms)
+        self._queues.run_through(inputs, self._run)
+        self._globals.fill_from(records, self.wall_clock_ms)
 
     def pass_time(self, duration_ms: int) -> None:
         """Advance the wall clock, and run the punctuations of all tasks that have become due."""
@@ -164,7 +158,7 @@ class LocalTasks:
                 task.pass_time(0)
         finally:
             self._is_running = False
-        self._drain(one_by_one=True)
+        self._queues.run_through([], self._run)
 
     def refuse(self, refusal: Callable[[RawRecord], PenstockError | None]) -> None:
         """Refuse records as a log may: the function returns the error for one that is refused."""
@@ -209,13 +203,6 @@ class LocalTasks:
         if record.topic in self._readers:
             offset = self.next_offset(record.topic, record.partition)
             self._queues.add(record._replace(offset=offset))
-
-    def _drain(self, *, one_by_one: bool) -> None:
-        while self._queues:
-            records = [self._queues.take()]
-            while not one_by_one and self._queues:
-                records.append(self._queues.take())
-            self._run(records)
 
     def _run(self, records: list[RawRecord]) -> None:
         by_task: dict[TaskId, list[RawRecord]] = {}
