@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect image-requirements
+.PHONY: help demo test beside test-all lint types architecture unit bench compare nexmark shufflebench theodolite bench-rtm soak judges fuzz docs docs-check clean setup java soak-connect image-requirements dist release
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,16 @@ docs: $(READY)  ## the generated pages of docs/, then the documentation site in 
 
 docs-check: $(READY)  ## the site alone, strictly: links, navigation, a page and a docstring for every public name
 	$(BIN)/python tools/build_site.py
+
+# The time of the commit is that of the build, so that everybody gets the same bytes from it.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+dist: $(READY)  ## the wheel and the sdist of this commit, the same bytes each time, and their bill of materials, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python tools/sbom.py dist/penstock.cdx.json
+
+release: $(READY)  ## cut a release: make release VERSION=1.0.0 writes, commits and tags it
+	$(BIN)/python tools/cut_release.py $(VERSION)
 
 clean:  ## remove what the other targets made (not your topics: the demo's data in .demo goes with `rm -r .demo`)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site spark-warehouse

@@ -195,7 +195,7 @@ def command() -> str:
             " adds the stack trace. The log is chosen with `-b` or `PENSTOCK_BOOTSTRAP_SERVERS`."
         ),
     ]
-    for path, found in _commands(get_command(app), ("penstock",)):
+    for path, found in commands(get_command(app), ("penstock",)):
         arguments = [p for p in found.params if p.param_type_name == "argument"]
         options = [p for p in found.params if p.param_type_name == "option" and not p.hidden and p.name != "help"]
         words = " ".join([*path, *(f"<{(p.metavar or p.name).strip('{}')}>" for p in arguments)])
@@ -206,10 +206,11 @@ def command() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(found: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(found: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The commands of a group and of its groups, each with the words that call it."""
     for name, inner in sorted(getattr(found, "commands", {}).items()):
         if not inner.hidden:
-            yield from _commands(inner, (*path, name))
+            yield from commands(inner, (*path, name))
     if not hasattr(found, "commands"):
         yield path, found
 

@@ -1,15 +1,22 @@
 """Builds the documentation site from docs/, the docstrings, the notebook and the project's own pages.
 
     python tools/build_site.py
+    python tools/build_site.py --into FOLDER    and puts it beside the sites of other versions in FOLDER
 
 Pages are assembled in build/site-pages, as the site has some that are not in docs/ (the changelog, the notebook with
 the outputs of its cells), and Zensical builds them to site/, strictly: a broken link or anchor fails. So does a page
-that the navigation of tools/zensical.toml does not have, a public name without a page or a docstring, and anything that
-a browser would fetch from elsewhere. `llms.txt`, the index for language models, is made from the same pages.
+that the navigation of tools/zensical.toml does not have, a public name without a page or a docstring, one that has gone
+without a notice (tools/public_names.py), and anything that a browser would fetch from elsewhere. `llms.txt`, the index
+for language models, is made from the same pages.
+
+A folder of versions has a site for each MAJOR.MINOR, which stays as it was built; that of the same version is replaced.
+Pages have a menu of all versions, read from `versions.json` beside them, so old pages know newer ones.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
 import shutil
@@ -22,6 +29,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import public_names
 from public_api import DIRECTIVE, PublicApi
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +48,10 @@ _FOR_MODELS = (
     "it has programs that run, and the mistakes that are often made."
 )
 OWN_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_TO_FIRST = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Penstock</title>'
+    '<meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">Penstock {0}</a></html>\n'
+)
 _PROGRAM = re.compile(r"^\[`[\w.]+\.py`\]\((?P<path>[\w./]+\.py)\)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LINK = re.compile(r"\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
@@ -48,12 +60,18 @@ _FETCHED = re.compile(
 )
 
 
-def assemble(api: PublicApi) -> None:
-    """Write all pages of the site to PAGES, and the configuration beside them."""
+def assemble(api: PublicApi, *, has_menu: bool = False) -> None:
+    """Write all pages of the site to PAGES, and the configuration beside them.
+
+    Args:
+        api: The public names.
+        has_menu: Whether the pages get the menu of versions.
+    """
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(DOCS, PAGES)
     config = CONFIG.read_text(encoding="utf-8").replace("@VERSION@", version("penstock"))
-    (BUILD / CONFIG.name).write_text(config, encoding="utf-8")
+    menu = '\n[project.extra.version]\nprovider = "mike"\n' if has_menu else ""  # the form of versions.json
+    (BUILD / CONFIG.name).write_text(config + menu, encoding="utf-8")
     shutil.copy(ROOT / "tools" / "site.css", PAGES / "site.css")
     for name in OWN_PAGES:
         (PAGES / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
@@ -219,14 +237,45 @@ def fetched_from_elsewhere() -> Iterator[str]:
             yield f"{page.relative_to(BUILT)} fetches {found[1] or found[2]}"
 
 
+def keep_version(site: Path, folder: Path, version: str) -> None:
+    """Put a site beside those of other versions, and note it in their list and as the one that is shown first.
+
+    Args:
+        site: The site.
+        folder: The folder of all versions.
+        version: For example ``1.2.0``; its site is that of ``1.2``. Candidates (``1.2.0rc1``) are not shown first.
+    """
+    name = version if "rc" in version else ".".join(version.split(".")[:2])
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = folder / "versions.json"
+    entries = json.loads(listed.read_text(encoding="utf-8")) if listed.exists() else []
+    titles = {entry["version"]: entry["title"] for entry in entries} | {name: version}
+    shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.copytree(site, folder / name)
+    order = sorted(titles, key=_order, reverse=True)
+    first = next((each for each in order if "rc" not in each), order[0])
+    made = [{"version": each, "title": titles[each], "aliases": ["latest"] if each == first else []} for each in order]
+    listed.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    (folder / "index.html").write_text(_TO_FIRST.format(first), encoding="utf-8")
+
+
+def _order(version: str) -> tuple[float, ...]:
+    numbers, _, candidate = version.partition("rc")
+    parts = [*map(float, numbers.split(".")), 0.0, 0.0][:3]
+    return (*parts, float(candidate or "inf"))
+
+
 def main() -> int:
     """Build the site; print what is wrong with it."""
+    parser = argparse.ArgumentParser(description="Build the documentation site.")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="keep it beside those of other versions")
+    folder = parser.parse_args().into
     api = PublicApi()
     findings = sorted(set(api.findings()))
     if not findings:
-        findings = list(not_in_navigation())
+        findings = [*not_in_navigation(), *public_names.findings(api)]
     if not findings:
-        assemble(api)
+        assemble(api, has_menu=folder is not None)
         shutil.rmtree(BUILT, ignore_errors=True)
         zensical = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
         done = subprocess.run(zensical, cwd=BUILD, capture_output=True, text=True, check=False)
@@ -242,6 +291,9 @@ def main() -> int:
     shutil.rmtree(SITE, ignore_errors=True)
     BUILT.rename(SITE)
     print(f"site: {len(list(SITE.rglob('*.html')))} pages; open {SITE.relative_to(ROOT)}/index.html")
+    if folder is not None:
+        keep_version(SITE, folder, version("penstock"))
+        print(f"kept in {folder}, with the versions there")
     return 0
 
 

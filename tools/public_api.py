@@ -99,7 +99,7 @@ class PublicApi:
             if not self._pages_of(found):
                 yield f"{path}: no page of the API reference describes it; add a line ::: {path}"
         exported = {found.canonical_path for found in self.exported.values()}
-        for method, found in self._returned().values():
+        for method, found in self.returned().values():
             if not self._pages_of(found) and found.canonical_path not in exported:
                 yield f"{found.name}: {method} returns it, and no page describes it; add a line ::: {found.name}"
         for canonical, places in self.described.items():
@@ -111,7 +111,7 @@ class PublicApi:
         parent = found.parent.canonical_path if found.parent else ""
         return self.described.get(found.canonical_path) or self.described.get(parent, [])
 
-    def _returned(self) -> dict[str, tuple[str, griffe.Object]]:
+    def returned(self) -> dict[str, tuple[str, griffe.Object]]:
         """Classes of ours that methods of exported classes return: path -> a method that does, the class."""
         found: dict[str, tuple[str, griffe.Object]] = {}
         waiting = list(self.exported.values())
@@ -121,7 +121,7 @@ class PublicApi:
             if owner.canonical_path in seen or not isinstance(owner, griffe.Class):
                 continue
             seen.add(owner.canonical_path)
-            for method in filter(lambda member: member.is_function, _public_members(owner)):
+            for method in filter(lambda member: member.is_function, public_members(owner)):
                 for target in self._classes_of(method):
                     found.setdefault(target.canonical_path, (f"{owner.name}.{method.name}", target))
                     waiting.append(target)
@@ -160,7 +160,7 @@ def _target(found: griffe.Object | griffe.Alias) -> griffe.Object:
     return found.final_target if isinstance(found, griffe.Alias) else found
 
 
-def _public_members(owner: griffe.Class) -> Iterator[griffe.Object]:
+def public_members(owner: griffe.Class) -> Iterator[griffe.Object]:
     """Methods and properties, those of base classes too."""
     for member in owner.all_members.values():
         if not member.name.startswith("_") and (member.is_function or "property" in member.labels):
@@ -171,7 +171,7 @@ def _undocumented(found: griffe.Object) -> Iterator[str]:
     if not found.has_docstring:
         yield f"{found.canonical_path}: no docstring"
     if isinstance(found, griffe.Class):
-        for member in _public_members(found):
+        for member in public_members(found):
             if not _has_docstring(found, member):
                 yield f"{found.canonical_path}.{member.name}: no docstring"
     elif isinstance(found, griffe.Module):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ import penstock
 from penstock.tools.broker.broker_settings import free_port
 
 ROOT = Path(__file__).parents[2]
+EPOCH = "1767225600"
 TOPOLOGY_TEST = """
 from penstock import StreamsBuilder, TopologyTestDriver
 from penstock.log import open_log
@@ -42,7 +45,7 @@ README_PROGRAM = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_t
 def _bare() -> dict[str, str]:
     """The environment of processes, without what the tests' own has for Python and Penstock; jars come from the cache."""
     kept = ("PENSTOCK_CACHE", "PENSTOCK_JAVA_ARCHIVE")
-    return {name: text for name, text in os.environ.items()
+    return {"SOURCE_DATE_EPOCH": EPOCH} | {name: text for name, text in os.environ.items()
             if name in kept or not name.startswith(("PYTHON", "PENSTOCK", "PYSPARK"))}  # fmt: skip
 
 
@@ -79,6 +82,23 @@ def test_twine_accepts_both(wheel, sdist):
     pytest.importorskip("twine", reason="twine is not installed: make setup")
     shown = run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
     assert len(re.findall("PASSED", shown)) == 2
+
+
+def test_a_build_elsewhere_and_later_has_the_same_bytes(built, tmp_path):
+    copy = tmp_path / "elsewhere" / "penstock"
+    for name in ("src", "examples"):
+        shutil.copytree(
+            ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+        )
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", ".gitignore"):
+        shutil.copy(ROOT / name, copy / name)
+    for path in copy.rglob("*.py"):
+        if not path.is_symlink():
+            path.chmod(0o600)
+            os.utime(path, (1e9, 1e9))
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "dist", copy, umask=0o077)
+    made = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "dist").iterdir()}
+    assert made == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in built.iterdir()}
 
 
 def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
