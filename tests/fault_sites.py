@@ -28,7 +28,7 @@ class Site(NamedTuple):
 
 
 _THREAD, _TASK = "penstock.engines.threads.loop.thread", "penstock.engines.threads.loop.task"
-_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.commit_producer"
+_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.commit_producer", "penstock.log.embedded.transaction"
 _START = "penstock.engines.threads.hosting.start"
 
 # Of threads, in the order of an interval.

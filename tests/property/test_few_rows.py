@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import SessionWindows, StreamsBuilder, Suppressed, TimeWindows
-from penstock.engines.threads.outputs import by_partition
+from penstock.engines.threads.loop.commit import by_partition
 from penstock.errors import SerializationError
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import groups
 from penstock.runtime.tables.groups import group_windows
 from penstock.runtime.tables.stored import StoredTable
-from penstock.serde import buffers, partitioner, text, windowed_serde
-from penstock.serde import few as few_rows
+from penstock.serde import buffers, partitioner, rowwise, text, windowed_serde
 from penstock.serde.buffers import nulls_of, to_bytes_list
 from penstock.serde.column import Column
 from penstock.serde.json_struct import StructSerde
@@ -45,7 +44,7 @@ def by_column() -> Any:
 
     def call(function: Any, *arguments: Any) -> Any:
         limits = [(module, "_FEW") for module in (buffers, partitioner, text, frames, groups)]
-        limits += [(module, "FEW") for module in (few_rows, frames, key_bytes, session, window, windowed_serde)]
+        limits += [(module, "FEW") for module in (rowwise, frames, key_bytes, session, window, windowed_serde)]
         limits.append((buffers, "_FEW_BYTES"))
         before = [getattr(module, name) for module, name in limits]
         for module, name in limits:
@@ -157,12 +156,12 @@ class _Whole:
         return pa.array([b"%d" % item for item in column.items()], pa.large_binary())
 
 
-def test_serdes_that_write_columns_faster_do_so_for_few_rows_too() -> None:
-    assert few_rows.encode_rows(OwnSerde(_Whole()), Column.of_items([1, 2])) == [b"1", b"2"]
+def test_serdes_that_write_columns_faster_do_so_for_rowwise_too() -> None:
+    assert rowwise.encode_rows(OwnSerde(_Whole()), Column.of_items([1, 2])) == [b"1", b"2"]
     structs = Column.of_series(pl.Series("", [{"day": date(2020, 1, 1)}, None, {"day": None}]))
     serde = StructSerde({"day": int})
     for each, column in ((serde, structs), (TimeWindowedSerde(serde, 5), _windowed(structs))):
-        assert few_rows.encode_rows(each, column) == each.encode(column).to_pylist()
+        assert rowwise.encode_rows(each, column) == each.encode(column).to_pylist()
 
 
 def _windowed(keys: Column) -> WindowedColumn:
@@ -181,8 +180,8 @@ def test_windowed_keys(by_column: Any, serde: Any, rows: list[tuple[str, Window]
     few, many = serde.encode(column), by_column(serde.encode, column)
     assert few.equals(many)
     assert serde.decode(few).items() == by_column(serde.decode, few).items()
-    assert few_rows.encode_rows(serde, column) == few.to_pylist()
-    assert few_rows.decode_rows(serde, few.to_pylist()).items() == serde.decode(few).items()
+    assert rowwise.encode_rows(serde, column) == few.to_pylist()
+    assert rowwise.decode_rows(serde, few.to_pylist()).items() == serde.decode(few).items()
 
 
 @settings(max_examples=100, deadline=None)

@@ -136,7 +136,7 @@ MUTANTS = (
            "inputs=inputs, meta=meta, epoch", "inputs=inputs, meta={}, epoch", ("punctuated", "suppress")),
     Mutant("a replica is sound whatever was cut off", ("penstock.state.replicas.lmdb_replica", "replica_description"),
            '"boot": boot_id()', '"boot": "none"', ("global_table", "tables", "windows"), 2_000),
-    Mutant("records are merged without waiting for those that lag", (f"{LOOP}.buffers", "PartitionGroup._counts"),
+    Mutant("records are merged without waiting for those that lag", (f"{LOOP}.task", "PartitionGroup._counts"),
            "if self._idle_ms > 0 or (self._idle_ms == 0 and self._lags(tp, ends))", "if False", ("tables",), first_seed=11),
     Mutant("a replica notes the position of another partition", (REPLICA, "TaskReplica._moved"),
            "end = following.get(TopicPartition(topic, self._task.partition))", "end = max(following.values(), default=None)", first_seed=5),

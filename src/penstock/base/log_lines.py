@@ -2,6 +2,8 @@
 
 The format is that of the environment variable ``PENSTOCK_LOG_FORMAT``, which Spark's workers and the processes of
 connectors inherit. Each process follows it on its own; no line passes through another process to be written.
+
+A program that has not set up logging shows its lines, and an error at its end, on the terminal (`lines_on_terminal`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -24,11 +27,25 @@ from typing import Any
 
 from penstock.base.escapes import json_text, one_line, visible
 from penstock.base.masking import without_passwords
+from penstock.errors import PenstockError
 
 __all__ = [
-    "FORMAT", "LEVEL", "JsonLines", "LogStream", "Work", "application_at_work", "environment",
-    "follow_environment", "hide", "json_line_of", "own_logger", "start_json_lines", "writes_json",
-]  # fmt: skip
+    "FORMAT",
+    "JsonLines",
+    "LEVEL",
+    "LogStream",
+    "Work",
+    "application_at_work",
+    "ended_without_trace",
+    "environment",
+    "follow_environment",
+    "hide",
+    "json_line_of",
+    "lines_on_terminal",
+    "own_logger",
+    "start_json_lines",
+    "writes_json",
+]
 
 FORMAT = "PENSTOCK_LOG_FORMAT"
 """The environment variable with the format: ``text`` or ``json``."""
@@ -344,3 +361,55 @@ def _masked(value: Any) -> Any:
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     if error is not None and not issubclass(kind, KeyboardInterrupt | SystemExit):
         own_logger("penstock").critical("uncaught %s", kind.__name__, exc_info=(kind, error, trace))
+
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started this program
+
+
+@contextmanager
+def lines_on_terminal(logger: logging.Logger) -> Iterator[None]:
+    """Show a logger's lines of level INFO on the error stream, if no handler takes them.
+
+    Only if that is a terminal, or the program runs under spark-submit, whose output is the driver's log. Programs that
+    have set up logging keep theirs, with their levels; all is as before at the end.
+    """
+    if logger.hasHandlers() or not (sys.stderr.isatty() or _SUBMITTED in os.environ):
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def ended_without_trace(kinds: tuple[type[PenstockError], ...]) -> Iterator[None]:
+    """Let the program end with a sentence, not with a stack trace, by an error of these kinds that it does not catch.
+
+    Programs with a `sys.excepthook` of their own, and notebooks, keep theirs.
+    """
+    try:
+        yield
+    except kinds as error:
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = _Brief(error)
+        raise
+
+
+class _Brief:
+    """The hook for one error; any other one is shown as before."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self._error = error
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if error is not self._error:
+            sys.__excepthook__(kind, error, trace)
+            return
+        sys.stderr.write(f"{kind.__name__}: {visible(str(error))}\n")

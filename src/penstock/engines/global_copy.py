@@ -35,7 +35,7 @@ from penstock.state.overlay import TaskOverlay
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica, LmdbRows
-from penstock.state.replicas.position import ReplicaPosition, time_notes, time_since
+from penstock.state.replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.state.segments.segment import NO_BATCH
 from penstock.topology.plan.partitions import source_topics
 

@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from penstock.base.java_names import with_java_names
-from penstock.base.log_lines import Work, own_logger
-from penstock.base.terminal.app_lines import ended_without_trace, lines_on_terminal
+from penstock.base.log_lines import Work, ended_without_trace, lines_on_terminal, own_logger
 from penstock.config import StreamsConfig
 from penstock.engines.app_metrics import AppMetrics
 from penstock.engines.application_states import State, StateListener

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.runtime import reported_errors
+from penstock.runtime import error_reports
 from penstock.runtime.sensor import HeldEvents
 from penstock.state.journal import Journal
 
@@ -50,7 +50,7 @@ class Attempts:
         Where nobody knows which record it was, there are none.
         """
         context, events = self._context, self._events
-        for where, count in reported_errors.take().items():
+        for where, count in error_reports.take().items():
             events.sensor.on_reported(context.task_id, where, count)
         written = self._collector.written()
         before = context.begin_attempt(self._journal)
@@ -73,7 +73,7 @@ class Attempts:
         context.go_back(before)
         self._collector.go_back(written)
         events.forget()
-        reported_errors.take()
+        error_reports.take()
         return failed
 
     def _ask(self, written: Mapping[str, int]) -> None:

@@ -27,7 +27,7 @@ from penstock.errors import (
     TopologyError,
 )
 from penstock.metrics.task_counts import EXAMPLES, Cause, Example
-from penstock.runtime.drop_lines import DropLines
+from penstock.runtime.error_reports import DropLines
 from penstock.runtime.exception_handlers import (
     Change,
     DeadLetter,
@@ -39,11 +39,10 @@ from penstock.runtime.exception_handlers import (
     handler_of,
     is_decided,
 )
-from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.raised import function_of, line_of
 from penstock.runtime.record import Headers, RecordContext
-from penstock.runtime.row_order import Place
+from penstock.runtime.rows import Place, TaskInput
 from penstock.runtime.sensor import Sensor
 from penstock.serde.headers import CurrentHeaders, plain_headers
 from penstock.state.views import open_view

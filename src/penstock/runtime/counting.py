@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.metrics.task_counts import Example
-    from penstock.runtime.inputs import DecodedRecords
     from penstock.runtime.record import BytesColumn, Headers, RawRecord
+    from penstock.runtime.rows import DecodedRecords
 
 __all__ = ["CountingSensor"]
 

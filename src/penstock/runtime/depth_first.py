@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from penstock.errors import PenstockError
+from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.processors import ProcessOperator, single_row
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
-from penstock.runtime.serde_errors import NamingStores
+from penstock.runtime.rows import Place, Rows
 from penstock.serde.headers import RecordHeaders
 from penstock.topology.building.joins import JoinWindow
 from penstock.topology.nodes import ProcessorNode

@@ -17,8 +17,8 @@ from penstock.runtime.record import RawRecord, RecordContext, TopicBatch, header
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.serde.partitioner import partition_for
+from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.noting import note_writes, notes_of
-from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.memory import MemoryMap, MemoryTaskState
 from penstock.state.overlay import Overlay, TaskOverlay
 from penstock.state.views import open_view

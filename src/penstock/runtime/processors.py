@@ -20,8 +20,7 @@ from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
 from penstock.runtime.record import Headers, RecordContext
-from penstock.runtime.row_order import AFTER, Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import AFTER, Place, Rows
 from penstock.serde.column import Column
 from penstock.serde.headers import RecordHeaders, plain_headers
 from penstock.state.views import ExpiringView

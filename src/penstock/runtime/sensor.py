@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.metrics.task_counts import Cause, Example
-    from penstock.runtime.inputs import DecodedRecords
     from penstock.runtime.record import BytesColumn, Headers
+    from penstock.runtime.rows import DecodedRecords
 
 __all__ = ["HeldEvents", "Sensor", "SensorGroup"]
 

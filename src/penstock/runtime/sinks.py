@@ -14,8 +14,7 @@ from penstock.errors import ConfigError, PenstockError, SchemaRegistryError, Ser
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.record import BytesColumn, Headers, RawRecord
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import FEW, Rows
+from penstock.runtime.rows import FEW, Place, Rows
 from penstock.serde.binding import bound, header_frame, split
 from penstock.serde.buffers import bytes_column, cut, to_bytes_list
 from penstock.serde.changes import ChangeSerde

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, TopologyError
 from penstock.runtime.context import partition_time_meta
-from penstock.runtime.inputs import DecodedRecords
 from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, record_context
-from penstock.runtime.rows import FEW
+from penstock.runtime.rows import FEW, DecodedRecords
 from penstock.serde.binding import ask_again, joined, schema_at_front
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column

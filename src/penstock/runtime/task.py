@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from penstock.errors import TopologyError
-from penstock.runtime import processors, reported_errors
+from penstock.runtime import error_reports, processors
 from penstock.runtime.aggregate import cogroup
 from penstock.runtime.aggregate import operators as aggregate_operators
 from penstock.runtime.attempt import Attempts, parts_between, rows_between
 from penstock.runtime.context import Running, Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
+from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
 from penstock.runtime.functions import async_calls, stateless
 from penstock.runtime.graph import Graph, has_expressions, stores_of
-from penstock.runtime.inputs import TaskInput
 from penstock.runtime.joins import foreign_key_left, self_join, stream_stream, stream_table, table_table
 from penstock.runtime.missing_fields import MissingFields
 from penstock.runtime.record import RawRecord, TopicBatch
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
-from penstock.runtime.serde_errors import NamingStores
+from penstock.runtime.rows import Place, Rows, TaskInput
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, EncodedRows, SinkWriter, columns_of
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.runtime.suppress import operator as suppress_operator
@@ -252,7 +250,7 @@ class StreamTask:
         context.end()
         if self._missing.nodes:
             self._missing.report()
-        for where, count in reported_errors.take().items():
+        for where, count in error_reports.take().items():
             self._sensor.on_reported(self.task_id, where, count)
         output = self._output(records_in, context.dropped - dropped, started)
         context.let_go()

@@ -7,21 +7,28 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
 from penstock.base.value_text import show
 from penstock.errors import SerializationError
-from penstock.serde.buffers import bytes_column, large_binary
+from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
 from penstock.serde.column import Column
 
+if TYPE_CHECKING:
+    from penstock.serde.base import Serde
+
 __all__ = [
+    "FEW",
     "UNDECODABLE",
     "BaseSerde",
     "are_alike",
     "as_exception",
+    "decode_rows",
+    "encode_one",
+    "encode_rows",
     "parts_of",
     "qualified_name",
     "returned_bytes",
@@ -186,3 +193,29 @@ def are_alike(one: Any, two: Any) -> bool:
         or one == two
         or (type(one) is type(two) and getattr(one, "__dict__", 0) == getattr(two, "__dict__", 1))
     )
+
+
+FEW = 24
+_BYTES = {bytes, type(None)}
+
+
+def encode_rows(serde: Serde[Any], column: Column) -> list[bytes | None]:
+    """Return the bytes of a column as ``serde.encode`` does."""
+    if len(column) <= FEW and isinstance(serde, BaseSerde) and serde.few_by_row:
+        rows = serde.serialize_rows(column.items())
+        if _BYTES.issuperset(map(type, rows)):
+            return rows
+    return to_bytes_list(serde.encode(column))
+
+
+def encode_one(serde: Serde[Any], value: Any) -> bytes | None:
+    """Return the bytes of one value as ``serde.encode`` does: those of a user may come as a bytearray or a text."""
+    data: Any = serde.serialize(value)
+    return data if data is None or type(data) is bytes else to_bytes_list(bytes_column([data]))[0]
+
+
+def decode_rows(serde: Serde[Any], rows: Sequence[bytes | None]) -> Column:
+    """Return the values of rows as ``serde.decode`` does."""
+    if len(rows) <= FEW and isinstance(serde, BaseSerde):
+        return serde.decode_rows(list(rows))
+    return serde.decode(bytes_column(rows))

@@ -13,8 +13,7 @@ from penstock.errors import SerializationError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts, without_suffix
 from penstock.serde.column import Column
-from penstock.serde.few import FEW, decode_rows, encode_rows
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.rowwise import FEW, BaseSerde, decode_rows, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import logging, sys
-from penstock.base.terminal.app_lines import lines_on_terminal
+from penstock.base.log_lines import lines_on_terminal
 if "set-up" in sys.argv:
     logging.basicConfig(format="own %(message)s", level="ERROR")
 log = logging.getLogger("penstock.app")
@@ -72,7 +72,7 @@ def test_a_program_of_spark_submit_shows_its_lines():
 BRIEF = """
 import sys
 from penstock.errors import ConfigError, FencedError
-from penstock.base.terminal.app_lines import ended_without_trace
+from penstock.base.log_lines import ended_without_trace
 if "own hook" in sys.argv:
     sys.excepthook = lambda kind, error, trace: print("my own", kind.__name__)
 with ended_without_trace((FencedError,)):

@@ -21,10 +21,10 @@ from penstock.engines.batches.worker import exactly_once
 from penstock.engines.spark.progress import batch_progress
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.runtime.sensor import Sensor
-from penstock.state.replicas import position
+from penstock.state.replicas import replica
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 from penstock.topology.configured.serdes import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
@@ -153,8 +153,8 @@ class Hours:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed = self.emptied = 0
         for name in ("unix_ms", "since_boot_ms"):
-            real = getattr(position, name)
-            monkeypatch.setattr(position, name, lambda real=real: real() + self.passed * HOUR_MS)
+            real = getattr(replica, name)
+            monkeypatch.setattr(replica, name, lambda real=real: real() + self.passed * HOUR_MS)
         reset = LmdbReplica.reset
 
         def counted(replica: LmdbReplica) -> None:

@@ -6,8 +6,7 @@ import itertools
 
 import numpy as np
 
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Place, Rows
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import operator_for
 from penstock.serde.column import Column

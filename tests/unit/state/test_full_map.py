@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 
 MAP_BYTES, ROW_BYTES = 32 << 20, 8_000
 

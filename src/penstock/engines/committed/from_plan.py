@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engines.application.modes import CONTINUOUS, checkpoint_mode
 from penstock.engines.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.engines.committed.state import CommittedState, QueriedStores
 from penstock.engines.committed.tasks import ReplicaFolders
@@ -44,8 +45,7 @@ def state_of_checkpoint(
     root = state_home() / "penstock" / "queries" / digest if own_root is None else Path(own_root)
     beside = Path(location).with_name("replicas")
     worker_root = beside if "://" not in location and beside.is_dir() else None
-    mode = read_document(location, "mode.json")
-    if mode is not None and json.loads(mode).get("mode") == "continuous":
+    if checkpoint_mode(location) == CONTINUOUS:
         return _state_of_log(location, root, worker_root, open_log)
     text = read_document(location, "plan.json")
     if text is None:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
     from penstock.log.base import TopicLog
     from penstock.state.overlay import ReadableMap
-    from penstock.state.replicas.position import ReplicaPosition
+    from penstock.state.replicas.replica import ReplicaPosition
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["RetiredError", "ReplicatedTask", "ReplicatedView"]
+__all__ = ["ReplicatedTask", "ReplicatedView", "RetiredError"]
 
 _logger = own_logger(__name__)
 _MAP_BYTES = 1 << 38  # address space only: LMDB could not resize the map while queries read it

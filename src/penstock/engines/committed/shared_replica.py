@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import StateError
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 from penstock.state.replicas.watched import WatchedReplica
 
 __all__ = ["SharedReplica"]

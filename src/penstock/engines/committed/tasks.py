@@ -33,7 +33,7 @@ from penstock.state.segments.segment import Segment, SegmentName
 from penstock.state.segments.storage import SegmentStorage, open_storage
 
 if TYPE_CHECKING:
-    from penstock.state.replicas.position import ReplicaPosition
+    from penstock.state.replicas.replica import ReplicaPosition
 
 __all__ = ["AheadError", "Layer", "LayeredMap", "ReplicaFolders", "TaskReader", "TaskView"]
 

@@ -14,8 +14,8 @@ from penstock.base.clock import unix_ms
 from penstock.errors import FencedError, LogError, other_inputs
 from penstock.log.base import Lease, TopicPartition
 from penstock.log.client_counts import timed
+from penstock.log.embedded.coordination_rows import RecordChange, read_row
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.record_rows import RecordChange, read_row
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer

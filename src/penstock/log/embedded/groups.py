@@ -12,8 +12,8 @@ from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartiti
 from penstock.log.client_counts import timed
 from penstock.log.embedded import catalog, membership
 from penstock.log.embedded.coordination import check_lease
+from penstock.log.embedded.coordination_rows import write_offsets
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.group_offsets import write_offsets
 from penstock.log.embedded.membership import ConsumerIdentity, JoinRequest, Share
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
 from penstock.log.streams_groups.group_state import group_state_of

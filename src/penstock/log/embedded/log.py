@@ -18,13 +18,12 @@ from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, 
 from penstock.log.client_counts import count
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow, encode, normalise
-from penstock.log.embedded.commit_producer import EmbeddedCommitProducer
 from penstock.log.embedded.coordination import Coordination
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.fetcher import EmbeddedFetcher
 from penstock.log.embedded.groups import ConsumerGroups
+from penstock.log.embedded.records import EmbeddedFetcher
 from penstock.log.embedded.streams_groups import EmbeddedStreamsCoordinator
-from penstock.log.embedded.transaction import EmbeddedTransaction
+from penstock.log.embedded.transaction import EmbeddedCommitProducer, EmbeddedTransaction
 from penstock.log.embedded.upkeep import Upkeep
 from penstock.log.thread_clients import Writer
 from penstock.log.topic_settings import setting

@@ -22,8 +22,7 @@ import numpy as np
 
 from penstock.runtime.aggregate.window_assignment import NO_TIME, stream_time_meta, window_bounds
 from penstock.runtime.record import Headers
-from penstock.runtime.row_order import AFTER, Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import AFTER, Place, Rows
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 

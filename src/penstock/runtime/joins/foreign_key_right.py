@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.runtime.operator import Operator
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Place, Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.operators import drop_null_keys, drop_out_of_order
 from penstock.runtime.tables.value_getters import StoreTableView, read_store, spread, write_store

@@ -20,8 +20,7 @@ from penstock.runtime.joins.results import Matches, expired_rows, lone_rows, mat
 from penstock.runtime.joins.sides import Arrived, JoinSide, codes_of, fetch, side_of
 from penstock.runtime.joins.unmatched import Events, OuterJoinQueue
 from penstock.runtime.operator import Operator
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Place, Rows
 from penstock.serde.headers import RecordHeaders
 from penstock.topology.building.joins import JoinWindow, StreamStreamJoin
 from penstock.topology.operations.base import Operation

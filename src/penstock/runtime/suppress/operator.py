@@ -19,8 +19,8 @@ from penstock.runtime.suppress.rows import BatchBuffer, Eviction, RowChange, evi
 from penstock.runtime.tables.value_getters import StoreTableView, is_read
 from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import decode_rows, encode_rows
 from penstock.serde.headers import plain_headers
+from penstock.serde.rowwise import decode_rows, encode_rows
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns

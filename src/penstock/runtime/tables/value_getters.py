@@ -13,8 +13,7 @@ import numpy as np
 
 from penstock.runtime.functions.calls import apply
 from penstock.runtime.functions.stateless import truth
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Place, Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.versioned import OverParent, VersionedTableView
 from penstock.serde.column import Column

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import Place, Rows
 from penstock.runtime.tables.groups import RowGroups
 from penstock.serde.column import Column
 from penstock.state.views.versions import IS_LATEST, NOT_PUT

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+
 from penstock.errors import StateError
 from penstock.state.changelog.base import NOTHING_NOTED, RECORDS_SCHEMA, ChangelogFormat, Written, now_of, records_of
 from penstock.state.changelog.buffers import ChangeBufferFormat, RecordBufferFormat
@@ -12,6 +17,7 @@ from penstock.state.changelog.keyvalue import ExpiringFormat, KeyValueFormat, Lr
 from penstock.state.changelog.outer_join import OuterJoinFormat
 from penstock.state.changelog.versioned import VersionedFormat
 from penstock.state.changelog.windows import SessionFormat, WindowFormat
+from penstock.state.overlay import Put
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
@@ -23,6 +29,8 @@ __all__ = [
     "changelog_format",
     "now_of",
     "records_of",
+    "records_of_changes",
+    "records_of_puts",
 ]
 
 
@@ -55,3 +63,38 @@ def changelog_format(spec: StoreSpec) -> ChangelogFormat:
                 hint="The topology was built by another version of Penstock than the one that runs it.",
                 store=spec.name,
             )
+
+
+_NOTHING: Mapping[str, Written] = MappingProxyType({})
+
+
+def records_of_changes(
+    specs: Mapping[str, StoreSpec],
+    topics: Mapping[str, str],
+    changes: Iterable[tuple[str, pa.RecordBatch]],
+    meta: Mapping[str, int],
+    written: Mapping[str, Written] = _NOTHING,
+) -> list[tuple[str, pa.RecordBatch]]:
+    """Return (topic, records) of changes in their order; without stores that have no changelog, and versioned ones.
+
+    Args:
+        specs: The stores by name.
+        topics: Store -> its changelog topic.
+        changes: Store and changes (``CHANGES_SCHEMA``) in the order of the keys' bytes.
+        meta: The task's numbers after the changes.
+        written: By store what was noted of the records that wrote its rows.
+    """
+    changelog_records = []
+    for store, rows in changes:
+        if store in topics and specs[store].kind != "versioned":
+            records = changelog_format(specs[store]).records(rows, meta, written.get(store, NOTHING_NOTED))
+            if records.num_rows:
+                changelog_records.append((topics[store], records))
+    return changelog_records
+
+
+def records_of_puts(
+    topics: Mapping[str, str], puts: Iterable[tuple[str, Sequence[Put]]]
+) -> list[tuple[str, pa.RecordBatch]]:
+    """Return (topic, records) of the puts that versioned stores have noted, which their changes do not determine."""
+    return [(topics[store], VersionedFormat.of_puts(noted)) for store, noted in puts if noted and store in topics]

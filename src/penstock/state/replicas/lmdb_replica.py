@@ -31,8 +31,7 @@ from penstock.state.memory import MemoryMap
 from penstock.state.own_folder import open_lock, own_folder
 from penstock.state.replicas.lmdb_environment import MAP_BYTES, open_environment
 from penstock.state.replicas.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
-from penstock.state.replicas.position import ReplicaPosition
-from penstock.state.replicas.replica import Pieces
+from penstock.state.replicas.replica import Pieces, ReplicaPosition
 
 if TYPE_CHECKING:
     from penstock.state.overlay import ReadableMap
@@ -42,8 +41,8 @@ __all__ = [
     "NUMBERS",
     "OWNER_LOCK",
     "STORE",
-    "LmdbReplica",
     "LmdbMap",
+    "LmdbReplica",
     "LmdbRows",
     "note_use",
     "remove_files",

@@ -24,7 +24,7 @@ from penstock.errors import StateError
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.folders import own_replicas, task_of
 from penstock.state.replicas.lmdb_replica import OWNER_LOCK, note_use, remove_files, replica_place
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 from penstock.state.replicas.watched import WatchedReplica
 from penstock.state.segments.loading import read_segment
 from penstock.state.segments.storage import open_storage

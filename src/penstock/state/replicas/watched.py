@@ -17,7 +17,7 @@ from typing import Any
 import lmdb
 
 from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS, STORE, LmdbRows, replica_description
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 
 __all__ = ["WatchedReplica", "watch_replicas"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.serde.buffers import bytes_column, to_bytes_list
-from penstock.serde.few import FEW, decode_rows, encode_rows
+from penstock.serde.rowwise import FEW, decode_rows, encode_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

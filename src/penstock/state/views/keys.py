@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
 from penstock.serde.buffers import to_bytes_list
-from penstock.serde.few import FEW, encode_one, encode_rows
+from penstock.serde.rowwise import FEW, encode_one, encode_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

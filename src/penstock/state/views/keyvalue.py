@@ -12,7 +12,7 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import encode_one
+from penstock.serde.rowwise import encode_one
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
 from penstock.state.views.keys import key_bytes, keys_bytes

@@ -17,7 +17,7 @@ from penstock.base.java_names import with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import FEW, decode_rows, encode_one, encode_rows
+from penstock.serde.rowwise import FEW, decode_rows, encode_one, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame

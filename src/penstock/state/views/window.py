@@ -21,8 +21,8 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.buffers import to_bytes_list
 from penstock.serde.column import Column
-from penstock.serde.few import FEW, decode_rows, encode_one, encode_rows
 from penstock.serde.headers import RecordHeaders, current_of
+from penstock.serde.rowwise import FEW, decode_rows, encode_one, encode_rows
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, decode_stamped, encode_stamped, frame, stamps_of

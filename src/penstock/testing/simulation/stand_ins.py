@@ -45,7 +45,7 @@ _TIMED = (
 _THREADED = (
     "penstock.engines.threads.loop.purging",
     "penstock.engines.threads.loop.standby",
-    "penstock.engines.threads.replicas.cleanup",
+    "penstock.engines.threads.replicas.replica_folders",
 )
 
 

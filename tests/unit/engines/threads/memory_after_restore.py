@@ -14,7 +14,7 @@ import polars as pl  # noqa: F401 - so that nothing is loaded later
 
 from penstock.state.free_memory import release_memory
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 
 ROWS = 300_000
 

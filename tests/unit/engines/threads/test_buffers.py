@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.threads.loop.buffers import PartitionGroup, Taken
+from penstock.engines.threads.loop.task import PartitionGroup, Taken
 from penstock.log.base import RECORD_SCHEMA, Fetched, TopicPartition
-from penstock.runtime.inputs import DecodedRecords, TaskInput
 from penstock.runtime.record import TopicBatch
+from penstock.runtime.rows import DecodedRecords, TaskInput
 from penstock.serde.column import Column
 
 Record = tuple[TopicPartition, int]  # its partition and offset

@@ -13,14 +13,18 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.engines.threads.app import ThreadApp
-from penstock.engines.threads.replicas.cleanup import ReplicaCleanup
-from penstock.engines.threads.replicas.replica_folders import continuous_place, global_folder, tasks_on_disk
+from penstock.engines.threads.replicas.replica_folders import (
+    ReplicaCleanup,
+    continuous_place,
+    global_folder,
+    tasks_on_disk,
+)
 from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.state import own_folder
 from penstock.state.replicas.lmdb_replica import LmdbReplica
-from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.replica import ReplicaPosition
 from penstock.state.replicas.unused import remove_idle
 from penstock.topology.plan.plan import TaskId
 from threads import thread_app
@@ -162,7 +166,7 @@ def test_a_slot_that_is_emptied_between_its_opening_and_its_lock_is_used(
 def test_it_looks_again_and_again_until_it_is_closed(
     log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.threads.replicas.cleanup._LEAST_PAUSE_S", 0.01)
+    monkeypatch.setattr("penstock.engines.threads.replicas.replica_folders._LEAST_PAUSE_S", 0.01)
     app = app_of(log, tmp_path, **{"state.cleanup.delay.ms": 0})
     cleanup = ReplicaCleanup(app)
     for partition in range(3):

@@ -10,8 +10,7 @@ from replica_place import running
 
 from penstock import Serdes
 from penstock.base.clock import unix_ms
-from penstock.engines.threads.hosting.restore_watch import RestoreWatch
-from penstock.engines.threads.hosting.thread_phase import phase_of
+from penstock.engines.threads.hosting.restore_watch import RestoreWatch, phase_of
 from penstock.engines.threads.hosting.thread_state import ThreadState
 from penstock.state.restores.restore import Restore
 from penstock.topology.stores import StoreSpec

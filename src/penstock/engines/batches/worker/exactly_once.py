@@ -34,8 +34,8 @@ from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
+from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engines.threads.outputs import RefusedRecords, by_partition
+from penstock.engines.threads.loop.commit import RefusedRecords, by_partition
 from penstock.errors import ProductionError
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ class ThreadHost:
         from penstock.engines.threads.loop.figures import ThreadCounts
         from penstock.engines.threads.loop.thread import StreamThread
         from penstock.engines.threads.loop.thread_hooks import ThreadHooks
-        from penstock.engines.threads.replicas.cleanup import ReplicaCleanup
+        from penstock.engines.threads.replicas.replica_folders import ReplicaCleanup
         from penstock.log.thread_clients import Writer
 
         job, control = self._job, self._control

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.log.base import TopicPartition
-from penstock.state.replicas.position import ReplicaPosition, time_notes, time_since
+from penstock.state.replicas.replica import ReplicaPosition, time_notes, time_since
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of"]

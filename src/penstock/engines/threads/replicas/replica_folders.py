@@ -1,4 +1,4 @@
-"""The replicas of an application's stream threads on this machine: their folders, and what opens one."""
+"""The replicas of an application's stream threads on this machine: their folders, what opens one, and their removal."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.base.log_lines import own_logger
 from penstock.state.own_folder import own_folder
 from penstock.state.replicas.folders import global_place
 from penstock.state.replicas.lmdb_replica import LmdbReplica
 from penstock.state.replicas.replica import MemoryReplica, Replica
+from penstock.state.replicas.unused import remove_idle
 from penstock.topology.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.engines.threads.app import ThreadApp
 
 __all__ = [
+    "ReplicaCleanup",
     "continuous_place",
     "continuous_replicas",
     "global_folder",
@@ -111,3 +115,47 @@ def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[
         for each in folders
         if each != shared and any(each.glob("slot-*/data.mdb"))  # else a cleanup has emptied it
     ]
+
+
+_log = own_logger(__name__)
+_LEAST_PAUSE_S = 1.0
+
+
+class ReplicaCleanup:
+    """Kafka's cleanup thread: looks once in each delay, beside the loop of a stream thread, until `close`.
+
+    A replica stays for the delay after the last process that had it open: the threads of this machine have those open
+    that they run or follow. Several threads may look at once.
+
+    Args:
+        app: The application.
+    """
+
+    def __init__(self, app: ThreadApp) -> None:
+        self._app = app
+        self._delay_s = int(app.config["state.cleanup.delay.ms"]) / 1000
+        self._ended = threading.Event()
+        if app.replica_root is not None:
+            threading.Thread(target=self._run, name="penstock-cleanup", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no more; a removal that is under way goes on to its end."""
+        self._ended.set()
+
+    def remove(self) -> list[str]:
+        """Remove what nobody has used for the delay; return the names of the folders."""
+        app, removed = self._app, []
+        root = Path(app.replica_root or "")
+        shared = global_folder(root, app.application_id, app.identity)
+        for folder in list(continuous_replicas(root, app.application_id, app.identity)):
+            if folder != shared and remove_idle(folder, self._delay_s):
+                removed.append(folder.name)
+                _log.info("Removed the replica %s: its task has moved away, or is gone", folder)
+        return removed
+
+    def _run(self) -> None:
+        while not self._ended.wait(max(_LEAST_PAUSE_S, self._delay_s)):
+            try:
+                self.remove()
+            except Exception as error:  # noqa: BLE001 - the next look may succeed, and no task depends on it
+                _log.warning("Unused replicas in %s could not be removed: %s", self._app.replica_root, error)

@@ -18,8 +18,8 @@ from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
 from penstock.serde.buffers import to_bytes_list
+from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.changelog.writing import records_of_changes, records_of_puts
 from penstock.state.free_memory import release_memory
 from penstock.state.overlay import TaskOverlay
 from penstock.state.segments.segment import NO_BATCH

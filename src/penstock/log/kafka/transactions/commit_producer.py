@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.joining import Placed, joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
@@ -22,7 +21,7 @@ from penstock.log.kafka.wire.produce import NotWrittenError, ProduceRequests
 from penstock.log.kafka.wire.transactions import ProducerTransactions
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.membership import GroupMembership, StreamsMembership
-from penstock.log.record_bytes import record_bytes
+from penstock.log.parts import Placed, joined, record_bytes
 from penstock.log.stored import StoredRecords
 from penstock.log.thread_clients import Part, Writer
 

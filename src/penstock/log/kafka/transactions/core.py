@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException
 from penstock.errors import UnknownTopicError
 from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
-from penstock.log.joining import joined
 from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.cluster_topics import Topics
@@ -26,6 +25,7 @@ from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
+from penstock.log.parts import joined
 from penstock.log.stored import StoredRecords
 
 if TYPE_CHECKING:

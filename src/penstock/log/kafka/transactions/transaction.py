@@ -18,7 +18,6 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.log.base import TopicPartition
-from penstock.log.joining import joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
@@ -27,6 +26,7 @@ from penstock.log.kafka.transactions.refused_records import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked
+from penstock.log.parts import joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

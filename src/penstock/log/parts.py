@@ -1,4 +1,4 @@
-"""Small parts of one partition, joined before a log takes them."""
+"""Parts of a commit on their way to a log: their size, and small ones joined."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pyarrow as pa
 from penstock.log.base import TopicPartition
 from penstock.log.stored import StoredRecords
 
-__all__ = ["Placed", "joined"]
+__all__ = ["Placed", "joined", "record_bytes"]
 
 Placed = tuple[TopicPartition, pa.RecordBatch | StoredRecords]
 _MOST_JOINED = 10_000  # rows that are copied into one batch
+_SMALL_BYTES = 1 << 16
 
 
 def joined(parts: Iterable[tuple[str, int, pa.RecordBatch | StoredRecords]]) -> list[Placed]:
@@ -50,3 +51,13 @@ def _merged(parts: Iterable[pa.RecordBatch | StoredRecords]) -> Iterator[pa.Reco
 
 def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return [pa.concat_batches(batches)] if len(batches) > 1 else batches
+
+
+def record_bytes(records: pa.RecordBatch) -> int:
+    """Return the size of records; of slices of small batches that of the whole batch.
+
+    Arrow's ``nbytes`` looks at each value that a slice can see: 13 us, whatever the size, which a stream thread would
+    spend several times on each handful of records.
+    """
+    whole = records.get_total_buffer_size()
+    return int(whole if whole <= _SMALL_BYTES else records.nbytes)

@@ -1,9 +1,14 @@
-"""Notes of what a task has processed, with which `penstock replay` finds the state of a moment that has passed.
+"""What a commit of a stream thread notes beside records and offsets.
 
-The changelogs of a task have its state as of any commit, as long as they are not compacted beyond it; but they do not
-say which input it belongs to. So a commit carries from time to time, in the topic of the tasks' numbers, a note: where
-the task stood at an earlier commit, in its input and in its changelogs, and how it has got from there to this one. A
-note says nothing that a restore needs, and readers of the topic pass over it.
+**The text of an offset.** With a lease it is a note of the lease's epoch, by which offsets that have gone back are
+recognised. A member of a streams group commits what Kafka Streams does: a task that moves to another member, also to
+one in Java, goes on with the times of its partitions, and with the time up to which closed windows were sent.
+
+**Notes for replays**, of what a task has processed: with them `penstock replay` finds the state of a moment that has
+passed. The changelogs of a task have its state as of any commit, as long as they are not compacted beyond it; but they
+do not say which input it belongs to. So a commit carries from time to time, in the topic of the tasks' numbers, a note:
+where the task stood at an earlier commit, in its input and in its changelogs, and how it has got from there to this
+one. A note says nothing that a restore needs, and readers of the topic pass over it.
 
 Notes become rarer with age: a number of them is kept of each power of two of the distance between two, and compaction
 removes the others, so that the topic does not grow. A commit of very many turns carries none, as a record that the log
@@ -15,9 +20,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.log.base import TopicPartition
+from penstock.log.groups.gone_back import epoch_note
+from penstock.log.streams_groups.offset_metadata import OffsetMetadata
+from penstock.runtime.aggregate.close import last_emit_meta
+from penstock.runtime.context import STREAM_TIME, partition_time_meta
 from penstock.serde.buffers import bytes_column
 from penstock.state.changelog.base import records_of
 from penstock.state.changelog.numbers import NOTE
@@ -27,10 +36,87 @@ if TYPE_CHECKING:
 
     from penstock.engines.threads.app import ThreadApp
     from penstock.engines.threads.replicas.task_replica import TaskReplica
-    from penstock.log.thread_clients import Part
+    from penstock.log.base import OffsetAndMetadata
+    from penstock.log.thread_clients import Part, Writer
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["ReplayNote", "ReplayNotes", "Turn"]
+    _Numbers = dict[str, int]
+    _GroupOffsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+__all__ = ["OffsetNotes", "ReplayNote", "ReplayNotes", "Turn", "notes_of"]
+
+
+class OffsetNotes(Protocol):
+    """The texts of a thread's commits."""
+
+    keeps_partition_times: bool
+    """Whether tasks keep the time of each of their partitions."""
+
+    are_fenced: bool
+    """Whether the group fences a commit by its offsets, so that each task that has changed commits some."""
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:
+        """Return the text for the offset of a partition.
+
+        Args:
+            app: The application.
+            task: The task that reads the partition.
+            meta: Its numbers.
+            place: The partition.
+        """
+        ...
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:
+        """Return the numbers with which a task goes on, as far as the group's offsets have them."""
+        ...
+
+
+def notes_of(writer: Writer) -> OffsetNotes:
+    """Return the notes of a thread: without a lease it is a member of a streams group."""
+    return MemberNotes() if writer.epoch is None else EpochNotes(writer.thread, writer.epoch)
+
+
+class EpochNotes:
+    """Notes of the epoch of a lease."""
+
+    keeps_partition_times = are_fenced = False
+
+    def __init__(self, thread: str, epoch: int) -> None:
+        self._text = epoch_note(f"stream-thread {thread}", epoch)
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:  # noqa: ARG002
+        """Return the note."""
+        return self._text
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:  # noqa: ARG002
+        """Return nothing: the topic of the tasks' numbers has them all."""
+        return {}
+
+
+class MemberNotes:
+    """Kafka Streams' ``TopicPartitionMetadata``."""
+
+    keeps_partition_times = are_fenced = True
+
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:
+        """Return the time of a partition, and the numbers of the task's processors."""
+        sent = {store: meta[name] for store in app.subtopology(task).stores if (name := last_emit_meta(store)) in meta}
+        time_ms = meta.get(partition_time_meta(app.logical(place.topic), place.partition), -1)
+        return OffsetMetadata(time_ms, sent).encode()
+
+    def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:
+        """Return the times of the task's partitions, their maximum as its stream time, and its processors' numbers."""
+        numbers: dict[str, int] = {}
+        for place in app.plan.sources(task):
+            noted = OffsetMetadata.decode(group[place].metadata if place in group else "")
+            times = {STREAM_TIME: noted.partition_time_ms}
+            times[partition_time_meta(app.logical(place.topic), place.partition)] = noted.partition_time_ms
+            times |= {last_emit_meta(store): time for store, time in noted.numbers.items()}
+            for name, time_ms in times.items():
+                if time_ms >= 0:
+                    numbers[name] = max(time_ms, numbers.get(name, time_ms))
+        return numbers
+
 
 _INTERVAL_MS = 10_000
 _MOST_TURNS = 1_000  # after which a note is due, too

@@ -1,13 +1,15 @@
-"""The table of records that change by compare-and-set."""
+"""The rows by which clients coordinate: records that change by compare-and-set, and the committed offsets of groups."""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
+from collections.abc import Mapping
 
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.fenced_record import RecordName, StoredRecord, overtaken
 
-__all__ = ["RecordChange", "read_row", "replace_row"]
+__all__ = ["RecordChange", "read_row", "replace_row", "write_offsets"]
 
 
 class RecordChange:
@@ -52,3 +54,17 @@ def replace_row(connection: sqlite3.Connection, change: RecordChange) -> None:
         )
     if done.rowcount != 1:
         raise overtaken(change.name)
+
+
+def write_offsets(
+    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
+) -> None:
+    """Store a group's offsets; their earlier metadata is replaced too."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
+        [(group, tp.topic, tp.partition, each.offset, now_ms) for tp, each in offsets.items()],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
+        [(group, tp.topic, tp.partition, each.metadata) for tp, each in offsets.items()],
+    )
