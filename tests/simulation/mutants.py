@@ -1,4 +1,4 @@
-"""Faults that were mended in stream threads, or are of their kind: each is put back by a change of the source."""
+"""Faults that were mended in stream threads, leases and journals, or are of their kind: each is put back by a change of the source."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from types import FunctionType
 
 __all__ = ["MUTANTS", "Mutant"]
 
+LEASES, JOURNAL = "penstock.log.leases", "penstock.sql.session.journal"
+RECORD = "penstock.log.kafka.transactions.fenced_record"
 LOOP, REPLICAS = "penstock.engines.threads.loop", "penstock.engines.threads.replicas"
 HOSTING, ASSIGNMENT = "penstock.engines.threads.hosting", "penstock.engines.threads.assignment"
 
@@ -33,6 +35,7 @@ class Mutant:
         most_seeds: The number of seeds after which it counts as not found.
         is_shared: Whether two instances are to share the tasks.
         first_seed: A seed that has found it: the search begins there, and goes on where the code has changed since.
+        is_of_records: Whether leases and journals show it, see `simulated_records`.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Mutant:
     most_seeds: int = 400
     is_shared: bool = False
     first_seed: int = 0
+    is_of_records: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -171,4 +175,21 @@ MUTANTS = (
     Mutant("an embedded log takes commits of members that the group has removed",
            ("penstock.log.embedded.transaction", "EmbeddedTransaction.commit"),
            "check_streams_member(connection, group, membership, self._offsets.get(group, ()))", "pass", is_shared=True, first_seed=12),
+    Mutant("a lease that two hold: a fenced write is tried again by a producer that fences the new holder",
+           (RECORD, "KafkaFencedRecord.replace"),
+           "self._compare(version)  # before another writer is fenced\n                self._claim()\n"
+           "            self._compare(version, anew=False)", "self._claim()", is_of_records=True),
+    Mutant("a lease is renewed over that of a successor", (LEASES, "Leases.renew"),
+           "refuse_newer(held, lease.application, lease.epoch)", "pass", is_of_records=True),
+    Mutant("a lease is released over that of a successor", (LEASES, "Leases.release"),
+           "held.epoch != lease.epoch or held.released", "held.released", is_of_records=True),
+    Mutant("a lease is taken from a holder that runs", (LEASES, "Leases.acquire"),
+           "elif held is not None and not force and holder_runs(held)", "elif False", is_of_records=True),
+    Mutant("a record whose answer is lost counts as not written", (RECORD, "KafkaFencedRecord._write"),
+           "self._find_out()", "self._drop()", is_of_records=True),
+    Mutant("a journal that breaks: a statement whose answer is lost is not looked for", (JOURNAL, "Journal.append"),
+           "if self._is_unsure and (missed", "if False and (missed", is_of_records=True),
+    Mutant("a journal is written without a look at the lease", (JOURNAL, "Journal.hold"),
+           "self._log.fenced_record(name, (lease.application, lease.epoch))", "self._log.fenced_record(name)",
+           is_of_records=True),
 )  # fmt: skip

@@ -11,7 +11,17 @@ from mutants import MUTANTS, Mutant
 from penstock.testing.simulation.faults import draw
 from penstock.testing.simulation.run import run
 from penstock.testing.simulation.simulate import layout_of
+from simulated_records import run_records
 from simulated_topologies import inputs_of, plan_of
+
+
+def violations(mutant: Mutant, seed: int) -> list[str]:
+    if mutant.is_of_records:
+        return run_records(seed).violations
+    name = mutant.shown_by[seed % len(mutant.shown_by)]
+    layout = replace(layout_of(seed), is_embedded=True, instances=2) if mutant.is_shared else layout_of(seed)
+    return run(plan_of(name), inputs_of(name, seed), seed, draw(seed), layout).violations
+
 
 RARE = 400  # a fault that more seeds may be needed for is looked for by `make test-all`
 
@@ -24,9 +34,7 @@ def test_a_fault_that_was_mended_is_found(mutant: Mutant) -> None:
     assert mutant.has_place(), f"{'.'.join(mutant.where)} has changed: write this fault anew in mutants.py"
     with mutant.put_back():
         for tries, seed in enumerate(chain([mutant.first_seed], count())):
-            name = mutant.shown_by[seed % len(mutant.shown_by)]
-            layout = replace(layout_of(seed), is_embedded=True, instances=2) if mutant.is_shared else layout_of(seed)
-            if run(plan_of(name), inputs_of(name, seed), seed, draw(seed), layout).violations:
+            if violations(mutant, seed):
                 break
             assert tries < mutant.most_seeds, "it is not found"
 

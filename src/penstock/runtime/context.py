@@ -370,7 +370,7 @@ class TaskContext:
         if self._journal is None:
             return False
         failed = self._failed = self._failed or set()
-        position = -1 if row is None else int(rows.place.inputs[row])
+        position = -1 if row is None else rows.place.input(row)
         if 0 <= position < self.input.length:
             failed.add(position)
         return True
@@ -446,7 +446,7 @@ class TaskContext:
 
     def record_context(self, rows: Rows, row: int) -> RecordContext:
         """Return the source record behind a row, with the row's own time and headers."""
-        source = rows.origin(row) or self.input.record(int(rows.place.inputs[row]))
+        source = rows.origin(row) or self.input.record(rows.place.input(row))
         headers = rows.headers[row] if rows.headers is not None else ()
         return source._replace(timestamp=int(rows.timestamps[row]), headers=plain_headers(headers))
 

@@ -13,8 +13,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from penstock.errors import PenstockError
 from penstock.runtime.error_reports import NamingStores
 from penstock.runtime.exception_handlers import is_of_record
@@ -49,6 +47,9 @@ _SAME_RECORD = (PassThrough, Branch, JoinWindow, Process)
 
 def _in_order(sources: list[tuple[str, Rows]]) -> list[tuple[int, str, Rows, int]]:
     """Return the position of each record, its source, that one's rows, and the number of the record among them."""
+    if len(sources) == 1 and len(sources[0][1]) == 1:
+        source, rows = sources[0]
+        return [(rows.place.input(0), source, rows, 0)]
     rows_of = [
         (position, source, rows, row)
         for source, rows in sources
@@ -112,7 +113,7 @@ class DepthFirst:
         self._step, self._work = 0, {}
         for position, source, rows, row in _in_order(sources):
             self._position = position
-            self._send_source(source, rows if len(rows) == 1 else rows.take(np.array([row])))
+            self._send_source(source, rows.row(row))
             if self._processors:
                 now = int(context.input_stream_times[position])
                 if now >= 0:
@@ -211,7 +212,7 @@ class DepthFirst:
         self._context.batch += 1  # the stores are up to date at every step: nothing kept for earlier ones is needed
         if not self._children[name]:
             self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)
-        if isinstance(operator, ProcessOperator):
+        if name in self._processors:
             self._of_processor(name, lambda processor: processor.process_directly(rows), len(rows))
             failure = self._context.take_failure()
         else:
@@ -261,8 +262,5 @@ class DepthFirst:
             began = time.perf_counter()
 
     def _send_each(self, name: str, wanted: str | None, rows: Rows) -> None:
-        if len(rows) == 1:
-            self._send(name, wanted, rows)
-        else:
-            for row in range(len(rows)):
-                self._send(name, wanted, rows.take(np.array([row])))
+        for row in range(len(rows)):
+            self._send(name, wanted, rows.row(row))

@@ -46,6 +46,11 @@ class Place:
         first = self.parts[0]
         return np.full(self.length, first, np.int64) if isinstance(first, int) else first
 
+    def input(self, row: int) -> int:
+        """Return the input position of one row."""
+        first = self.parts[0]
+        return first if isinstance(first, int) else int(first[row])
+
     def child(self, number: int) -> Place:
         """Return the same rows after a fork, on their way to the child of that number."""
         return Place((*self.parts, number), self.length)
@@ -67,6 +72,10 @@ class Place:
     def take(self, index: NDArray[np.int64]) -> Place:
         """Return the rows at these positions."""
         return Place(tuple(p if isinstance(p, int) else p[index] for p in self.parts), len(index))
+
+    def row(self, number: int) -> Place:
+        """Return one row."""
+        return Place(tuple([p if isinstance(p, int) else p[number : number + 1] for p in self.parts]), 1)
 
     def position_of(self, other: Place) -> int | None:
         """Return the row, of rows in order, that another one has come from or is; None if it is none of them."""
@@ -137,6 +146,22 @@ class Rows:
             None if self.olds is None else self.olds.take(index),
             None if self.latest is None else self.latest[index],
             None if self.origins is None else [self.origins[i] for i in index.tolist()],
+        )
+
+    def row(self, number: int) -> Rows:
+        """Return one row."""
+        if len(self.timestamps) == 1:
+            return self
+        end = number + 1
+        return Rows(
+            self.place.row(number),
+            self.timestamps[number:end],
+            self.keys.row(number),
+            self.values.row(number),
+            None if self.headers is None else self.headers[number:end],
+            None if self.olds is None else self.olds.row(number),
+            None if self.latest is None else self.latest[number:end],
+            None if self.origins is None else self.origins[number:end],
         )
 
     def filter(self, mask: NDArray[np.bool_]) -> Rows:
@@ -320,9 +345,11 @@ class TaskInput:
             return RecordContext(None, -1, -1, -1, ())
         found = self._records.get(position)
         if found is None:
-            at = position if self._order is None else int(self._order[position])
-            number = int(np.searchsorted(self._starts, at, side="right")) - 1
-            piece, row = self._pieces[number], at - int(self._starts[number])
+            piece, row = self._pieces[0], position
+            if len(self._pieces) > 1:
+                at = position if self._order is None else int(self._order[position])
+                number = int(np.searchsorted(self._starts, at, side="right")) - 1
+                piece, row = self._pieces[number], at - int(self._starts[number])
             found = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
             found = found._replace(topic=self._names.get(piece.batch.topic, piece.batch.topic))
             self._records[position] = found

@@ -308,7 +308,7 @@ class SinkWriter:
         keys: list[bytes | None] = []
         values: list[bytes | None] = []
         for number, headers in enumerate(rows.headers or ()):
-            row = rows if len(rows) == 1 else rows.take(np.array([number]))
+            row = rows.row(number)
             of_key: dict[int, Exception] = {}
             of_value: dict[int, Exception] = {}
             with current.at(cast("RecordHeaders", headers)):

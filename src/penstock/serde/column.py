@@ -104,6 +104,14 @@ class Column:
         series = None if self._series is None else self._series[index]  # not gather(): that is a query
         return Column(items, series, dtype=self._dtype, is_loose=self.is_loose, is_padded=self.is_padded)
 
+    def row(self, number: int) -> Column:
+        """Return one row."""
+        if type(self) is not Column or self._items is None:
+            return self.take(np.array([number]))
+        series = None if self._series is None else self._series[number : number + 1]
+        items = self._items[number : number + 1]
+        return Column(items, series, dtype=self._dtype, is_loose=self.is_loose, is_padded=self.is_padded)
+
     def take_or_null(self, index: NDArray[np.int64]) -> Column:
         """Return the values at these positions; null where the position is negative."""
         missing = index < 0

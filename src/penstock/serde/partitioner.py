@@ -13,7 +13,7 @@ from penstock.serde.murmur2 import murmur2, murmur2_many
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["partition_for", "partitions_for", "to_positive"]
+__all__ = ["KeyPartitioner", "partition_for", "partitions_for", "to_positive"]
 
 _FEW, _FEW_BYTES = 16, 4096  # keys, and their buffers: hashed one by one, as work by column takes as long to begin
 
@@ -26,6 +26,20 @@ def to_positive(number: int) -> int:
 def partition_for(key: bytes, partitions: int) -> int:
     """Return the partition of a key by Kafka's default partitioner."""
     return to_positive(murmur2(key)) % partitions
+
+
+class KeyPartitioner:
+    """Chooses partitions as Kafka's producer does: by the key, and without one any, here in turn for each topic."""
+
+    def __init__(self) -> None:
+        self._without_key: dict[str, int] = {}  # the number of such records, by topic
+
+    def partition(self, topic: str, key: bytes | None, partitions: int) -> int:
+        """Return the partition of the next record."""
+        if key is not None:
+            return partition_for(key, partitions)
+        number = self._without_key[topic] = self._without_key.get(topic, -1) + 1
+        return number % partitions
 
 
 def partitions_for(keys: pa.Array, partitions: int, *, seed: int = 0) -> NDArray[np.int32]:

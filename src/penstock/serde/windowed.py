@@ -107,6 +107,10 @@ class WindowedColumn(Column):
     def take(self, index: NDArray[np.int64]) -> WindowedColumn:
         return WindowedColumn(self.keys.take(index), self.starts[index], self.ends[index])
 
+    def row(self, number: int) -> WindowedColumn:
+        end = number + 1
+        return WindowedColumn(self.keys.row(number), self.starts[number:end], self.ends[number:end])
+
     def concat_same(self, columns: Sequence[Column]) -> WindowedColumn:
         windowed = [WindowedColumn.of(column) for column in columns]
         return WindowedColumn(

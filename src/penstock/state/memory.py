@@ -19,13 +19,14 @@ __all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
 
 
 _FEW = 64
+_SINGLE = 8  # so many keys are taken out of the order one by one
 
 
 class KeyOrder:
     """The order of a dict's keys, computed on first use and kept up to date from then on.
 
-    Stores that are never scanned, which are most, pay nothing for being ordered. Keys that have been removed are only
-    noted, until they are many.
+    Stores that are never scanned, which are most, pay nothing for being ordered. Of many keys that are removed at once
+    it is only noted, until they are half of all.
     """
 
     __slots__ = ("_gone", "_keys", "_sorted", "_waiting")
@@ -35,6 +36,14 @@ class KeyOrder:
         self._sorted: SortedList | None = None
         self._waiting: set[bytes] = set()
         self._gone: set[bytes] = set()
+
+    def add_one(self, key: bytes) -> None:
+        """Add a key; to be called before it goes into the dict."""
+        if self._sorted is not None and key not in self._keys:
+            if key in self._gone:
+                self._gone.remove(key)
+            else:
+                self._waiting.add(key)
 
     def add(self, keys: Iterable[bytes]) -> None:
         """Add keys; to be called before the keys go into the dict."""
@@ -53,11 +62,14 @@ class KeyOrder:
             if key in self._waiting:
                 self._waiting.remove(key)
             else:
-                self._gone.add(key)
+                self._sorted.remove(key)
 
     def remove_many(self, keys: list[bytes]) -> None:
-        """Remove many different keys."""
-        if self._sorted is not None:
+        """Remove different keys."""
+        if len(keys) <= _SINGLE:
+            for key in keys:
+                self.remove(key)
+        elif self._sorted is not None:
             waiting = self._waiting.intersection(keys)
             self._waiting -= waiting
             self._gone.update(key for key in keys if key not in waiting)
@@ -84,6 +96,8 @@ class KeyOrder:
             self._sorted = SortedList(self._keys)
             self._gone.clear()
             self._waiting.clear()
+        elif len(self._waiting) == 1:
+            self._sorted.add(self._waiting.pop())
         elif self._waiting:
             self._sorted.update(self._waiting)
             self._waiting.clear()
@@ -119,7 +133,7 @@ class MemoryMap:
         if self.journal is not None:
             self.journal.note(self, (key,), (self._data.get(key),))
         if value is not None:
-            self._order.add((key,))
+            self._order.add_one(key)
             self._data[key] = value
         elif key in self._data:
             self._order.remove(key)

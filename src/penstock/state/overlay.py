@@ -103,7 +103,7 @@ class Overlay:
     def put(self, key: bytes, value: bytes | None) -> None:
         if self.journal is not None:
             self.journal.note(self, (key,), self._own((key,)))
-        self._order.add((key,))
+        self._order.add_one(key)
         self.changes[key] = value
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:

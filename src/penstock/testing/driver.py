@@ -30,7 +30,7 @@ from penstock.runtime.record import RawRecord
 from penstock.runtime.sensor import Sensor, SensorGroup
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
-from penstock.serde.partitioner import partition_for
+from penstock.serde.partitioner import KeyPartitioner
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
@@ -98,7 +98,7 @@ class TopologyTestDriver:
         self._refusal: Callable[[RawRecord], PenstockError | None] | None = None
         self._inputs: set[str] = set()
         self._partitions: dict[str, int] = {}  # of the topics that were given a number; empty: all have one
-        self._without_key: dict[str, int] = {}  # the number of such records, by topic
+        self._partitioner = KeyPartitioner()
         self._is_used = self._waits_for_tasks = False
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
@@ -195,8 +195,7 @@ class TopologyTestDriver:
             place = (task.next_offset(topic), 0)
         else:
             if partition is None:
-                count = task.partition_count(topic)
-                partition = self._in_turn(topic, count) if data is None else partition_for(data, count)
+                partition = self._partitioner.partition(topic, data, task.partition_count(topic))
             self._check_partition(topic, partition)
             place = (task.next_offset(topic, partition), partition)
         self.pipe_record(RawRecord(topic, place[0], timestamp, data, _bytes(value), pairs, place[1]))
@@ -499,11 +498,6 @@ class TopologyTestDriver:
                 hint=f"It has {count}; input_topic({topic!r}, partitions=...) gives it more before the first record.",
                 topic=topic,
             )
-
-    def _in_turn(self, topic: str, count: int) -> int:
-        """Return the partition of a record without a key: Kafka's producer takes any."""
-        number = self._without_key[topic] = self._without_key.get(topic, -1) + 1
-        return number % count
 
     def _physical_name(self, topic: str) -> str:
         return self.topology.physical_name(topic, self.config["application.id"])

@@ -34,7 +34,10 @@ HeadersLike = Mapping[str, Any] | Iterable[tuple[str, Any]]
 @with_java_names
 @dataclass(frozen=True, slots=True)
 class TestRecord(Generic[K, V]):
-    """A record of an output topic. ``headers`` are (name, bytes) pairs; records of other partitions are equal too."""
+    """A record of an output topic. ``headers`` are (name, bytes) pairs; records of other partitions are equal too.
+
+    A record that was read from a topic of one partition names none. So where it is piped, its key chooses.
+    """
 
     __test__ = False
 
@@ -112,7 +115,10 @@ class TestInputTopic(Generic[K, V]):
     def pipe_many(
         self, records: Iterable[TestRecord[Any, Any] | tuple[Any, Any] | tuple[Any, Any, TimestampLike]]
     ) -> None:
-        """Write records in order: TestRecord objects, (key, value) or (key, value, timestamp) tuples."""
+        """Write records in order: TestRecord objects, (key, value) or (key, value, timestamp) tuples.
+
+        Records go to the partition that they name; others to that of their key, see `pipe`.
+        """
         check_given(records, Iterable, "pipe_many(): records", "a list of records", 'For example [("key", "value")].')
         for record in records:
             check_given(record, (TestRecord, tuple, list), "a record", "a TestRecord or (key, value[, timestamp])")
@@ -192,6 +198,7 @@ class TestOutputTopic(Generic[K, V]):
         self._name = name
         self._key_serde, self._value_serde, self._current = _with_headers(key_serde, value_serde)
         self._has_frames = _have_frames(self._key_serde, self._value_serde)
+        self._has_partitions: bool | None = None  # known with the first record
 
     def read_record(self) -> TestRecord[K, V]:
         """Read the next record.
@@ -218,7 +225,9 @@ class TestOutputTopic(Generic[K, V]):
             self._current.headers = RecordHeaders(headers)
         key: Any = self._key_serde.deserialize(key_data)
         value: Any = self._value_serde.deserialize(value_data)
-        return TestRecord(key, value, raw.timestamp, headers, raw.partition)
+        if self._has_partitions is None:
+            self._has_partitions = self._driver.partition_count(self._name) > 1
+        return TestRecord(key, value, raw.timestamp, headers, raw.partition if self._has_partitions else None)
 
     def read_partition(self, partition: int) -> list[TestRecord[K, V]]:
         """Read all remaining records of a partition, in its order; those of others stay.

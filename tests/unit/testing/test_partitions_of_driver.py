@@ -18,6 +18,7 @@ from penstock import (
     TopologyTestDriver,
 )
 from penstock.api.processing.processor import Processor, Record
+from penstock.config import StreamsConfig
 from penstock.errors import (
     CoPartitionError,
     InvalidStateError,
@@ -28,6 +29,8 @@ from penstock.errors import (
 )
 from penstock.query import KeyQuery, StateQueryRequest
 from penstock.serde.partitioner import partition_for
+from penstock.testing import TestRecord
+from penstock.testing.simulation.records import SourceRecords
 
 SERDES = {
     "default.key.serde": "string",
@@ -291,7 +294,48 @@ def test_partitions_come_before_the_first_record() -> None:
         with pytest.raises(InvalidStateError, match="topic 'in' has 1 partition since the driver was used first"):
             driver.input_topic("in", partitions=3)
         driver.input_topic("in", partitions=1).pipe("y", key="ann")
-        assert [each.partition for each in driver.output_topic("out").read_records_to_list()] == [0, 0]
+        assert [each.partition for each in driver.output_topic("out").read_records_to_list()] == [None, None]
+
+
+class Where(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        metadata = self.context.record_metadata()
+        assert metadata is not None
+        self.context.forward(Record(record.key, str(metadata.partition), record.timestamp))
+
+
+def places(*topics: str) -> StreamsBuilder:
+    builder = StreamsBuilder()
+    for topic in topics:
+        builder.stream(topic).process(Where).to("out")
+    return builder
+
+
+def test_records_without_a_key_take_turns_for_each_topic_in_the_driver_and_in_simulations() -> None:
+    topics = ["left", "right", "left", "left", "right"]
+    with driver_of(places("left", "right")) as driver:
+        inputs = {name: driver.input_topic(name, partitions=3) for name in ("left", "right")}
+        for name in topics:
+            inputs[name].pipe("x")
+        assert driver.output_topic("out").read_values_to_list() == ["0", "0", "1", "2", "1"]
+        records = SourceRecords(driver.topology, StreamsConfig(SERDES), 3)
+    for name in topics:
+        records.add(name, None, "x")
+    assert [each.partition for each in records.inputs()] == [0, 0, 1, 2, 1]
+
+
+def test_records_go_to_the_partition_that_they_name_and_those_of_a_topic_of_one_partition_name_none() -> None:
+    keys = ["ann", "bob", "cid", "dan"]
+    with driver_of(copies()) as one, driver_of(copies()) as several, driver_of(places("in")) as driver:
+        one.input_topic("in").pipe_many([(key, "x") for key in keys])
+        several.input_topic("in", partitions=2).pipe_many([(key, "x") for key in keys])
+        topic, out = driver.input_topic("in", partitions=3), driver.output_topic("out")
+        topic.pipe_many(one.output_topic("out").read_records_to_list())
+        assert out.read_values_to_list() == [str(by_hash(key, 3)) for key in keys]
+        topic.pipe_many(several.output_topic("out").read_records_to_list())
+        assert out.read_values_to_list() == [str(by_hash(key, 2)) for key in keys]
+        topic.pipe_many([TestRecord("ann", "x", 0, partition=number) for number in range(3)])
+        assert out.read_values_to_list() == ["0", "1", "2"]
 
 
 def test_partitions_that_do_not_exist() -> None:

@@ -183,9 +183,9 @@ class _Suppress(Operator):
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
         if not len(rows):
             return rows
-        expiries = self._observe(rows) - self._operation.wait_ms
         if len(rows) == 1:
-            return self._one_row(rows, expiries.tolist())
+            return self._one_row(rows, self._observe_one(rows.timestamps.item()) - self._operation.wait_ms)
+        expiries = self._observe(rows) - self._operation.wait_ms
         if len(rows) <= _FEW and not self._is_read:  # nobody sees what waits while a change is passed on
             return self._one_by_one(rows, expiries.tolist())
         keys, puts = self._puts(rows)
@@ -196,6 +196,12 @@ class _Suppress(Operator):
             if outcome is not None:
                 return self._sent(rows, outcome)
         return self._by_row(rows, keys, puts, expiries)
+
+    def _observe_one(self, timestamp: int) -> int:
+        """Return the operator's stream time at a row that is alone."""
+        time: int = max(self._context.get_meta(self._meta, _NO_TIME), timestamp)
+        self._context.put_meta(self._meta, time)
+        return time
 
     def _observe(self, rows: Rows) -> NDArray[np.int64]:
         """Return the operator's stream time at each row."""
@@ -225,7 +231,7 @@ class _Suppress(Operator):
         (key,) = encode_rows(spec.key_serde, rows.keys)
         old = None if rows.olds is None else encode_rows(spec.value_serde, rows.olds)[0]  # first, as in Kafka
         (new,) = encode_rows(spec.value_serde, rows.values)
-        source = self._context.input.record(int(rows.place.inputs[0]))
+        source = self._context.input.record(rows.place.input(0))
         timestamp = int(rows.timestamps[0])
         time = int(WindowedColumn.of(rows.keys).ends[0]) if self._operation.until_window_closes else timestamp
         topic = None if source.topic is None else source.topic.encode()
@@ -233,7 +239,7 @@ class _Suppress(Operator):
         origin = (time, timestamp, topic, source.partition, source.offset, headers)
         return RowChange(key or b"", BufferedChange(*origin, prior=old, old=old, new=new))
 
-    def _one_row(self, rows: Rows, expiries: list[int]) -> Iterator[tuple[str | None, Rows]]:
+    def _one_row(self, rows: Rows, expiry: int) -> Iterator[tuple[str | None, Rows]]:
         """Process one row; each change is still seen to wait while it is passed on, as in Kafka."""
         buffer, put = self._buffer, self._one_put(rows)
         if self._raw is not None:
@@ -248,7 +254,7 @@ class _Suppress(Operator):
             except ProcessingError as error:
                 failure.append(error)
 
-        for eviction in evictions(buffer, [put], expiries, self._bounds, full):
+        for eviction in evictions(buffer, [put], [expiry], self._bounds, full):
             if self._is_read:
                 done.append(eviction)
             origin = self._origin(eviction)
@@ -263,7 +269,7 @@ class _Suppress(Operator):
 
     def _one_by_one(self, rows: Rows, expiries: list[int]) -> Iterator[tuple[str | None, Rows]]:
         for row, expiry in enumerate(expiries):
-            yield from self._one_row(rows.take(np.array([row])), [expiry])
+            yield from self._one_row(rows.row(row), expiry)
 
     def _by_row(self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]) -> Rows:
         all_puts = puts_of(keys, puts)

@@ -173,7 +173,7 @@ class VersionedTable:
             return self.put(rows, olds if self._send_old else None)
         changes = []
         for row in range(len(rows)):
-            one = rows.take(np.array([row]))
+            one = rows.row(row)
             old = self._view.store.get_columns(one.keys)[0]
             if not (skip_absent and old.null_mask()[0] and one.values.null_mask()[0]):
                 changes.append(self.put(one, old if self._send_old else None))
@@ -183,7 +183,7 @@ class VersionedTable:
         """Aggregate row by row: each result is put at its time before the next row sees the table."""
         changes = []
         for row in range(len(rows)):
-            one = rows.take(np.array([row]))
+            one = rows.row(row)
             done = fold(one, _ONE, self._view.store.get_columns(one.keys))
             if done.changed_rows is not None and not len(done.changed_rows):
                 continue

@@ -118,6 +118,7 @@ class Journal:
             self._is_unsure = False
             if missed == [entry]:
                 return
+            self._require_lease()  # else the statement may be that of the session that has it
             raise InvalidStateError(
                 f"{' '.join(missed[0].text.split())[:120]} was stored, though its answer was lost",
                 hint="Open this session again: it then has that statement.",
@@ -133,6 +134,15 @@ class Journal:
             raise
         self._is_unsure = False
         self._last, self._newest = checksum, value
+
+    def _require_lease(self) -> None:
+        """Raise FencedError if a newer session has the lease."""
+        assert self._end is not None  # noqa: S101 - append() has checked it
+        try:
+            self._end.take()
+        except FencedError as error:
+            self._overtaken = error
+            raise
 
     def _missed(self, offset: int) -> list[JournalEntry]:
         """Read the entries from an offset on; one that a lost answer has doubled counts once."""

@@ -109,7 +109,7 @@ def change_size(key: bytes, change: BufferedChange) -> int:
     size = OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
     if change.old != change.prior:
         size += len(change.old or b"")
-    return size + sum(len(name) + len(value or b"") for name, value in change.headers)
+    return size + sum([len(name) + len(value or b"") for name, value in change.headers]) if change.headers else size
 
 
 def old_source(before: BufferedChange | None) -> bytes:
@@ -149,15 +149,17 @@ class ChangeBufferView:
 
     def get(self, key: bytes) -> BufferedChange | None:
         """Return the change that waits under the key's bytes."""
-        (data,) = self.get_packed([key])
-        return None if data is None else BufferedChange.unpack(data)
+        row = self._map.get(b"k" + key)
+        return None if row is None else BufferedChange.unpack(self._packed(row))
 
     def get_packed(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the changes that wait under many keys, packed."""
-        packed = self._map.get_many([b"k" + key for key in keys])
-        if not self.spec.keeps_headers:
-            return packed
-        return [None if row is None else row[header_format.unpack_headers(row)[1] + 8 :] for row in packed]
+        rows = self._map.get_many([b"k" + key for key in keys])
+        return [None if row is None else self._packed(row) for row in rows] if self.spec.keeps_headers else rows
+
+    def _packed(self, row: bytes) -> bytes:
+        """Return the packed change in a row, without the source of its old value."""
+        return row[header_format.unpack_headers(row)[1] + 8 :] if self.spec.keeps_headers else row
 
     def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
         """Hold a change back in place of ``before``, whose place in the order it takes."""
@@ -204,9 +206,10 @@ class ChangeBufferView:
 
     def count(self, records: int, size: int, low: int) -> None:
         """Add to the numbers, and set the time before which nothing leaves."""
-        self._meta[self._records] = self.records + records
-        self._meta[self._bytes] = self.size + size
-        self._meta[self._low] = low
+        meta = self._meta
+        meta[self._records] = meta.get(self._records, 0) + records
+        meta[self._bytes] = meta.get(self._bytes, 0) + size
+        meta[self._low] = low
 
     def first(self, until: int | None) -> tuple[int, bytes] | None:
         """Return buffer time and key of the first change, if it leaves by that time."""

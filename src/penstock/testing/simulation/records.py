@@ -10,7 +10,7 @@ from penstock.base.nearest_name import did_you_mean
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, PenstockError, SerializationError, TopologyError
 from penstock.serde.binding import bound, configured
-from penstock.serde.partitioner import partition_for
+from penstock.serde.partitioner import KeyPartitioner
 from penstock.serde.plain import text_of
 from penstock.testing.driver_topics import TestInputTopic
 from penstock.testing.simulation.run import Input
@@ -45,7 +45,7 @@ class SourceRecords:
         self._globals = {topic for topic, node in nodes.items() if node.global_store}
         self._nodes = nodes
         self._writers: dict[str, TestInputTopic[Any, Any]] = {}
-        self._without_key = 0
+        self._partitioner = KeyPartitioner()
         self._partition: int | None = None
         self._now_ms = 0
 
@@ -130,13 +130,10 @@ class SourceRecords:
     ) -> None:
         """Take a record that is encoded."""
         partition = self._partition if partition is None else partition
-        if partition is None and key is None:
-            partition = self._without_key % self.partitions
-            self._without_key += 1
-        elif partition is None and key is not None:
-            partition = partition_for(key, self.partitions)
+        if partition is None:
+            partition = self._partitioner.partition(topic, key, self.partitions)
         arrives = -1 if topic in self._globals else None  # what fills global stores is there before all else
-        self.records.append(Input(topic, partition or 0, key, value, timestamp, tuple(headers), arrives))
+        self.records.append(Input(topic, partition, key, value, timestamp, tuple(headers), arrives))
 
     def inputs(self) -> tuple[Input, ...]:
         """Return all records in the order in which they come.
