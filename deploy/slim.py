@@ -2,8 +2,9 @@
 
     python3 slim.py /opt/penstock/lib/python3.11/site-packages
 
-Spark's parts for machine learning, Hive, Spark Connect, its shell and Kubernetes; natives of other platforms in jars.
-Tests and headers too. An application that uses one of them needs an image built with WHOLE=1.
+Spark's parts for machine learning, Hive, Spark Connect, pandas on Spark, DStreams, its shell and Kubernetes; natives of
+other platforms in jars; Arrow's file system for S3; tests, headers, symbols of libraries. An application that uses one
+of them needs an image built with WHOLE=1.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ JARS = (  # names begin so
     "kubernetes-", "spark-kubernetes", "vertx-", "volcano-", "zjsonpatch",  # executors on Kubernetes
     "spark-connect_", "spark-repl", "scala-compiler", "jline",  # Spark Connect, the shell
     "curator-", "zookeeper",  # a standalone master with a standby
+    "rocksdbjni", "spark-pipelines", "spark-streaming_",  # state stores of its own queries, pipelines, DStreams
 )  # fmt: skip
 FOLDERS = (
     "pyspark/examples", "pyspark/jars/connect-repl", "pandas/tests", "pyarrow/include", "pyarrow/tests", "pyarrow/src",
     "numpy/*/tests", "numpy/tests", "pyspark/*/tests", "pyspark/*/*/tests",
+    "pyspark/ml", "pyspark/mllib", "pyspark/pandas",
 )  # fmt: skip
-FILES = ("pyarrow/libarrow_flight*", "pyarrow/_flight*")
+# Of copies of one library under several names the loader takes the one with the version of its interface.
+FILES = ("pyarrow/libarrow_flight*", "pyarrow/_flight*", "pyarrow/libarrow_s3*", "pyarrow/_s3fs*",
+         "pyarrow/libarrow*.so", "pyarrow/lib*.so.*.*.*")  # fmt: skip
+# Whose symbols for debuggers go; the libraries of other wheels were moved by a tool that does not survive this.
+STRIPPED = ("_polars_runtime*/*.so", "pyarrow/*.so*", "fastavro/*.so", "obstore/*.so", "cryptography/**/*.so")
 
 _NATIVE = re.compile(r"\.(so|dll|dylib|jnilib)(\.\d+)*$|netty_tcnative_")
 _WORDS = {"x86_64": ("linux64", "linux/amd64", "linux/x86_64", "linux-x86_64", "linux_x86_64"),
@@ -43,7 +50,7 @@ def main(packages: Path) -> None:
         if path.name.startswith(JARS) or _is_foreign(path.name):
             path.unlink()
     for path in sorted(jars.glob("*.jar")):
-        if path.name.startswith(("rocksdbjni", "zstd-jni", "snappy-java", "lz4-java")):
+        if path.name.startswith(("zstd-jni", "snappy-java", "lz4-java")):
             _keep_own_natives(path)
     for pattern in FOLDERS:
         for path in packages.glob(pattern):
@@ -51,8 +58,9 @@ def main(packages: Path) -> None:
     for pattern in FILES:
         for path in packages.glob(pattern):
             path.unlink()
-    for path in packages.glob("_polars_runtime*/*.so"):
-        subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
+    for pattern in STRIPPED:
+        for path in packages.glob(pattern):
+            subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
 
 
 def _is_foreign(name: str) -> bool:

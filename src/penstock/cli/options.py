@@ -139,6 +139,18 @@ def read_command_config(file: Path | None) -> dict[str, str]:
     return settings
 
 
+def read_registry_config(file: Path | None) -> dict[str, str]:
+    """Read settings of a schema registry's client; none without a file. Others in the file are left out.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
+
+    settings = {} if file is None else _read_file(file)
+    return {name: str(value) for name, value in settings.items() if name.startswith(REGISTRY_PREFIXES)}
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     import json
     import tomllib

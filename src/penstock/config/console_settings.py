@@ -24,6 +24,12 @@ CONSOLE: tuple[tuple[str, SettingKind, Any, str], ...] = (
         "Whether visitors of `/ui` may change something, too.",
     ),
     (
+        "penstock.console.users",
+        STRING,
+        None,
+        "File of the visitors of `/ui`, lines NAME:ROLE:TOKEN, in place of one token; roles say what they may change.",
+    ),
+    (
         "penstock.console.messages",
         BOOLEAN,
         True,

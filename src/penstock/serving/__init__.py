@@ -7,11 +7,12 @@ from penstock.serving.api_page import api_page
 from penstock.serving.guard import Limits
 from penstock.serving.mounting import Beside, Mounted
 from penstock.serving.server import Certificate, HttpServer, listen
-from penstock.serving.token import TokenDoor, new_token
+from penstock.serving.token import VISITOR, TokenDoor, new_token
 
 __all__ = [
     "CHANGING",
     "READING",
+    "VISITOR",
     "AccessRules",
     "Beside",
     "Certificate",

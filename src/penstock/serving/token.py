@@ -6,13 +6,19 @@ import base64
 import hashlib
 import json
 import secrets
+from collections.abc import Callable, Mapping
 from html import escape
 from http.cookies import CookieError, SimpleCookie
+from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.serving.guard import Application, Receive, Scope, Send, local_address
 
-__all__ = ["TokenDoor", "new_token"]
+__all__ = ["VISITOR", "Admission", "TokenDoor", "new_token"]
+
+Admission: TypeAlias = Callable[[str, Mapping[str, str]], object | None]
+"""Token and headers of a request -> who comes with them; None: nobody who is let in."""
+VISITOR = "penstock.visitor"  # in the scope of a request: who comes
 
 _MONTH_S = 30 * 24 * 3600
 _PARAMETER = "token"
@@ -51,12 +57,12 @@ class TokenDoor:
 
     Args:
         application: The ASGI application.
-        token: The token.
+        admission: Says who comes with a token; the application finds them in its scope, as `VISITOR`.
     """
 
-    def __init__(self, application: Application, token: str) -> None:
+    def __init__(self, application: Application, admission: Admission) -> None:
         self._application = application
-        self._token = token.encode()
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -67,15 +73,15 @@ class TokenDoor:
         tokens = [value for name, value in query if name == _PARAMETER]
         cookie = f"penstock-{(scope.get('server') or ('', 0))[1]}"
         is_reading = scope["method"] in _READS
-        if tokens and is_reading and self._fits(tokens[-1]):
+        if tokens and is_reading and self._admission(tokens[-1], headers) is not None:
             rest = urlencode([(name, value) for name, value in query if name != _PARAMETER])
             value = f"{cookie}={quote(tokens[-1], safe='')}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Lax"
             location = local_address(_path_of(scope), rest)
             await _answer(
                 send, 303, b"", [("location", location), ("set-cookie", value), ("cache-control", "no-store")]
             )
-        elif self._fits(_bearer(headers)) or self._fits(_cookie(headers, cookie)):
-            await self._application(scope, receive, send)
+        elif (visitor := self._visitor(headers, cookie)) is not None:
+            await self._application({**scope, VISITOR: visitor}, receive, send)
         elif is_reading and _is_page(headers):
             await _ask(send, _path_of(scope), query, is_wrong=bool(tokens))
         else:
@@ -84,8 +90,9 @@ class TokenDoor:
                 send, 401, body.encode(), [("content-type", "application/json"), ("www-authenticate", "Bearer")]
             )
 
-    def _fits(self, token: str) -> bool:
-        return secrets.compare_digest(token.encode(), self._token)
+    def _visitor(self, headers: Mapping[str, str], cookie: str) -> object | None:
+        found = self._admission(_bearer(headers), headers)
+        return self._admission(_cookie(headers, cookie), headers) if found is None else found
 
 
 def _path_of(scope: Scope) -> str:
@@ -116,12 +123,12 @@ async def _ask(send: Send, path: str, query: list[tuple[str, str]], *, is_wrong:
     await _answer(send, 401, page.encode("utf-8", "backslashreplace"), headers)
 
 
-def _bearer(headers: dict[str, str]) -> str:
+def _bearer(headers: Mapping[str, str]) -> str:
     kind, _, value = headers.get("authorization", "").partition(" ")
     return value.strip() if kind.lower() == "bearer" else ""
 
 
-def _cookie(headers: dict[str, str], name: str) -> str:
+def _cookie(headers: Mapping[str, str], name: str) -> str:
     try:
         morsel = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:

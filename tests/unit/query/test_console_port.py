@@ -110,3 +110,38 @@ def test_without_a_token_of_its_own_the_console_has_the_one_that_is_kept(tmp_pat
         console.close()
     assert addresses[0] == addresses[1]
     assert len(addresses[0].partition("token=")[2]) >= 20
+
+
+def test_users_of_a_file_and_a_registry_in_the_settings_are_those_of_the_console(checkpoint, state, tmp_path):
+    checkpoint.fill()
+    users = tmp_path / "users"
+    users.write_text(f"vera:viewer:{'v' * 32}\nanna:admin:{'a' * 32}\n")
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    with open_log(url) as log:
+        log.create_topic("orders", 1)
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": url,
+            "penstock.console.users": str(users),
+            "schema.registry.url": "mock://console-port",
+        }
+    )
+    service = QueryService(state)
+    own = OwnApplication("app", Recorder.of(config, lambda: "RUNNING"), lambda: service)
+    console = EmbeddedConsole(own, config)
+    server = QueryServer(service, pages=[console.beside()])
+    server.start()
+    try:
+        assert console.served_at(server.url, lambda: server.is_stopping) == f"{server.url}/ui/"
+        statuses = {}
+        for name in ("vera", "anna"):
+            bearer = {"authorization": f"Bearer {name[0] * 32}", "origin": server.url, "x-penstock": "1"}
+            with httpx.Client(base_url=server.url, headers=bearer, trust_env=False, timeout=120) as http:
+                assert "The registry has no schemas." in http.get("/ui/schemas").text
+                sent = http.post("/ui/api/v1/topics/orders/messages", json={"value": "x"})
+                statuses[name] = sent.status_code
+        assert statuses == {"vera": 403, "anna": 200}
+    finally:
+        server.close()
+        console.close()

@@ -18,6 +18,7 @@ from penstock.console.applications import Applications
 from penstock.console.web.application import make_console
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
+from penstock.console.web.visitors import OneToken
 from penstock.log.open import open_log
 from penstock.serde.registry import Registry
 from penstock.serving import CHANGING, READING, AccessRules, Beside, HttpServer, Mounted, TokenDoor, listen
@@ -56,7 +57,7 @@ def console(root: Path) -> Iterator[int]:
 def port_of_an_application(root: Path) -> Iterator[int]:
     """The console below ``/ui``, beside an application without a token: how the query server mounts it."""
     with open_log(f"sqlite:///{root / 'log.db'}") as log:
-        door = TokenDoor(make_console(Site(Applications(log), log, root="/ui")), TOKEN)
+        door = TokenDoor(make_console(Site(Applications(log), log, root="/ui")), OneToken(TOKEN))
         listener = listen("127.0.0.1", 0, "query server")
         both = Mounted(PlainTextResponse("open"), Beside("/ui", door))
         server = HttpServer(both, listener, access=AccessRules(methods=READING | CHANGING))
@@ -231,7 +232,9 @@ def test_the_page_for_the_token_escapes_what_the_address_holds(ports: dict[str, 
 
 def test_a_token_of_any_characters_works() -> None:
     token = 'a b;c=\u00e9\u20ac"' + "x" * 20
-    server = HttpServer(TokenDoor(PlainTextResponse("in"), token), listen("127.0.0.1", 0, "s"), access=AccessRules())
+    server = HttpServer(
+        TokenDoor(PlainTextResponse("in"), OneToken(token)), listen("127.0.0.1", 0, "s"), access=AccessRules()
+    )
     server.start()
     _, headers, _ = ask(server.port, f"/?{urlencode({'token': token})}")
     status = ask(server.port, "/", None, f"Cookie: {headers['set-cookie'].partition(';')[0]}")[0]

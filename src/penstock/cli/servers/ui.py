@@ -16,9 +16,11 @@ from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
+    from penstock.console.schemas import Schemas
     from penstock.console.sources import Connectors, Statements
     from penstock.console.web.server import ConsoleAddress
     from penstock.console.web.site import Permissions
+    from penstock.console.web.visitors import BehindProxy, Users
     from penstock.log.base import TopicLog
 
 __all__ = ["ui"]
@@ -39,6 +41,26 @@ class ConsoleOptions:
     token: Annotated[
         str, typer.Option(envvar="PENSTOCK_UI_TOKEN", help="The token of visitors; by default one that is kept.")
     ] = ""
+    users_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of users, lines NAME:ROLE:TOKEN with viewer, operator or admin, in place of one token.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None
+    user_header: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The header in which a proxy, whose requests have the token, names the user."
+        ),
+    ] = ""
+    groups_header: Annotated[
+        str, typer.Option(metavar="NAME", help="The header in which it names the user's groups.")
+    ] = ""
+    group_role: Annotated[
+        list[str], typer.Option(metavar="GROUP=ROLE", help="The role of a group: viewer, operator, admin.")
+    ] = field(default_factory=list)
     no_token: Annotated[bool, typer.Option("--no-token", help="Serve everybody who reaches the address.")] = False
     no_messages: Annotated[
         bool, typer.Option("--no-messages", help="Show no records, nor texts of errors, which may quote them.")
@@ -62,20 +84,53 @@ class ConsoleOptions:
 
         if self.no_token and self.token:
             raise ConfigError("--token and --no-token exclude each other", hint="Give one of them.")
+        if self.user_header and (self.users_file or not self.token):
+            raise ConfigError(
+                "--user-header needs --token, which the proxy sends, and excludes --users-file",
+                hint="Give the token in PENSTOCK_UI_TOKEN, and let the proxy add it: Authorization: Bearer TOKEN.",
+            )
+        if (self.groups_header or self.group_role) and not (self.user_header and self.groups_header):
+            raise ConfigError(
+                "--groups-header and --group-role are for users of a proxy",
+                hint="Give --user-header and --groups-header.",
+            )
+        if self.users_file is not None and (self.token or self.no_token or self.allow_writes):
+            raise ConfigError(
+                "--users-file excludes --token, --no-token and --allow-writes",
+                hint="Users have tokens of their own, and roles that say what they may change.",
+            )
         if self.no_token and self.host not in _LOOPBACK:
             raise ConfigError(
                 f"--no-token with --host {self.host} would serve everybody in the network",
                 hint="Leave out --no-token, or listen on 127.0.0.1.",
             )
+        if self.users is not None:
+            return ConsoleAddress(self.host, self.port, tuple(self.allowed_host), admission=self.users)
         token = None if self.no_token else self.token or kept_token()
         return ConsoleAddress(self.host, self.port, tuple(self.allowed_host), token)
+
+    @property
+    def users(self) -> Users | BehindProxy | None:
+        """Who has a name and a role; None: nobody."""
+        from penstock.console.web.visitors import BehindProxy, Role, Users
+
+        if self.users_file is not None:
+            return Users.read(self.users_file)
+        if not self.user_header:
+            return None
+        roles = {group: Role.of(role) for group, _, role in (each.rpartition("=") for each in self.group_role)}
+        return BehindProxy(self.token, self.user_header, self.groups_header, roles)
 
     def permissions(self) -> Permissions:
         """Return what visitors may see and do."""
         from penstock.console.web.site import Permissions
 
+        users = self.users
         allowed = Permissions(
-            not self.no_messages, tuple(self.mask), needs_token=not self.no_token, writes=self.allow_writes
+            not self.no_messages,
+            tuple(self.mask),
+            needs_token=not self.no_token,
+            writes=self.allow_writes if users is None else users.may_write,
         )
         allowed.exposure  # noqa: B018 - a path that is none is refused before anything is served
         return allowed
@@ -97,6 +152,13 @@ def ui(
     sql: Annotated[
         str, typer.Option(metavar="URL", help="A server of SQL, for a page of statements: http://localhost:8088.")
     ] = "",
+    registry: Annotated[
+        str, typer.Option(metavar="URL", help="A schema registry, for a page of schemas: http://localhost:8081.")
+    ] = "",
+    registry_config: Annotated[
+        Path | None,
+        typer.Option(help="A file of the registry's settings: basic.auth.*, bearer.auth.*, schema.registry.ssl.*."),
+    ] = None,
     user: Annotated[
         str, typer.Option(envvar="PENSTOCK_UI_USER", help="NAME:PASSWORD for --connect and --sql, if they ask for it.")
     ] = "",
@@ -123,8 +185,9 @@ def ui(
         open_ones.callback(applications.close)
         site = Site(applications, log, serving.permissions())
         site.connectors, site.statements = _worker(connect, user, open_ones), _server_of_sql(sql, user, open_ones)
+        site.schemas = _registry(registry, registry_config, open_ones)
         server = ConsoleServer(site, serving.address())
-        if serving.allow_writes:
+        if site.permissions.writes:
             _show_changes()
         console(stderr=True).print(f"The console is at {server.url}", soft_wrap=True, markup=False, highlight=False)
         server.run()
@@ -158,6 +221,18 @@ def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
     from penstock.connect.client.rest_client import ConnectClient
 
     return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
+
+
+def _registry(url: str, file: Path | None, open_ones: ExitStack) -> Schemas | None:
+    if not (url or file):
+        return None
+    from penstock.cli.options import read_registry_config
+    from penstock.console.schemas import Schemas
+
+    settings = read_registry_config(file) | ({"schema.registry.url": url} if url else {})
+    schemas = Schemas(settings)
+    open_ones.callback(schemas.close)
+    return schemas
 
 
 def _server_of_sql(url: str, user: str, open_ones: ExitStack) -> Statements | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
@@ -22,7 +22,9 @@ from penstock.console.web.page import NotThereError, Page, Visit
 from penstock.console.web.pages import PAGES
 from penstock.console.web.rendering import Renderer
 from penstock.console.web.site import Site
+from penstock.console.web.visitors import Visitor
 from penstock.errors import PenstockError
+from penstock.serving import VISITOR
 from penstock.serving.guard import Application, Receive, Scope, Send
 
 __all__ = ["make_console"]
@@ -63,11 +65,14 @@ def make_console(site: Site, streams: int = 128) -> Application:
     renderer = Renderer(site.root)
     channels = Channels(renderer.body, lambda: site.is_stopping(), streams)  # noqa: PLW0108 - set later
 
-    def visit_of(path: str, parameters: Mapping[str, str]) -> tuple[Page, Visit]:
+    def visitor_of(request: Request) -> Visitor:
+        return cast("Visitor", request.scope.get(VISITOR, site.permissions.everybody))
+
+    def visit_of(path: str, parameters: Mapping[str, str], visitor: Visitor) -> tuple[Page, Visit]:
         for form, page in PAGES:
             match = form.fullmatch(path)
             if match is not None:
-                return page, Visit(site, path, {**parameters, **match.groupdict()})
+                return page, Visit(site, path, {**parameters, **match.groupdict()}, visitor)
         raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one at the top of the page.")
 
     async def show(request: Request) -> Response:
@@ -76,18 +81,19 @@ def make_console(site: Site, streams: int = 128) -> Application:
             return problem(414, "the address is too long", "")
         path = "/" + request.path_params["path"]
         try:
-            page, visit = visit_of(path, parameters)
+            page, visit = visit_of(path, parameters, visitor_of(request))
             return HTMLResponse(await run_in_threadpool(renderer.whole, page, visit), headers=_FRESH)
         except NotThereError as error:
-            no_page = Visit(site, path, {})
+            no_page = Visit(site, path, {}, visitor_of(request))
             return HTMLResponse(await run_in_threadpool(renderer.problem, no_page, error), 404, headers=_FRESH)
 
     async def live(request: Request) -> Response:
         of = request.query_params.get("of", "/")[:_MOST_CHARACTERS]
         parts = urlsplit(of)
-        page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
+        visitor = visitor_of(request)
+        page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), visitor)
         seen = request.headers.get("last-event-id", request.query_params.get("seen", ""))
-        stream = channels.open(of, page, visit, seen)
+        stream = channels.open(f"{visitor.role} {of}", page, visit, seen)
         return StreamingResponse(stream, media_type="text/event-stream", headers={**_FRESH, "x-accel-buffering": "no"})
 
     routes = [

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from penstock.base.secrets import resolved
 from penstock.console.applications import Applications, OwnApplication
+from penstock.console.schemas import Schemas
 from penstock.console.web.application import make_console
 from penstock.console.web.site import Permissions, Site
 from penstock.console.web.tokens import kept_token
+from penstock.console.web.visitors import OneToken, Users
 from penstock.console.web.writing import BODY_BYTES, MARK, methods_of
 from penstock.engines.application.app_log import log_settings
 from penstock.log.open import open_log
+from penstock.serde.schemas.schema_settings import REGISTRY_PREFIXES
 from penstock.serving import Beside, TokenDoor
 
 if TYPE_CHECKING:
@@ -41,20 +45,29 @@ class EmbeddedConsole:
         places = {name: config.given[name] for name in ("bootstrap.servers", "state.dir") if name in config.given}
         self._applications = Applications(self._log, places, own=own)
         self._applications.open_log = opened
+        file = config["penstock.console.users"]
+        users = None if file is None else Users.read(Path(file))
         permissions = Permissions(
             messages=config["penstock.console.messages"],
             masked=tuple(config["penstock.console.mask"]),
-            writes=config["penstock.console.allow.writes"],
+            writes=config["penstock.console.allow.writes"] if users is None else users.may_write,
         )
         self._site = Site(self._applications, self._log, permissions, root=_PREFIX)
+        registry = {name: value for name, value in config.given.items() if name.startswith(REGISTRY_PREFIXES)}
+        if config.given.get("schema.registry.url"):
+            self._site.schemas = Schemas(registry)
         token = config["penstock.console.token"]
         self._token = kept_token() if token is None else resolved("penstock.console.token", str(token))
+        self._users = users
 
     def beside(self) -> Beside:
         """Return it for a server with another application."""
         return Beside(
             _PREFIX,
-            TokenDoor(make_console(self._site, _STREAMS), self._token),
+            TokenDoor(
+                make_console(self._site, _STREAMS),
+                self._users or OneToken(self._token, self._site.permissions.everybody.role),
+            ),
             methods_of(self._site.permissions),
             MARK,
             BODY_BYTES if self._site.permissions.writes else 0,
@@ -62,11 +75,13 @@ class EmbeddedConsole:
         )
 
     def served_at(self, url: str, is_stopping: Callable[[], bool]) -> str:
-        """Take notice of its server; return the console's address with the token."""
+        """Take notice of its server; return the console's address, with the token if all have the same."""
         self._site.is_stopping = is_stopping
-        return f"{url}{_PREFIX}/?{urlencode({'token': self._token})}"
+        return f"{url}{_PREFIX}/" + (f"?{urlencode({'token': self._token})}" if self._users is None else "")
 
     def close(self) -> None:
-        """Release its log."""
+        """Release its log, and its registry."""
+        if self._site.schemas is not None:
+            self._site.schemas.close()
         self._applications.close()
         self._log.close()

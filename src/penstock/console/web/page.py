@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.console.web.visitors import Role, Visitor
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -30,11 +31,23 @@ class Visit:
         site: The console.
         path: The page's path, without the prefix of the console.
         parameters: The parameters of the address.
+        visitor: Who looks.
     """
 
     site: Site
     path: str
     parameters: Mapping[str, str]
+    visitor: Visitor = field(default_factory=Visitor)
+
+    @property
+    def operates(self) -> bool:
+        """Whether the visitor may do what operators do."""
+        return self.visitor.role >= Role.OPERATOR
+
+    @property
+    def administers(self) -> bool:
+        """Whether the visitor may do everything."""
+        return self.visitor.role >= Role.ADMIN
 
     def get(self, name: str, default: str = "") -> str:
         """Return a parameter of the address."""

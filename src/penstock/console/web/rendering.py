@@ -30,7 +30,7 @@ MENU = (
     ("/errors", "Errors", "e"),
 )
 _IN_PATHS = "/:@!$&'()*+,;=~"
-CONNECTORS, SQL = ("/connectors", "Connectors", "c"), ("/sql", "SQL", "q")
+CONNECTORS, SCHEMAS, SQL = ("/connectors", "Connectors", "c"), ("/schemas", "Schemas", "m"), ("/sql", "SQL", "q")
 _NONE = "-"
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e4, "k"))
 _WIDTH, _HEIGHT = 160.0, 36.0
@@ -96,6 +96,7 @@ class Renderer:
                     for path, title, key in MENU
                 ),
                 *([CONNECTORS] if visit.site.connectors is not None else []),
+                *([SCHEMAS] if visit.site.schemas is not None else []),
                 *([SQL] if visit.site.statements is not None else []),
             ),
             "permissions": visit.site.permissions,

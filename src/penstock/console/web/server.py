@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from penstock.console.web.visitors import OneToken
 from penstock.errors import EnvironmentProblemError
 
 if TYPE_CHECKING:
     from penstock.console.web.site import Site
+    from penstock.serving.token import Admission
 
 __all__ = ["ConsoleAddress", "ConsoleServer", "require_console_libraries"]
 
@@ -39,12 +41,14 @@ class ConsoleAddress:
         port: The port; 0 for a free one.
         names: Further names of this host, of a proxy before it.
         token: The token that visitors need; None: none.
+        admission: Says who comes with which token, in place of one token for all.
     """
 
     host: str = "127.0.0.1"
     port: int = 7070
     names: tuple[str, ...] = ()
     token: str | None = None
+    admission: Admission | None = None
 
 
 class ConsoleServer:
@@ -63,8 +67,11 @@ class ConsoleServer:
 
         listener = listen(address.host, address.port, "console")
         console = make_console(site, _STREAMS)
+        admission = address.admission
+        if admission is None and address.token is not None:
+            admission = OneToken(address.token, site.permissions.everybody.role)
         self._server = HttpServer(
-            console if address.token is None else TokenDoor(console, address.token),
+            console if admission is None else TokenDoor(console, admission),
             listener,
             access=AccessRules(
                 frozenset({address.host.lower(), *(name.lower() for name in address.names)}),
@@ -75,7 +82,8 @@ class ConsoleServer:
         )
         site.is_stopping = lambda: self._server.is_stopping
         shown = f"[{address.host}]" if ":" in address.host else address.host
-        query = "" if address.token is None else f"?{urlencode({'token': address.token})}"
+        is_shown = address.token is not None and address.admission is None
+        query = f"?{urlencode({'token': address.token})}" if is_shown else ""
         self.port = listener.port
         self.url = f"http://{shown}:{listener.port}/{query}"
 

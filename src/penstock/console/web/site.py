@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from penstock.console.exposed_application import Exposed
 from penstock.console.exposure import Exposure
 from penstock.console.group_watch import GroupWatch
+from penstock.console.web.visitors import Role, Visitor
 
 if TYPE_CHECKING:
     from penstock.console.applications import Applications
+    from penstock.console.schemas import Schemas
     from penstock.console.sources import Connectors, Statements
     from penstock.log.base import TopicLog
 
@@ -27,13 +29,18 @@ class Permissions:
         messages: Whether they may see keys and values of messages.
         masked: Paths in keys and values that are hidden, for example ``value.card``.
         needs_token: Whether visitors need the token; without, the page says so.
-        writes: Whether they may change something: stop applications, reset groups, send messages, restart connectors.
+        writes: Whether they may change something: all of them, or those whose role allows it where they have names.
     """
 
     messages: bool = True
     masked: tuple[str, ...] = ()
     needs_token: bool = True
     writes: bool = False
+
+    @property
+    def everybody(self) -> Visitor:
+        """A visitor where nobody has a name: everybody may change everything, or nothing."""
+        return Visitor("", Role.ADMIN if self.writes else Role.VIEWER)
 
     @property
     def exposure(self) -> Exposure:
@@ -52,6 +59,7 @@ class Site:
         root: The prefix of its addresses: empty, or ``/ui`` beside other servers at the same port.
         connectors: The connectors of a group of workers; None: no worker is known.
         statements: A server of SQL; None: none is known.
+        schemas: A schema registry; None: none is known.
         groups: The groups of the log, and how their lag has moved while somebody looked.
         is_stopping: Returns whether the server is to stop, so that streams must end.
     """
@@ -62,6 +70,7 @@ class Site:
     root: str = ""
     connectors: Connectors | None = None
     statements: Statements | None = None
+    schemas: Schemas | None = None
     is_stopping: Callable[[], bool] = bool
     groups: GroupWatch = field(default_factory=GroupWatch)
     identity: str = field(default_factory=lambda: secrets.token_hex(4))

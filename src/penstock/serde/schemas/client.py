@@ -342,6 +342,10 @@ class _InProcess:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.session = self  # what the client closes
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
 
     def get(self, url: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._ask("GET", url, query)

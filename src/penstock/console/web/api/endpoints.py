@@ -14,12 +14,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.exposed_application import ExposedQueries
-from penstock.console.web.api import applications, health, topic_endpoints, writes
+from penstock.console.web.api import applications, health, schemas, topic_endpoints, writes
 from penstock.console.web.api.sql import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
 from penstock.console.web.live import Channels, TooManyStreamsError
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.site import Site
+from penstock.console.web.visitors import Role
 from penstock.errors import (
     AuthorizationError,
     FencedError,
@@ -29,6 +30,7 @@ from penstock.errors import (
     PenstockError,
     UnknownTopicError,
 )
+from penstock.serving import VISITOR
 from penstock.serving.guard import Receive, Scope, Send
 from penstock.serving.json_answers import EscapedJson
 
@@ -57,6 +59,8 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/groups", topic_endpoints.groups),
     ("/groups/{name:path}", topic_endpoints.group),
     ("/connectors", connectors),
+    ("/schemas", schemas.subjects),
+    ("/schemas/subject", schemas.subject),
     ("/sql/complete", complete),
     ("/sql", query),
     ("/alerts", applications.alerts),
@@ -64,16 +68,19 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/health", health.health),
     ("/ready", health.ready),
 )
-_CHANGES: tuple[tuple[str, str, Change], ...] = (
-    ("/groups/{name:path}/reset", "reset group {name}", writes.reset),
-    ("/topics/{name}/messages", "send a message to {name}", writes.produce),
-    ("/apps/{app}/stop", "stop {app}", writes.stop),
-    ("/connectors/{name:path}/restart", "restart connector {name}", writes.restart_connector),
-    ("/connectors/{name:path}/pause", "pause or resume connector {name}", writes.pause_connector),
-    ("/connectors/{name:path}/config", "change connector {name}", writes.configure_connector),
-    ("/connectors", "create a connector", writes.create_connector),
-    ("/topics/{name}/config", "change topic {name}", writes.alter_topic),
-    ("/topics", "create a topic", writes.create_topic),
+_CHANGES: tuple[tuple[str, str, Role, Change], ...] = (
+    ("/groups/{name:path}/reset", "reset group {name}", Role.OPERATOR, writes.reset),
+    ("/topics/{name}/messages", "send a message to {name}", Role.ADMIN, writes.produce),
+    ("/apps/{app}/stop", "stop {app}", Role.OPERATOR, writes.stop),
+    ("/connectors/{name:path}/restart", "restart connector {name}", Role.OPERATOR, writes.restart_connector),
+    ("/connectors/{name:path}/pause", "pause or resume connector {name}", Role.OPERATOR, writes.pause_connector),
+    ("/connectors/{name:path}/config", "change connector {name}", Role.ADMIN, writes.configure_connector),
+    ("/connectors", "create a connector", Role.ADMIN, writes.create_connector),
+    ("/topics/{name}/config", "change topic {name}", Role.ADMIN, writes.alter_topic),
+    ("/topics", "create a topic", Role.ADMIN, writes.create_topic),
+    ("/schemas/delete", "delete a schema", Role.ADMIN, schemas.delete),
+    ("/schemas/compatibility", "change the compatibility of a subject", Role.ADMIN, schemas.set_compatibility),
+    ("/schemas", "register a schema", Role.ADMIN, schemas.register),
 )
 _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (NotThereError, 404),
@@ -96,7 +103,11 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
     def visit_of(request: Request) -> Visit:
         names = {name: str(value) for name, value in request.path_params.items()}
-        return Visit(site, request.url.path, {**request.query_params, **names})
+        visitor = request.scope.get(VISITOR, site.permissions.everybody)
+        return Visit(site, request.url.path, {**request.query_params, **names}, visitor)
+
+    def who_of(request: Request, visit: Visit) -> str:
+        return writes.who_of(visit, request.client.host if request.client else "?")
 
     def reading(work: Read) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -104,7 +115,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
 
         return answer
 
-    def changing(what: str, work: Change) -> Callable[[Request], Any]:
+    def changing(what: str, role: Role, work: Change) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             visit = visit_of(request)
             data = await request.body()
@@ -115,18 +126,18 @@ def api_routes(site: Site, channels: Channels) -> Mount:
                 return work(visit, writes.body_of(data))
 
             def plan() -> Any:
-                writes.require_writes(visit)
+                writes.require(visit, role)
                 return do()
 
-            who = request.client.host if request.client else "?"
-            outcome = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, who, said, do))
+            who = who_of(request, visit)
+            outcome = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, role, who, said, do))
             return topic_endpoints.as_response(outcome)
 
         return answer
 
     async def sql(request: Request) -> Response:
         visit = visit_of(request)
-        who = request.client.host if request.client else "?"
+        who = who_of(request, visit)
         return topic_endpoints.as_response(
             await run_in_threadpool(statements, visit, writes.body_of(await request.body()), who)
         )
@@ -171,7 +182,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
         Mount("/apps/{app}/stores", _Stores(site)),
         Route("/sql", sql, methods=["POST"]),
     ]
-    routes += [Route(path, changing(what, work), methods=["POST"]) for path, what, work in _CHANGES]
+    routes += [Route(path, changing(what, role, work), methods=["POST"]) for path, what, role, work in _CHANGES]
     routes += [Route(path, reading(work)) for path, work in _READS]
     return Mount(PREFIX, routes=[*routes, Route("/{path:path}", _missing)])
 

@@ -10,8 +10,9 @@ from typing import Any
 from penstock.console.actions import audit
 from penstock.console.limits import ANSWER_CHARACTERS, cut
 from penstock.console.sources import SqlResult, Statements
-from penstock.console.web.api.writes import require_writes
+from penstock.console.web.api.writes import require
 from penstock.console.web.page import NotThereError, Visit
+from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, PenstockError
 from penstock.serde.plain import plain
 
@@ -52,8 +53,8 @@ def query(visit: Visit) -> Any:
 
 
 def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
-    """Run statements; those that change something need ``--allow-writes``, and are logged."""
-    require_writes(visit)
+    """Run statements; those that change something need an administrator, and are logged."""
+    require(visit, Role.ADMIN)
     text = body.get("sql")
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')

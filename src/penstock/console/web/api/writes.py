@@ -1,4 +1,4 @@
-"""Requests that change something. They need ``--allow-writes``; the guard of the server has checked their origin."""
+"""Requests that change something. They need a role; the guard of the server has checked their origin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from penstock.base.json_depth import depth_of
 from penstock.console import actions
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages.log_pages import log_of
+from penstock.console.web.visitors import Role
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ __all__ = [
     "create_topic",
     "pause_connector",
     "produce",
-    "require_writes",
+    "require",
     "reset",
     "restart_connector",
     "stop",
+    "who_of",
 ]
 
 _DEEPEST = 100
@@ -36,14 +38,26 @@ _MOST_PARTITIONS = 10_000
 _MOST_SAID = 1_000  # characters of a line of the log
 
 
-def require_writes(visit: Visit) -> None:
-    """Raise PenstockError unless visitors may change something."""
+def require(visit: Visit, role: Role) -> None:
+    """Raise PenstockError unless the visitor has a role, or one that may do more."""
+    if visit.visitor.role >= role:
+        return
     if not visit.site.permissions.writes:
         raise PenstockError(
             "this console only reads",
             hint="Start it with --allow-writes, or the application with penstock.console.allow.writes=true.",
             status=403,
         )
+    raise PenstockError(
+        f"{visit.visitor.name or 'this visitor'} is {visit.visitor.role}, and this needs the role {role}",
+        hint="Ask whoever keeps the users of this console.",
+        status=403,
+    )
+
+
+def who_of(visit: Visit, host: str) -> str:
+    """Return who changes something, for the log: name, role and address; the address alone where nobody has a name."""
+    return f"{visit.visitor.name} ({visit.visitor.role}) at {host}" if visit.visitor.name else host
 
 
 def body_of(data: bytes) -> Mapping[str, Any]:
@@ -63,10 +77,10 @@ def body_of(data: bytes) -> Mapping[str, Any]:
     return document
 
 
-def changed(visit: Visit, who: str, what: str, work: Any) -> Any:
-    """Do a change, and log it with its result; refusals are logged, too."""
+def changed(visit: Visit, role: Role, who: str, what: str, work: Any) -> Any:
+    """Do a change that needs a role, and log it with its result; refusals are logged, too."""
     try:
-        require_writes(visit)
+        require(visit, role)
         outcome = work()
     except PenstockError as error:
         actions.audit(who, what, f"refused: {error.message}")

@@ -10,6 +10,7 @@ from penstock.console.web.pages.batches import batches, errors, tasks
 from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_facts, topic_stamp, topics
 from penstock.console.web.pages.overview import overview
 from penstock.console.web.pages.part_pages import connectors, sql
+from penstock.console.web.pages.schemas import schemas
 from penstock.console.web.pages.stores import store, stores
 from penstock.console.web.pages.topology import topology
 
@@ -34,6 +35,7 @@ PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
         ("/groups", Page("groups", "Groups", groups)),
         (f"/groups/{_NAME}", Page("group", "Group", group)),
         ("/connectors", Page("connectors", "Connectors", connectors, 5.0)),
+        ("/schemas", Page("schemas", "Schemas", schemas, 5.0)),
         ("/sql", Page("sql", "SQL", sql, 3600.0)),
     )
 )

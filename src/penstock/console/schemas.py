@@ -1,0 +1,152 @@
+"""The schemas of a registry: subjects, versions, differences between versions; registered and deleted for who may."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConfigError, SchemaRegistryError
+from penstock.serde.schemas.client import confluent_client, registry_errors, shown_url
+from penstock.serde.schemas.schema_settings import SchemaSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+__all__ = ["LEVELS", "SchemaVersion", "Schemas", "difference"]
+
+LEVELS = (
+    "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE",
+)  # fmt: skip
+KINDS = ("AVRO", "JSON", "PROTOBUF")
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A version of a subject.
+
+    Attributes:
+        subject: The subject.
+        version: Its number.
+        schema_id: The id of the schema in the registry.
+        kind: AVRO, JSON or PROTOBUF.
+        text: The schema; JSON is indented.
+        references: Names of the schemas that it refers to, with their subjects and versions.
+    """
+
+    subject: str
+    version: int
+    schema_id: int
+    kind: str
+    text: str
+    references: tuple[str, ...] = ()
+
+
+class Schemas:
+    """A schema registry. Nothing is kept: each look asks it.
+
+    Args:
+        settings: ``schema.registry.url`` and the client's settings, by Kafka's names.
+
+    Raises:
+        ConfigError: A setting is wrong, or the client is not installed.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        conf = SchemaSettings().with_defaults(settings).client()
+        conf.pop("cache.latest.ttl.sec", None)
+        self.url = shown_url(str(conf.get("url")))
+        self._client = confluent_client(conf)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects, in order."""
+        return sorted(self._ask("list the subjects", self._client.get_subjects))
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the versions of a subject; none if there is no such subject."""
+        try:
+            return sorted(self._ask(f"list the versions of {subject!r}", self._client.get_versions, subject))
+        except SchemaRegistryError as error:
+            if error.facts.get("status") == _NOT_FOUND:
+                return []
+            raise
+
+    def version(self, subject: str, version: int) -> SchemaVersion:
+        """Return a version of a subject."""
+        found = self._ask(f"read version {version} of {subject!r}", self._client.get_version, subject, version)
+        schema = found.schema
+        references = tuple(f"{each.name} ({each.subject}, {each.version})" for each in schema.references or ())
+        kind = schema.schema_type or "AVRO"
+        return SchemaVersion(subject, version, found.schema_id, kind, _indented(schema.schema_str or ""), references)
+
+    def compatibility(self, subject: str | None = None) -> tuple[str, bool]:
+        """Return the level of compatibility, and whether the subject has it of its own."""
+        try:
+            return str(
+                self._ask("read the compatibility", self._client.get_compatibility, subject)
+            ), subject is not None
+        except SchemaRegistryError as error:
+            if subject is None or error.facts.get("status") != _NOT_FOUND:
+                raise
+            return self.compatibility()[0], False
+
+    def is_compatible(self, subject: str, kind: str, text: str) -> bool:
+        """Return whether a schema may follow the newest version of a subject."""
+        what = f"compare a schema with {subject!r}"
+        return bool(self._ask(what, self._client.test_compatibility, subject, _schema(kind, text)))
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """Register a schema; return its id."""
+        return int(
+            self._ask(f"register a schema of {subject!r}", self._client.register_schema, subject, _schema(kind, text))
+        )
+
+    def delete(self, subject: str, version: int | None) -> list[int]:
+        """Delete a version of a subject, or all of them; return the versions that are gone. Ids stay readable."""
+        if version is None:
+            return list(self._ask(f"delete {subject!r}", self._client.delete_subject, subject))
+        return [
+            int(self._ask(f"delete version {version} of {subject!r}", self._client.delete_version, subject, version))
+        ]
+
+    def set_compatibility(self, subject: str, level: str) -> None:
+        """Set the level of a subject."""
+        if level not in LEVELS:
+            raise ConfigError(f"there is no level {level[:40]!r}", hint=f"Levels are {', '.join(LEVELS)}.")
+        self._ask(f"set the compatibility of {subject!r}", self._client.set_compatibility, subject, level)
+
+    def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
+        with registry_errors(self.url, what):
+            return call(*arguments)
+
+
+def _schema(kind: str, text: str) -> Schema:
+    from confluent_kafka.schema_registry import Schema
+
+    if kind not in KINDS:
+        raise ConfigError(f"there is no type {kind[:40]!r} of schemas", hint=f"Types are {', '.join(KINDS)}.")
+    return Schema(text, kind)
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def difference(before: str, after: str) -> list[tuple[str, str]]:
+    r"""Return the lines of two texts: what happened to a line (``+``, ``-`` or a blank), and the line.
+
+    >>> difference("a\nb", "a\nc")
+    [(' ', 'a'), ('-', 'b'), ('+', 'c')]
+    """
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [(line[0], line[2:]) for line in lines if line[0] != "?"]
