@@ -1,7 +1,6 @@
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.ObjectReader;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.LocalDateTime;
@@ -96,22 +95,7 @@ final class Nexmark {
     }
 
     private static <T> Serde<T> json(TypeReference<T> type) {
-        ObjectReader reader = MAPPER.readerFor(type);
-        return Serdes.serdeFrom(
-            (topic, value) -> {
-                try {
-                    return value == null ? null : MAPPER.writeValueAsBytes(value);
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
-            },
-            (topic, bytes) -> {
-                try {
-                    return bytes == null ? null : reader.readValue(bytes);
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
-            });
+        return JsonSerde.of(MAPPER, type);
     }
 
     private static String setting(String name) {

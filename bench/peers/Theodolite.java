@@ -1,7 +1,5 @@
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.ObjectReader;
-import com.fasterxml.jackson.databind.ObjectWriter;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -80,23 +78,7 @@ final class Theodolite {
     }
 
     private static <T> Serde<T> json(TypeReference<T> type) {
-        ObjectReader reader = MAPPER.readerFor(type);
-        ObjectWriter writer = MAPPER.writerFor(type);
-        return Serdes.serdeFrom(
-            (topic, value) -> {
-                try {
-                    return value == null ? null : writer.writeValueAsBytes(value);
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
-            },
-            (topic, bytes) -> {
-                try {
-                    return bytes == null ? null : reader.readValue(bytes);
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
-            });
+        return JsonSerde.of(MAPPER, type);
     }
 
     private static String setting(String name) {

@@ -13,11 +13,10 @@ from penstock import Consumed, Grouped, Produced, StreamsBuilder, Topology
 from penstock.cli.servers.connect_source import ConnectorsOfWorker
 from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.connect.client import ConnectClient
-from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
 from penstock.log.base import TopicPartition
 from penstock.sql.server import SqlService, server
 from penstock.sql.session import SqlSession
+from standalone_worker import standalone_worker
 
 from .conftest import Console, Seen
 from .recorded import APPLICATION, recorded
@@ -48,23 +47,11 @@ def statements(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServerCl
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
     folder = tmp_path_factory.mktemp("worker")
-    (folder / "lines.txt").write_text("a\nb\n")
-    settings = {
-        "bootstrap.servers": f"sqlite:///{folder}/log.db",
-        "offset.storage.file.filename": str(folder / "offsets"),
-        "listeners": "http://127.0.0.1:0",
-        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-    }
-    running = WorkerServer(WorkerConfig.of(settings, "standalone"))
-    running.start()
-    assert running.wait_until_ready(30)
-    with ConnectClient(f"http://127.0.0.1:{running.port}") as client:
+    with standalone_worker(folder) as client:
         client.put_config("lines", {
             "name": "lines", "connector.class": SOURCE, "file": str(folder / "lines.txt"), "topic": "lines", "sasl.password": "hidden-one",
         })  # fmt: skip
         yield client
-    running.stop()
 
 
 @pytest.fixture(scope="module")

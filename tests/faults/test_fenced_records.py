@@ -33,7 +33,7 @@ from penstock.log.fenced_record import RecordName, StoredRecord, change_record
 from penstock.log.kafka.transactions import fenced_record
 from penstock.log.open import open_log
 from penstock.log.processes import own_process
-from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.tools.broker.process import Broker
 from penstock.topology.plan.changelogs import numbers_topic
 
@@ -338,7 +338,7 @@ def entry(number: int) -> JournalEntry:
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
 def test_a_statement_whose_answer_is_lost_is_stored_once(proxy: KafkaProxy, name: str, request_kind: int) -> None:
     with open_log(proxy.servers) as log:
-        journal = Journal(log, f"{name}-statements")
+        journal = StatementJournal(log, f"{name}-statements")
         journal.hold(log.acquire_lease(name, "session"))
         journal.read()
         for number in range(4):
@@ -346,14 +346,14 @@ def test_a_statement_whose_answer_is_lost_is_stored_once(proxy: KafkaProxy, name
                 proxy.lose_answers(request_kind, number)
             journal.append(entry(number))
         assert proxy.lost == 3
-        assert Journal(log, f"{name}-statements").read() == [entry(number) for number in range(4)]
+        assert StatementJournal(log, f"{name}-statements").read() == [entry(number) for number in range(4)]
 
 
 def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
     kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
     with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
-        journal = Journal(log, f"{name}-statements")
+        journal = StatementJournal(log, f"{name}-statements")
         journal.hold(log.acquire_lease(name, "session"))
         journal.append(entry(0))
         proxy.lose_answers(END_TXN, 10_000)
@@ -362,13 +362,13 @@ def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
         proxy.lose_answers(END_TXN, 0)
         journal.append(entry(1))  # the same statement once more, as a user does
         journal.append(entry(2))
-        assert Journal(log, f"{name}-statements").read() == [entry(0), entry(1), entry(2)]
+        assert StatementJournal(log, f"{name}-statements").read() == [entry(0), entry(1), entry(2)]
 
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
 def test_a_statement_that_a_lost_answer_has_doubled_counts_once(opened: Callable[[], TopicLog], name: str) -> None:
     log, topic = opened(), f"{name}-statements"
-    journal = Journal(log, topic)
+    journal = StatementJournal(log, topic)
     journal.hold(log.acquire_lease(name, "session"))
     for number in range(3):
         journal.append(entry(number))
@@ -377,7 +377,7 @@ def test_a_statement_that_a_lost_answer_has_doubled_counts_once(opened: Callable
         end = log.settled_ends([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
         doubled = list(log.iterate(topic, 0, 0, end))[-1].slice(0).to_pylist()[-1:]  # as an earlier version wrote it
         log.append(topic, 0, pa.RecordBatch.from_pylist([{k: each[k] for k in ("key", "value")} for each in doubled]))
-    assert Journal(log, topic).read() == [entry(number) for number in range(3)]
+    assert StatementJournal(log, topic).read() == [entry(number) for number in range(3)]
 
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
@@ -386,7 +386,7 @@ def test_sessions_that_race_write_one_chain(opened: Callable[[], TopicLog], name
     topic = f"{name}-statements"
     for number in range(6):
         leases = [log.acquire_lease(name, "session", force=True) for log in (one, two)]
-        journals = [Journal(log, topic) for log in (one, two)]
+        journals = [StatementJournal(log, topic) for log in (one, two)]
         for journal, lease in zip(reversed(journals), reversed(leases), strict=True):
             if lease is leases[1]:
                 journal.hold(lease)
@@ -395,21 +395,21 @@ def test_sessions_that_race_write_one_chain(opened: Callable[[], TopicLog], name
                 with pytest.raises(FencedError):
                     journal.hold(lease)
         journals[1].append(entry(number))
-        assert Journal(one, topic).read() == [entry(each) for each in range(number + 1)]
+        assert StatementJournal(one, topic).read() == [entry(each) for each in range(number + 1)]
 
 
 SESSION = """
 import sys
 from penstock.log.open import open_log
-from penstock.sql.session.journal import Entry, Journal
+from penstock.sql.session.journal import JournalEntry, StatementJournal
 
 log = open_log(sys.argv[1])
-journal = Journal(log, sys.argv[2] + "-statements")
+journal = StatementJournal(log, sys.argv[2] + "-statements")
 journal.hold(log.acquire_lease(sys.argv[2], "session", force=True))
 number = len(journal.read())
 while True:
     print(number, flush=True)  # all before it are stored
-    journal.append(Entry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number))
+    journal.append(JournalEntry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number))
     number += 1
 """
 
@@ -430,7 +430,7 @@ def test_sessions_that_are_killed_between_a_write_and_its_answer_leave_one_chain
             time.sleep(0.002 * round_)
             session.kill()
             stored = max([stored, *map(int, session.stdout)])
-        journal = Journal(log, f"{name}-statements")
+        journal = StatementJournal(log, f"{name}-statements")
         journal.hold(log.acquire_lease(name, "reader", force=True))
         found = journal.read()
         assert found == [entry(number) for number in range(len(found))]
@@ -532,7 +532,7 @@ def test_a_record_may_be_read_while_a_writer_waits_for_its_turn(
 def test_a_session_that_was_overtaken_says_so_again(opened: Callable[[], TopicLog], name: str) -> None:
     one, two = opened(), opened()
     topic = f"{name}-statements"
-    older, newer = Journal(one, topic), Journal(two, topic)
+    older, newer = StatementJournal(one, topic), StatementJournal(two, topic)
     older.hold(one.acquire_lease(name, "session"))
     for number in range(2):
         older.append(entry(number))
@@ -543,7 +543,7 @@ def test_a_session_that_was_overtaken_says_so_again(opened: Callable[[], TopicLo
         with pytest.raises(FencedError):
             older.append(entry(number))
     newer.append(entry(6))
-    assert Journal(two, topic).read() == [entry(number) for number in (0, 1, 2, 6)]
+    assert StatementJournal(two, topic).read() == [entry(number) for number in (0, 1, 2, 6)]
 
 
 def piece(number: int) -> pa.RecordBatch:

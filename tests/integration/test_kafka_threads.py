@@ -30,7 +30,7 @@ from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.runtime.exception_handlers import Response
-from penstock.testing.replay.replaying import Place, replays_of
+from penstock.testing.replay.replaying import PartitionRecords, replays_of
 from threads import append, new_thread, records_of, thread_app
 
 PATIENCE_S = 120.0
@@ -662,7 +662,7 @@ def test_a_replay_over_kafka_has_the_state_and_the_outputs_of_production(log):
         replay
         for partition in (0, 1)
         for offset in range(30)
-        for replay in replays_of(app, log, Place(f"{name}-in", partition, offset, offset))
+        for replay in replays_of(app, log, PartitionRecords(f"{name}-in", partition, offset, offset))
     ]
     outputs = [(each.key, each.value, each.timestamp) for replay in replays for each in replay.steps[0].outputs]
     assert sorted(outputs) == written

@@ -187,9 +187,9 @@ MUTANTS = (
            "elif held is not None and not force and holder_runs(held)", "elif False", is_of_records=True),
     Mutant("a record whose answer is lost counts as not written", (RECORD, "KafkaFencedRecord._write"),
            "self._find_out()", "self._drop()", is_of_records=True),
-    Mutant("a journal that breaks: a statement whose answer is lost is not looked for", (JOURNAL, "Journal.append"),
+    Mutant("a journal that breaks: a statement whose answer is lost is not looked for", (JOURNAL, "StatementJournal.append"),
            "if self._is_unsure and (missed", "if False and (missed", is_of_records=True),
-    Mutant("a journal is written without a look at the lease", (JOURNAL, "Journal.hold"),
+    Mutant("a journal is written without a look at the lease", (JOURNAL, "StatementJournal.hold"),
            "self._log.fenced_record(name, (lease.application, lease.epoch))", "self._log.fenced_record(name)",
            is_of_records=True),
 )  # fmt: skip

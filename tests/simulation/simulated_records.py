@@ -27,7 +27,7 @@ from penstock.log.lease import Lease
 from penstock.log.lease_keeper import LeaseKeeper
 from penstock.log.leases import Leases, lease_name
 from penstock.log.thread_clients import Part, Writer
-from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.testing.simulation.scheduler import Actor, Process, Scheduler, dice_of
 from penstock.testing.simulation.stand_ins import SimulatedThreads, SimulatedTime
 
@@ -147,7 +147,7 @@ class RecordsRun:
             log.leases.release(lease)
 
     def _write(self, log: SimulatedLog, lease: Lease, keeper: LeaseKeeper) -> None:
-        journal = Journal(log, STATEMENTS)  # type: ignore[arg-type]
+        journal = StatementJournal(log, STATEMENTS)  # type: ignore[arg-type]
         journal.hold(lease)
         known = list(self._done)
         self._check_has(known, [entry.text for entry in journal.read()])
@@ -180,7 +180,7 @@ class RecordsRun:
 
     def _check_end(self) -> None:
         try:
-            texts = [entry.text for entry in Journal(SimulatedLog(self), STATEMENTS).read()]  # type: ignore[arg-type]
+            texts = [entry.text for entry in StatementJournal(SimulatedLog(self), STATEMENTS).read()]  # type: ignore[arg-type]
         except LogError as error:
             self.violations.append(error.message)
             return

@@ -15,7 +15,7 @@ from penstock.engines.threads.app import ThreadApp
 from penstock.engines.threads.loop.thread import StreamThread, ThreadHooks
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.testing.replay.replaying import Place, Replay, replays_of
+from penstock.testing.replay.replaying import PartitionRecords, Replay, replays_of
 from penstock.topology.topology import Topology
 from simulated_topologies import plan_of
 from threads import append, new_thread, thread_app
@@ -96,7 +96,7 @@ class Production:
             ranges = [(offset, offset) for offset in offsets]
             ranges += [(offsets[0], offsets[-1])] if offsets else []
             for first, last in ranges:
-                found += replays_of(self.app, self.log, Place(tp.topic, tp.partition, first, last))
+                found += replays_of(self.app, self.log, PartitionRecords(tp.topic, tp.partition, first, last))
         return found
 
     def records(self, tp: TopicPartition) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def check(run: Production, *, ticks: bool, least: int = 10) -> None:
         if expected is not None:
             known += 1
             assert {name: dict(rows.scan()) for name, rows in replay.rows.items()} == expected, replay
-        if replay.place.first == replay.place.last:
+        if replay.span.first == replay.span.last:
             for output in (each for step in replay.steps for each in step.outputs):
                 record = (output.partition, output.timestamp, output.key, output.value)
                 outputs.setdefault(output.topic, Counter())[record] += 1

@@ -15,7 +15,7 @@ import pytest
 from penstock.engines.application.stored_plans import read_stored_plan
 from penstock.errors import CheckpointMismatchError, LogError
 from penstock.log.open import open_log
-from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.topology.plan.stored import StoredPlan
 from versions import kept_connect, kept_sql
 from versions.unpacking import kept
@@ -79,7 +79,7 @@ def test_a_plan_of_a_newer_format_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_journal_of_a_newer_format_is_refused() -> None:
     log = open_log("memory://newer-journal")
-    journal = Journal(log, "statements")
+    journal = StatementJournal(log, "statements")
     journal.hold(log.acquire_lease("default_sql", "this session"))
     journal.append(JournalEntry("CREATE TYPE id AS INT;", {}, 0))
     end = log.end_offset("statements", 0)
@@ -90,5 +90,5 @@ def test_a_journal_of_a_newer_format_is_refused() -> None:
     with pytest.raises(
         LogError, match=r"statement 1 of the topic statements has format 2; .* reads format 1"
     ) as raised:
-        Journal(log, "statements").read()
+        StatementJournal(log, "statements").read()
     assert "version of Penstock that wrote it" in str(raised.value)

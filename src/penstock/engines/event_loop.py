@@ -29,7 +29,7 @@ T = TypeVar("T")
 _log = own_logger("penstock.app")
 
 
-class Application(Protocol):
+class EmbeddedApplication(Protocol):
     """What an embedding needs of a `KafkaStreams` object."""
 
     config: StreamsConfig
@@ -77,7 +77,7 @@ class AsyncKafkaStreams:
         application: The `KafkaStreams` object.
     """
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: EmbeddedApplication) -> None:
         self.application = application
 
     @property
@@ -158,7 +158,7 @@ class Embedding:
         lifecycle: Its lifecycle.
     """
 
-    def __init__(self, application: Application, lifecycle: Lifecycle) -> None:
+    def __init__(self, application: EmbeddedApplication, lifecycle: Lifecycle) -> None:
         self._application = application
         self._lifecycle = lifecycle
         self._task: asyncio.Task[Any] | None = None

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
-__all__ = ["STREAM_TIME", "Failure", "Running", "Surroundings", "TaskContext", "partition_time_meta"]
+__all__ = ["STREAM_TIME", "RecordFailure", "Running", "Surroundings", "TaskContext", "partition_time_meta"]
 
 STREAM_TIME = "stream_time"  # the name of the number that is the task's stream time
 
@@ -115,7 +115,7 @@ def partition_time_meta(topic: str, partition: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RecordFailure:
     """An error of one record in an operator.
 
     Attributes:
@@ -500,7 +500,7 @@ class TaskContext:
         """Return the error for a row for which nobody is asked: that of a source, or of a sink behind one."""
         source = self.record_context(rows, row)
         record = Record(rows.keys.items()[row], rows.values.items()[row], source.timestamp, source.headers)
-        failure = Failure(node, source, rows.place.take(np.array([row])), error)
+        failure = RecordFailure(node, source, rows.place.take(np.array([row])), error)
         return self._processing_error(failure, function, record)
 
     def raise_of_user(self, node: str, rows: Rows, error: Exception) -> None:
@@ -546,9 +546,11 @@ class TaskContext:
         if rows.olds is not None or self._is_of_table(node):
             value = Change(value, None if rows.olds is None else rows.olds.items()[row])
         record = Record(rows.keys.items()[row], value, source.timestamp, source.headers)
-        self.processing_failed(Failure(node, source, rows.place.take(np.array([row])), error), function, record)
+        self.processing_failed(RecordFailure(node, source, rows.place.take(np.array([row])), error), function, record)
 
-    def processing_failed(self, failure: Failure, function: Function | None, failed: Record[Any, Any] | None) -> None:
+    def processing_failed(
+        self, failure: RecordFailure, function: Function | None, failed: Record[Any, Any] | None
+    ) -> None:
         """Ask the processing handler; raise ProcessingError when it says fail.
 
         Args:
@@ -573,7 +575,7 @@ class TaskContext:
         )
 
     def _processing_error(
-        self, failure: Failure, function: Function | None, failed: Record[Any, Any] | None
+        self, failure: RecordFailure, function: Function | None, failed: Record[Any, Any] | None
     ) -> ProcessingError:
         node, source, error = failure.node, failure.source, failure.error
         record: dict[str, Any] | None = None
@@ -636,7 +638,7 @@ class TaskContext:
         place = Place((-1, len(self.letters)), 1)
         headers = source.headers
         record = TopicRecord(source.topic or "", source.raw_key, source.raw_value, source.timestamp, headers)
-        self._decide("deserialization", Failure(node, source, place, error), wrapped, record)
+        self._decide("deserialization", RecordFailure(node, source, place, error), wrapped, record)
 
     def unencodable(self, node: str, topic: str, rows: Rows, row: int, origin: Origin, error: Exception) -> None:
         """Ask the production handler about a record whose key or value does not encode."""
@@ -664,7 +666,7 @@ class TaskContext:
         if rows.olds is not None:
             value = Change(value, rows.olds.items()[row])
         record = TopicRecord(name, key, value, source.timestamp, source.headers)
-        failure = Failure(node, source, rows.place.take(np.array([row])), error)
+        failure = RecordFailure(node, source, rows.place.take(np.array([row])), error)
         self._decide("production", failure, wrapped, record, origin=origin)
 
     def refused(self, node: str, source: RecordContext, record: TopicRecord, error: PenstockError) -> Response:
@@ -717,7 +719,7 @@ class TaskContext:
     def _decide(
         self,
         kind: str,
-        failure: Failure,
+        failure: RecordFailure,
         wrapped: Callable[[], Exception],
         record: Any,
         *,

@@ -179,13 +179,13 @@ class DepthFirst:
         work[1] += rows_out
         work[2] += seconds
 
-    def _send(self, node: str, wanted: str | None, rows: Rows) -> None:
+    def _send(self, node: str, only_child: str | None, rows: Rows) -> None:
         """Send one row to the children, each of which is done with it before the next one gets it."""
         if self._context.headers is not None and node not in self._same_record:
             own = RecordHeaders(rows.headers[0] if rows.headers else ())
             rows = replace(rows, headers=cast("list[Headers]", [own]))
         for child, _ in self._children[node]:
-            if wanted is not None and wanted != child:
+            if only_child is not None and only_child != child:
                 continue
             self._step += 1
             row = rows.with_place(Place((self._position, self._step), 1))
@@ -245,11 +245,11 @@ class DepthFirst:
             self._pass_on(name, *output)
         return failure or self._context.take_failure()
 
-    def _pass_on(self, name: str, wanted: str | None, rows: Rows) -> None:
+    def _pass_on(self, name: str, only_child: str | None, rows: Rows) -> None:
         """Send rows on; what leaves a cache waits until all else that the record causes is done."""
         flush = rows.place.flush
         if flush is None:
-            self._send_each(name, wanted, rows)
+            self._send_each(name, only_child, rows)
         else:
             self._flushes.setdefault(flush, []).append((name, rows))
 
@@ -261,6 +261,6 @@ class DepthFirst:
             yield child, out
             began = time.perf_counter()
 
-    def _send_each(self, name: str, wanted: str | None, rows: Rows) -> None:
+    def _send_each(self, name: str, only_child: str | None, rows: Rows) -> None:
         for row in range(len(rows)):
-            self._send(name, wanted, rows.row(row))
+            self._send(name, only_child, rows.row(row))

@@ -16,7 +16,7 @@ from penstock.base.java_names import with_java_names_of
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import TopologyError
-from penstock.runtime.context import Failure
+from penstock.runtime.context import RecordFailure
 from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
 from penstock.runtime.record import Headers, RecordContext
@@ -300,7 +300,9 @@ class ProcessOperator(Operator):
                 schedule.callback(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
             source = _NO_RECORD._replace(timestamp=now_ms)
-            self._task.processing_failed(Failure(self.name, source, Place((position, AFTER), 1), error), None, None)
+            self._task.processing_failed(
+                RecordFailure(self.name, source, Place((position, AFTER), 1), error), None, None
+            )
         finally:
             context.position, context.source, self._row = before
             self.origin = before_origin

@@ -79,9 +79,9 @@ class Place:
 
     def position_of(self, other: Place) -> int | None:
         """Return the row, of rows in order, that another one has come from or is; None if it is none of them."""
-        wanted = [part if isinstance(part, int) else int(part[0]) for part in other.parts]
-        rows = np.arange(*np.searchsorted(self.inputs, (wanted[0], wanted[0] + 1)))
-        for part, value in zip(self.parts, wanted, strict=False):
+        parts = [part if isinstance(part, int) else int(part[0]) for part in other.parts]
+        rows = np.arange(*np.searchsorted(self.inputs, (parts[0], parts[0] + 1)))
+        for part, value in zip(self.parts, parts, strict=False):
             rows = rows[np.full(len(rows), part == value) if isinstance(part, int) else part[rows] == value]
         return int(rows[0]) if len(rows) else None
 
@@ -322,14 +322,14 @@ class TaskInput:
             partitions = np.array([each.partition for each in records], np.int64)
             offsets = np.array([each.offset for each in records], np.int64)
             return pa.array(names, pa.large_binary()), partitions, offsets
-        known = positions < self.length
-        at = np.where(known, positions, 0)
+        has_record = positions < self.length
+        at = np.where(has_record, positions, 0)
         if self._order is not None:
             at = self._order[at]
         number = np.searchsorted(self._starts, at, side="right") - 1
         partitions, offsets = np.full(len(at), -1, np.int64), np.full(len(at), -1, np.int64)
         for which, piece in enumerate(self._pieces):
-            mine = np.flatnonzero(known & (number == which))
+            mine = np.flatnonzero(has_record & (number == which))
             rows = at[mine] - self._starts[which]
             partitions[mine] = piece.batch.partition
             offsets[mine] = piece.batch.records.column("offset").to_numpy(zero_copy_only=False)[
@@ -337,7 +337,7 @@ class TaskInput:
             ]
         topics_of = [self._names.get(p.batch.topic, p.batch.topic).encode() for p in self._pieces]
         topics = pa.array(topics_of, pa.large_binary())
-        return topics.take(pa.array(number, pa.int64(), mask=~known)), partitions, offsets
+        return topics.take(pa.array(number, pa.int64(), mask=~has_record)), partitions, offsets
 
     def record(self, position: int) -> RecordContext:
         """Return the source record of an input position."""

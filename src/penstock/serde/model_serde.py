@@ -17,7 +17,7 @@ from penstock.serde.json_serde import dump_json
 from penstock.serde.models import MisfitError, RecordNode, compiled, holds_decimals, model_name, unlike, uses_pydantic
 from penstock.serde.rowwise import BaseSerde, show
 
-__all__ = ["Model", "ModelSerde"]
+__all__ = ["ModelCodec", "ModelSerde"]
 
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _scan_exactly = json.JSONDecoder(parse_float=Decimal).scan_once  # type: ignore[attr-defined]
@@ -25,7 +25,7 @@ _scan_exactly = json.JSONDecoder(parse_float=Decimal).scan_once  # type: ignore[
 _UNWRITABLE = (TypeError, ValueError, ArithmeticError, RecursionError, AttributeError)
 
 
-class Model:
+class ModelCodec:
     """The conversion between the values of a type and JSON text.
 
     Args:
@@ -196,7 +196,7 @@ class Model:
 
     def __eq__(self, other: object) -> bool:
         # `str | date` equals `date | str` in Python, but reads otherwise: the name has the order.
-        return isinstance(other, Model) and self.name == other.name and self.kind == other.kind
+        return isinstance(other, ModelCodec) and self.name == other.name and self.kind == other.kind
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -209,14 +209,14 @@ class ModelSerde(BaseSerde):
     """
 
     def __init__(self, kind: Any) -> None:
-        self.model = Model(kind)
+        self.model = ModelCodec(kind)
 
     @property
     def name(self) -> str:
         return f"model<{self.model.name}>"
 
     @property
-    def value_model(self) -> Model:
+    def value_model(self) -> ModelCodec:
         """The type of the values."""
         return self.model
 

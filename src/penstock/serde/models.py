@@ -29,7 +29,7 @@ from penstock.errors import ConfigError
 
 __all__ = [
     "MisfitError",
-    "Node",
+    "TypeCodec",
     "RecordNode",
     "compiled",
     "documents",
@@ -68,7 +68,7 @@ def unlike(wanted: str, value: object) -> NoReturn:
     raise MisfitError(f"is {type(value).__name__} {show(value, 60)}, not {wanted}")
 
 
-class Node:
+class TypeCodec:
     """The reader and writer of one type; ``read`` takes what Python's json module makes of the text."""
 
     column_type: Any = None  # the Polars type of what is written; None: it has no single one
@@ -87,7 +87,7 @@ class Node:
         raise NotImplementedError
 
 
-class _Plain(Node):
+class _Plain(TypeCodec):
     """Text, numbers and booleans."""
 
     def __init__(self, kind: type, words: str, json_type: str) -> None:
@@ -133,7 +133,7 @@ def _is_whole(number: Any) -> bool:
     return type(number) is float and number.is_integer()
 
 
-class _Text(Node):
+class _Text(TypeCodec):
     """A type that JSON has as text."""
 
     column_type = pl.String
@@ -171,7 +171,7 @@ def _base64_text(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _leaf(kind: Any) -> Node | None:
+def _leaf(kind: Any) -> TypeCodec | None:
     """Return the node of a type without parts; None if it is none of these."""
     if kind in (str, int, float, bool):
         words = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
@@ -189,7 +189,7 @@ def _leaf(kind: Any) -> Node | None:
     return _Text(kind, *texts[kind]) if isinstance(kind, type) and kind in texts else None
 
 
-class _Anything(Node):
+class _Anything(TypeCodec):
     """Any JSON value."""
 
     def read(self, document: Any) -> Any:
@@ -207,7 +207,7 @@ class _Anything(Node):
         return {}
 
 
-class _Choice(Node):
+class _Choice(TypeCodec):
     """An Enum by its values, a Literal, or None."""
 
     def __init__(self, members: Mapping[Any, Any], words: str) -> None:
@@ -238,10 +238,10 @@ class _Choice(Node):
         return {"type": "null"} if values == [None] else {"enum": values}
 
 
-class _Items(Node):
+class _Items(TypeCodec):
     """Lists, sets and tuples of any length."""
 
-    def __init__(self, kind: type, inner: Node) -> None:
+    def __init__(self, kind: type, inner: TypeCodec) -> None:
         self.kind, self.inner = kind, inner
 
     @property
@@ -281,10 +281,10 @@ def _each(convert: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     return converted
 
 
-class _Tuple(Node):
+class _Tuple(TypeCodec):
     """Tuples with a type for each place."""
 
-    def __init__(self, inner: Sequence[Node]) -> None:
+    def __init__(self, inner: Sequence[TypeCodec]) -> None:
         self.inner = inner
 
     def read(self, document: Any) -> Any:
@@ -313,10 +313,10 @@ def _key_text(document: Any) -> str:
     return ("true" if document else "false") if type(document) is bool else str(document)
 
 
-class _Mapping(Node):
+class _Mapping(TypeCodec):
     """Dicts; their keys are text in JSON."""
 
-    def __init__(self, key: Node, value: Node) -> None:
+    def __init__(self, key: TypeCodec, value: TypeCodec) -> None:
         self.key, self.value = key, value
         self._names: dict[str, Any] | None = None  # the keys of a type that has few, by their text
         if isinstance(key, _Choice):
@@ -360,10 +360,10 @@ class _Mapping(Node):
         return {"type": "object", "additionalProperties": self.value.schema(above)}
 
 
-class _Union(Node):
+class _Union(TypeCodec):
     """One of several types: the first that fits; of those with fields, the one that has most of the document's."""
 
-    def __init__(self, members: Sequence[Node]) -> None:
+    def __init__(self, members: Sequence[TypeCodec]) -> None:
         self.members = members
         self.is_optional = any(isinstance(member, _Choice) and None in member.values for member in members)
         self.others = [each for each in members if not (isinstance(each, _Choice) and list(each.values) == [None])]
@@ -393,7 +393,7 @@ class _Union(Node):
         exact = [node for node in self.others if getattr(node, "kind", None) is type(value)]
         return self._first(exact or self.others, "write", value)
 
-    def _first(self, nodes: Sequence[Node], verb: str, item: Any) -> Any:
+    def _first(self, nodes: Sequence[TypeCodec], verb: str, item: Any) -> Any:
         misfits = []
         for node in nodes:
             try:
@@ -412,17 +412,17 @@ class _Union(Node):
 class _Field:
     name: str
     wire: str
-    node: Node
+    node: TypeCodec
     has_default: bool = False
     is_argument: bool = True
 
 
-def _exact_type(node: Node) -> Any:
+def _exact_type(node: TypeCodec) -> Any:
     """Return the type whose values are the same in Python and in JSON; a class that no value has if there is none."""
     return node.kind if isinstance(node, _Plain) else _Plain
 
 
-class RecordNode(Node):
+class RecordNode(TypeCodec):
     """A class with fields: a dataclass, a TypedDict, or a model of pydantic (of which only the shape is used)."""
 
     def __init__(self, kind: Any) -> None:
@@ -605,7 +605,7 @@ def uses_pydantic(kind: Any) -> bool:
     return False
 
 
-def compiled(kind: Any) -> Node:
+def compiled(kind: Any) -> TypeCodec:
     """Return the node of a type.
 
     Raises:
@@ -617,7 +617,7 @@ def compiled(kind: Any) -> Node:
     return _compiled(kind)
 
 
-def _compiled(kind: Any) -> Node:
+def _compiled(kind: Any) -> TypeCodec:
     try:
         return _Compiler(lenient=uses_pydantic(kind)).node(kind, model_name(kind), {})
     except RecursionError:
@@ -629,7 +629,7 @@ def _compiled(kind: Any) -> Node:
 _compiled_class = lru_cache(maxsize=1024)(_compiled)
 
 
-def holds_decimals(node: Node) -> bool:
+def holds_decimals(node: TypeCodec) -> bool:
     """Return whether some part is a Decimal: then numbers are read as they stand in the text."""
     left: list[Any] = [node]
     seen = set()
@@ -644,7 +644,7 @@ def holds_decimals(node: Node) -> bool:
             left += part
         elif isinstance(part, _Field):
             left.append(part.node)
-        elif isinstance(part, Node):
+        elif isinstance(part, TypeCodec):
             left += vars(part).values()
     return False
 
@@ -664,7 +664,7 @@ class _Compiler:
         self._lenient = lenient  # pydantic reads and writes; types that it alone knows are anything
         self._records: dict[Any, tuple[RecordNode, Any]] = {}
 
-    def node(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
+    def node(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> TypeCodec:
         kind = variables.get(kind, kind) if isinstance(kind, typing.TypeVar) else kind
         while True:
             if isinstance(kind, typing.NewType):
@@ -686,7 +686,7 @@ class _Compiler:
             return self._choice(kind, list(kind), where)
         return self._composed(kind, where, variables)
 
-    def _choice(self, kind: Any, members: Sequence[Any], where: str) -> Node:
+    def _choice(self, kind: Any, members: Sequence[Any], where: str) -> TypeCodec:
         values = [member.value if isinstance(member, Enum) else member for member in members]
         if all(type(value) in (str, int, float, bool, type(None)) for value in values):
             return _Choice(dict(zip(values, members, strict=True)), f"one of {', '.join(map(repr, values))}")
@@ -697,7 +697,7 @@ class _Compiler:
             hint="Give the members such values.",
         )
 
-    def _key(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
+    def _key(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> TypeCodec:
         key = self.node(kind, where, variables)
         if isinstance(key, _Anything):
             return self.node(str, where, variables)
@@ -710,7 +710,7 @@ class _Compiler:
             )
         return key
 
-    def _composed(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> Node:
+    def _composed(self, kind: Any, where: str, variables: Mapping[Any, Any]) -> TypeCodec:
         origin, arguments = typing.get_origin(kind) or kind, typing.get_args(kind)
         if origin is typing.Literal:
             return self._choice(kind, arguments, where)
@@ -735,7 +735,7 @@ class _Compiler:
             "lists, tuples, sets and dicts of these, other dataclasses, pydantic models, or a serde of your own.",
         )
 
-    def _record(self, kind: Any, origin: Any, where: str, arguments: Sequence[Any]) -> Node:
+    def _record(self, kind: Any, origin: Any, where: str, arguments: Sequence[Any]) -> TypeCodec:
         variables = dict(zip(_parameters(origin), arguments, strict=False))
         if getattr(origin, "__pydantic_root_model__", False):
             return self.node(origin.model_fields["root"].annotation, where, variables)

@@ -124,9 +124,9 @@ def columns_of(kind: Any) -> str:
         SqlError: It has no fields, or none of a type that SQL has.
         ConfigError: A field has no JSON form.
     """
-    from penstock.serde.model_serde import Model
+    from penstock.serde.model_serde import ModelCodec
 
-    model = Model(kind)
+    model = ModelCodec(kind)
     columns = columns_of_model(model)
     if not columns:
         raise SqlError(f"{model.name} has no columns", hint="Give a dataclass or a model of pydantic with fields.")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import SqlError
-from penstock.sql.evaluate import Column, Typed, compile_predicate, compile_rows, sql_type, type_expression
+from penstock.sql.evaluate import Typed, TypedColumn, compile_predicate, compile_rows, sql_type, type_expression
 from penstock.sql.functions import EvaluationErrors, scalar_functions
 from penstock.sql.parse import TextPosition, parse_expression, parse_statement
 from penstock.sql.types import SqlType
@@ -26,10 +26,10 @@ class Columns:
     def __init__(self, kinds: dict[str, SqlType]) -> None:
         self.kinds = kinds
 
-    def column(self, source: str | None, name: str, at: TextPosition) -> Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> TypedColumn:
         if source is not None or name not in self.kinds:
             raise SqlError(f"Unknown column {name}.")
-        return Column(self.kinds[name], list(self.kinds).index(name), at=at)
+        return TypedColumn(self.kinds[name], list(self.kinds).index(name), at=at)
 
 
 class Rows:

@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import SqlError
 from penstock.sql.functions import udf
 from penstock.sql.session import SqlSession
-from penstock.sql.session.journal import Journal
+from penstock.sql.session.journal import StatementJournal
 
 CLICKS = "CREATE STREAM clicks (id INT KEY, page STRING) WITH (kafka_topic='clicks', format='JSON', partitions=1);"
 QUERY = "CREATE STREAM loud AS SELECT id, SHOUTED(page) AS page FROM clicks;"
@@ -74,11 +74,11 @@ def test_a_missing_function_of_an_earlier_session_is_named_with_its_place_and_th
 def test_a_session_that_is_interrupted_while_it_opens_holds_nothing(tmp_path, monkeypatch):
     config = {"bootstrap.servers": str(tmp_path / "log.db")}
 
-    def interrupted(journal: Journal) -> None:
+    def interrupted(journal: StatementJournal) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Journal, "read", interrupted)
+        patched.setattr(StatementJournal, "read", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlSession(config, queries="wait")
     with SqlSession(config, queries="wait") as again:

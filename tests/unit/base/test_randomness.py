@@ -5,13 +5,13 @@ import random
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.log.kafka.clients.attempts import Attempts
+from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.sql.functions.maths import random_number
 from penstock.tools.broker.broker_settings import free_port
 
 
 def waits_of_failed_transactions():
-    attempts = Attempts(patience_s=5)
+    attempts = TransactionAttempts(patience_s=5)
     attempts.allow_retry(KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT)))
     return attempts.pause_s()
 

@@ -15,11 +15,10 @@ from recorded import Recorded, recorded, records
 from penstock.base.clock import unix_ms
 from penstock.cli.servers.connect_source import ConnectorsOfWorker
 from penstock.connect.client import ConnectClient
-from penstock.connect.rest import WorkerServer
-from penstock.connect.settings import WorkerConfig
 from penstock.console.actions import AUDIT
 from penstock.console.sources import ConnectorState
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from standalone_worker import standalone_worker
 
 API = "/api/v1"
 
@@ -42,23 +41,10 @@ def http(data: Recorded) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory, data: Recorded) -> Iterator[ConnectClient]:
-    folder = tmp_path_factory.mktemp("worker")
-    (folder / "lines.txt").write_text("a\nb\n")
-    settings = {
-        "bootstrap.servers": f"sqlite:///{folder}/log.db",
-        "offset.storage.file.filename": str(folder / "offsets"),
-        "listeners": "http://127.0.0.1:0",
-        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-    }
-    running = WorkerServer(WorkerConfig.of(settings, "standalone"))
-    running.start()
-    assert running.wait_until_ready(60)
-    with ConnectClient(f"http://127.0.0.1:{running.port}") as client:
+    with standalone_worker(tmp_path_factory.mktemp("worker")) as client:
         data.site.connectors = ConnectorsOfWorker(client)
         yield client
-    data.site.connectors = None
-    running.stop()
+        data.site.connectors = None
 
 
 def test_a_topic_has_its_size_rate_consumers_and_settings(http: httpx.Client, data: Recorded) -> None:

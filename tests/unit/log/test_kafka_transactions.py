@@ -242,7 +242,7 @@ def test_a_failure_after_a_long_attempt_has_another_attempt(times: Times) -> Non
 
 def test_attempts_know_what_is_usual(times: Times) -> None:
     fenced, away = (KafkaException(KafkaError(code)) for code in (KafkaError.PRODUCER_FENCED, KafkaError._TRANSPORT))
-    attempts_made = attempts.Attempts(patience_s=5)
+    attempts_made = attempts.TransactionAttempts(patience_s=5)
     assert attempts_made.allow_retry(fenced)
     assert attempts_made.is_ordinary
     assert attempts_made.pause_s() == 0

@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, PenstockError
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.testing.replay.replaying import Place, Replay
+    from penstock.testing.replay.replaying import PartitionRecords, Replay
     from penstock.topology.topology import Topology
 
 __all__ = ["register"]
@@ -51,12 +51,12 @@ def replay(
     """
     from penstock.config import StreamsConfig
 
-    place = _place(at, to)
+    span = _place(at, to)
     topology, given = app.load()
     settings = StreamsConfig(given)
     settings.require("application.id", "bootstrap.servers")
     has_failed = False
-    for each in _replays(topology, settings, place, _debugged(topology) if debug else lambda run: run()):
+    for each in _replays(topology, settings, span, _debugged(topology) if debug else lambda run: run()):
         print_text(json.dumps(_document(each)) if as_json else _shown(each))
         for step in each.steps:
             if step.error is not None:
@@ -67,26 +67,28 @@ def replay(
         raise typer.Exit(1)
 
 
-def _replays(topology: Topology, config: StreamsConfig, place: Place, call: Callable[..., Any]) -> list[Replay]:
+def _replays(
+    topology: Topology, config: StreamsConfig, span: PartitionRecords, call: Callable[..., Any]
+) -> list[Replay]:
     from penstock.cli.options import open_log_at
     from penstock.engines.application.app_log import log_settings
     from penstock.engines.application.locations import Locations
-    from penstock.engines.committed.opening import Planner
+    from penstock.engines.committed.opening import ThreadsPlanner
     from penstock.testing.replay.replaying import replays_of
     from penstock.topology.configured.apply import with_settings
 
     with open_log_at(str(config["bootstrap.servers"]), settings=log_settings(config)) as log:
-        app = Planner(with_settings(topology, config), config, log, Locations.of(config, log)).planned()
+        app = ThreadsPlanner(with_settings(topology, config), config, log, Locations.of(config, log)).planned()
         if app is None:
             raise ConfigError(
                 f"{config['application.id']} has not run on this log: topics that it needs are not there",
                 hint="Name its log with --bootstrap-servers, and its application.id with --config.",
             )
-        return list(replays_of(app, log, place, call))
+        return list(replays_of(app, log, span, call))
 
 
-def _place(at: str, to: int | None) -> Place:
-    from penstock.testing.replay.replaying import Place
+def _place(at: str, to: int | None) -> PartitionRecords:
+    from penstock.testing.replay.replaying import PartitionRecords
 
     parts = _AT.fullmatch(at)
     if parts is None:
@@ -97,7 +99,7 @@ def _place(at: str, to: int | None) -> Place:
     last = int(parts["last"]) if parts["last"] is not None else first if to is None else to
     if last < first:
         raise ConfigError(f"the last record, {last}, is before the first one, {first}", hint="Give them in order.")
-    return Place(parts["topic"], int(parts["partition"]), first, last)
+    return PartitionRecords(parts["topic"], int(parts["partition"]), first, last)
 
 
 def _debugged(topology: Topology) -> Callable[[Callable[[], Any]], Any]:
@@ -123,14 +125,14 @@ def _debugged(topology: Topology) -> Callable[[Callable[[], Any]], Any]:
 
 
 def _shown(replay: Replay) -> str:
-    place = replay.place
+    span = replay.span
     lines = [
         f"task {replay.task}, from {replay.moment.text}"
         + (f" over {replay.before:,} record{'s' if replay.before != 1 else ''}" if replay.before else "")
     ]
     lines += [f"note: {note}" for note in replay.notes]
     for step in replay.steps:
-        lines += ["", f"{place.topic}:{place.partition}:{step.offset}  {step.key}: {step.value}  time {step.timestamp}"]
+        lines += ["", f"{span.topic}:{span.partition}:{step.offset}  {step.key}: {step.value}  time {step.timestamp}"]
         if step.error is not None:
             lines.append(f"  ERROR  {_error(step.error)}")
             continue

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.query.source import CommittedStores
     from penstock.topology.topology import Topology
 
-__all__ = ["Planner", "instances_of", "lag_of", "open_committed"]
+__all__ = ["ThreadsPlanner", "instances_of", "lag_of", "open_committed"]
 
 
 _Opener = Callable[["Topology", "StreamsConfig", "float | None"], "CommittedStores"]
@@ -85,7 +85,7 @@ def _of_changelogs(topology: Topology, config: StreamsConfig, refresh_s: float |
     stores = ReplicatedStores(
         config["application.id"], places.checkpoint, places.queries, typed.stores, reader, places.replicas
     )
-    planner = Planner(typed, config, log, places)
+    planner = ThreadsPlanner(typed, config, log, places)
     return ReplicatedState(stores, planner.planned, log, refresh_s)
 
 
@@ -108,7 +108,7 @@ def instances_of(topology: Topology, config: StreamsConfig, state: CommittedStor
     return GroupInstances(state.checkpoint, topology, config["application.id"], partial(open_app_log, config))
 
 
-class Planner:
+class ThreadsPlanner:
     """The plan of an application in continuous mode over the present topics, as its threads have it."""
 
     def __init__(self, topology: Topology, config: StreamsConfig, log: TopicLog, places: Locations) -> None:

@@ -13,7 +13,7 @@ from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_cl
 from penstock.config.definitions import PREFIXES
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.kafka.security.jaas import jaas_line, parse_jaas
-from penstock.log.kafka.security.oauth import IDENTITY, Tokens, tokens_of
+from penstock.log.kafka.security.oauth import IDENTITY, TokenProvider, tokens_of
 from penstock.log.kafka.security.security_settings import Security
 
 __all__ = ["ClientKind", "ClientSettings"]
@@ -234,13 +234,13 @@ def _with_identity(settings: dict[str, str]) -> dict[str, str]:
         mechanism = own["sasl.mechanism"]
         raise ConfigError(
             f"{IDENTITY} would have no effect: security.protocol is {protocol} and sasl.mechanism {mechanism}",
-            hint="Tokens are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER.",
+            hint="TokenProvider are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER.",
             setting=IDENTITY,
         )
     return own
 
 
-def _tokens(security: Security, rest: Mapping[str, str]) -> Tokens | None:
+def _tokens(security: Security, rest: Mapping[str, str]) -> TokenProvider | None:
     return tokens_of(security.login, rest) if security.uses_sasl and security.mechanism == "OAUTHBEARER" else None
 
 

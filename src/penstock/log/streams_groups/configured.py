@@ -61,11 +61,11 @@ def configured(topology: GroupTopology, counts: Mapping[str, int]) -> Configured
     resolved, missing = _resolved(topology, counts)
     if missing:
         return ConfiguredTopology(resolved, status=(GroupStatus(StatusCode.MISSING_SOURCE_TOPICS, missing),))
-    wanted = _repartition_counts(resolved, counts)
-    if isinstance(wanted, GroupStatus):
-        return ConfiguredTopology(resolved, status=(wanted,))
-    known = {**counts, **wanted}
-    sized = GroupTopology(tuple(_sized(each, known) for each in resolved.subtopologies), resolved.epoch)
+    repartition_counts = _repartition_counts(resolved, counts)
+    if isinstance(repartition_counts, GroupStatus):
+        return ConfiguredTopology(resolved, status=(repartition_counts,))
+    all_counts = {**counts, **repartition_counts}
+    sized = GroupTopology(tuple(_sized(each, all_counts) for each in resolved.subtopologies), resolved.epoch)
     internal = {
         spec.name: spec for each in sized.subtopologies for spec in (*each.repartition_sources, *each.changelogs)
     }
@@ -86,7 +86,7 @@ def configured(topology: GroupTopology, counts: Mapping[str, int]) -> Configured
             sized, missing=absent, status=(GroupStatus(StatusCode.MISSING_INTERNAL_TOPICS, text),)
         )
     tasks = frozenset(
-        GroupTask(each.id, number) for each in sized.subtopologies for number in range(_task_count(each, known))
+        GroupTask(each.id, number) for each in sized.subtopologies for number in range(_task_count(each, all_counts))
     )
     return ConfiguredTopology(sized, tasks)
 
@@ -160,10 +160,10 @@ def _repartition_counts(topology: GroupTopology, counts: Mapping[str, int]) -> d
     for each in topology.subtopologies:
         for group in each.copartition_groups:
             topics = _members_of(each, *(group.source_topics, group.repartition_sources))
-            known = {topic: found.get(topic) or counts[topic] for topic in topics}
-            fixed = {topic: size for topic, size in known.items() if topic not in free}
-            size = max((fixed or known).values(), default=0)
-            found |= dict.fromkeys(known.keys() & free, size)
+            counts_of_group = {topic: found.get(topic) or counts[topic] for topic in topics}
+            fixed = {topic: size for topic, size in counts_of_group.items() if topic not in free}
+            size = max((fixed or counts_of_group).values(), default=0)
+            found |= dict.fromkeys(counts_of_group.keys() & free, size)
             if len(set(fixed.values())) > 1:
                 text = f"Following topics do not have the same number of partitions: {sorted(fixed.items())}"
                 return GroupStatus(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, text)
@@ -171,13 +171,13 @@ def _repartition_counts(topology: GroupTopology, counts: Mapping[str, int]) -> d
 
 
 def _writers_counts(
-    topology: GroupTopology, topic: str, known: Mapping[str, int], internal: Iterable[str]
+    topology: GroupTopology, topic: str, all_counts: Mapping[str, int], internal: Iterable[str]
 ) -> list[int]:
     """Return the numbers of partitions of what a topic's writers read; nothing while some are not known."""
     read = {each for sub in topology.subtopologies if topic in sub.repartition_sinks for each in _read(sub)} - {topic}
-    waiting = {each for each in read if each not in known}
+    waiting = {each for each in read if each not in all_counts}
     in_circle = bool(waiting) and waiting <= set(internal) and len(waiting) < len(read)
-    return [known[each] for each in read if each in known] if not waiting or in_circle else []
+    return [all_counts[each] for each in read if each in all_counts] if not waiting or in_circle else []
 
 
 def _read(sub: GroupSubtopology) -> list[str]:

@@ -361,11 +361,11 @@ class StreamsGroup:
         if self.record.assignment_epoch == self.record.epoch or self._is_delayed(now_ms):
             return
         stateful = topology.topology.stateful
-        known = {
+        members = {
             name: AssignedMember(each.process, dict(each.tags), each.target, _lags(each), each.place)
             for name, each in self.members.items()
         }
-        targets = assign(topology.tasks, stateful, known, self.settings.rules)
+        targets = assign(topology.tasks, stateful, members, self.settings.rules)
         for name, target in targets.items():
             if self.members[name].target != target:
                 self.members[name].target = target
@@ -402,7 +402,7 @@ class StreamsGroup:
         member.since = {task: epoch for task, epoch in member.since.items() if task in held}
         self.changed.add(member.member)
 
-    def _free(self, wanted: Assignment, member: MemberRecord) -> Assignment:
+    def _free(self, target: Assignment, member: MemberRecord) -> Assignment:
         """Return what nobody else has: no other member an active task, nor one of the same instance a copy of it."""
         active: set[GroupTask] = set()
         here: set[GroupTask] = set()
@@ -413,7 +413,7 @@ class StreamsGroup:
                 if each.process == member.process:
                     here |= held.tasks
         taken = active | here
-        return Assignment(wanted.active - taken, wanted.standby - here, wanted.warmup - here)
+        return Assignment(target.active - taken, target.standby - here, target.warmup - here)
 
     def _count_endpoints(self, member: MemberRecord, before: Assignment) -> None:
         if member.endpoint is not None and member.assigned != before:

@@ -414,12 +414,12 @@ class StreamsMember:
         """Return what it has to do with its tasks now; nothing while an earlier step is not confirmed."""
         if self._to_drop:
             return MemberWork(drop=self._to_drop, life=self._life)
-        wanted = _NOTHING if self._leave_epoch is not None else self._target
-        if wanted is None or self.failure is not None:
+        target = _NOTHING if self._leave_epoch is not None else self._target
+        if target is None or self.failure is not None:
             return MemberWork(life=self._life)
-        release = self.owned - wanted
-        release = Assignment(release.active, release.standby - wanted.active, release.warmup - wanted.active)
-        acquire = _NOTHING if release else wanted - self.owned
+        release = self.owned - target
+        release = Assignment(release.active, release.standby - target.active, release.warmup - target.active)
+        acquire = _NOTHING if release else target - self.owned
         return MemberWork(release=release, acquire=acquire, life=self._life)
 
     def dropped(self, now_ms: int) -> None:
@@ -464,10 +464,10 @@ class StreamsMember:
             self._offsets_ms = now_ms - self._offsets_interval_ms
             self._due_ms = min(self._due_ms, now_ms)
 
-    def _caught_up(self, known: _Offsets | None) -> frozenset[object]:
-        if known is None:
+    def _caught_up(self, offsets: _Offsets | None) -> frozenset[object]:
+        if offsets is None:
             return frozenset()
-        lags: Mapping[object, int] = {task: known.ends.get(task, at) - at for task, at in known.offsets.items()}
+        lags: Mapping[object, int] = {task: offsets.ends.get(task, at) - at for task, at in offsets.offsets.items()}
         return frozenset(t for t in self.owned.warmup if t in lags and lags[t] <= self.acceptable_recovery_lag)
 
     def _due_offsets(self, now_ms: int) -> _Offsets | None:

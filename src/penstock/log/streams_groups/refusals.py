@@ -126,8 +126,8 @@ def _other_topology(facts: MemberFacts, described: StreamsGroupDescription | Non
 
 def _as_sent(described: GroupTopology, ours: GroupTopology) -> GroupTopology:
     """Return a described topology without what its coordinator has filled in, as far as it can be compared."""
-    known = {each.id: each for each in ours.subtopologies}
-    return GroupTopology(tuple(_one(each, known.get(each.id)) for each in described.subtopologies), described.epoch)
+    own_by_id = {each.id: each for each in ours.subtopologies}
+    return GroupTopology(tuple(_one(each, own_by_id.get(each.id)) for each in described.subtopologies), described.epoch)
 
 
 def _one(described: GroupSubtopology, ours: GroupSubtopology | None) -> GroupSubtopology:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.runtime.suppress.model import BufferBounds, Held, Outcome
+from penstock.runtime.suppress.model import BufferBounds, BufferChanges, Held
 from penstock.runtime.tables.groups import RowGroups, group_keys
 from penstock.serde.buffers import bytes_column, series_of, to_bytes_list
 from penstock.serde.column import Column
@@ -31,7 +31,7 @@ __all__ = ["hold_back"]
 
 def hold_back(
     view: ChangeBufferView, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64], bounds: BufferBounds
-) -> Outcome | None:
+) -> BufferChanges | None:
     """Hold the changes of a batch back and write the buffer; return None when the buffer might become too full.
 
     Args:
@@ -70,7 +70,7 @@ def hold_back(
     fresh = np.flatnonzero(np.diff(rows, prepend=-1))
     numbers = np.arange(len(rows)) - np.repeat(fresh, np.diff(fresh, append=len(rows)))
     left = concat_changes(puts, held.changes).take(last[gone])
-    return Outcome(np.sort(chains.heads), rows, numbers, all_keys.take(pa.array(last[gone])), left, held)
+    return BufferChanges(np.sort(chains.heads), rows, numbers, all_keys.take(pa.array(last[gone])), left, held)
 
 
 def _fits(view: ChangeBufferView, keys: pa.Array, puts: ChangeColumns, new_keys: int, bounds: BufferBounds) -> bool:

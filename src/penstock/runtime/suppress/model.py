@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.topology.operations.tables import Suppress
 
-__all__ = ["BufferBounds", "Held", "Outcome"]
+__all__ = ["BufferBounds", "Held", "BufferChanges"]
 
 
 class BufferBounds(NamedTuple):
@@ -42,7 +42,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BufferChanges:
     """The changes of a batch to the buffer.
 
     Attributes:

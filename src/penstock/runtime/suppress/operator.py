@@ -14,7 +14,7 @@ from penstock.runtime.operator import Operator
 from penstock.runtime.record import RecordContext
 from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.suppress.columns import hold_back
-from penstock.runtime.suppress.model import BufferBounds, Outcome
+from penstock.runtime.suppress.model import BufferBounds, BufferChanges
 from penstock.runtime.suppress.rows import BatchBuffer, Eviction, RowChange, evictions, outcome_of, puts_of
 from penstock.runtime.tables.value_getters import StoreTableView, is_read
 from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
@@ -312,7 +312,7 @@ class _Suppress(Operator):
             origins=[origin],
         )
 
-    def _sent(self, rows: Rows, outcome: Outcome) -> Rows:
+    def _sent(self, rows: Rows, outcome: BufferChanges) -> Rows:
         """Return the changes that have left, at the rows after which they did."""
         if self._is_read:
             self._note(rows, outcome)
@@ -335,7 +335,7 @@ class _Suppress(Operator):
             origins=origins,
         )
 
-    def _origins(self, outcome: Outcome) -> list[RecordContext | None]:
+    def _origins(self, outcome: BufferChanges) -> list[RecordContext | None]:
         """Return the records that the changes came with; those that follow see them as their own."""
         origins = _origins(outcome.left)
         if self._raw is None:
@@ -344,7 +344,7 @@ class _Suppress(Operator):
         self._raw.end()
         return found
 
-    def _note(self, rows: Rows, outcome: Outcome) -> None:
+    def _note(self, rows: Rows, outcome: BufferChanges) -> None:
         """Note the values that others see of the batch's keys, from place to place."""
         spec, held = self._buffer.spec, outcome.held
         decode = spec.key_serde.decode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.runtime.suppress.model import BufferBounds, Held, Outcome
+from penstock.runtime.suppress.model import BufferBounds, BufferChanges, Held
 from penstock.serde.buffers import bytes_column, to_bytes_list
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
 from penstock.state.views.change_columns import ChangeColumns
@@ -184,7 +184,9 @@ def puts_of(keys: pa.Array, puts: ChangeColumns) -> list[RowChange]:
     return [RowChange(key or b"", BufferedChange(*one)) for key, one in zip(to_bytes_list(keys), columns, strict=True)]
 
 
-def outcome_of(puts: list[RowChange], done: list[Eviction], before: Mapping[bytes, BufferedChange | None]) -> Outcome:
+def outcome_of(
+    puts: list[RowChange], done: list[Eviction], before: Mapping[bytes, BufferedChange | None]
+) -> BufferChanges:
     """Return the result of the row loop as columns.
 
     Args:
@@ -204,7 +206,7 @@ def outcome_of(puts: list[RowChange], done: list[Eviction], before: Mapping[byte
         while following is not None and following.row == row:
             held.discard(following.key)
             following = next(leaving)
-    return Outcome(
+    return BufferChanges(
         np.array(began, np.int64),
         np.array([one.row for one in done], np.int64),
         np.array([one.number for one in done], np.int64),

@@ -18,7 +18,7 @@ from penstock.serde.buffers import cut, large_binary, series_of
 from penstock.serde.column import Column
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.json_serde import JsonSerde, decode_json
-from penstock.serde.model_serde import Model
+from penstock.serde.model_serde import ModelCodec
 from penstock.serde.models import is_model
 from penstock.serde.rowwise import show
 from penstock.serde.schemas.base import SchemaSerde
@@ -52,9 +52,9 @@ class JsonSchemaSerde(SchemaSerde):
         registry: str | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(framing, registry)
-        self._model: Model | None = None
+        self._model: ModelCodec | None = None
         if is_model(schema):
-            self._model = Model(schema)
+            self._model = ModelCodec(schema)
             schema = {"$schema": "http://json-schema.org/draft-07/schema#", **self._model.schema()}
         self._text = None if schema is None else SchemaText(_schema_text(schema), "JSON")
         if self._text is None and framing == "none":
@@ -76,7 +76,7 @@ class JsonSchemaSerde(SchemaSerde):
         return self._text, self._model
 
     @property
-    def value_model(self) -> Model | None:
+    def value_model(self) -> ModelCodec | None:
         """The type of the values, if the schema was made of one."""
         return self._model
 

@@ -13,9 +13,9 @@ from penstock.sql.analyse.plans import (
     JoinStreamTable,
     JoinTables,
     JoinTimes,
+    PlanStep,
     Read,
     Rekey,
-    Step,
 )
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.statement_errors import named, refusal
@@ -42,12 +42,12 @@ class Pair(NamedTuple):
 class Composite:
     """A join by several equalities."""
 
-    left: Step
+    left: PlanStep
     right: Read
     join: q.JoinClause
     pairs: tuple[Pair, ...]
 
-    def step(self, prefix: str) -> Step:
+    def step(self, prefix: str) -> PlanStep:
         """Return the step of the join.
 
         Raises:
@@ -63,7 +63,7 @@ class Composite:
         ordered = self._by_key_of_table()
         return self._tables(ordered) if self.left.is_table else self._stream_table(ordered, prefix)
 
-    def _streams(self, prefix: str) -> Step:
+    def _streams(self, prefix: str) -> PlanStep:
         within = self.join.within
         if within is None:
             raise self._refused(
@@ -109,7 +109,7 @@ class Composite:
             raise self._refused(f"A join with the table {self.right.alias} compares its primary key, which is {keys}")
         return tuple(ordered_pairs)
 
-    def _stream_table(self, pairs: tuple[Pair, ...], prefix: str) -> Step:
+    def _stream_table(self, pairs: tuple[Pair, ...], prefix: str) -> PlanStep:
         if self.join.kind not in ("INNER", "LEFT"):
             raise self._refused("A stream-table join is an inner or a left one")
         names = [column.name for column in self.right.source.keys]
@@ -119,7 +119,7 @@ class Composite:
             **self._result(pairs, one), is_table=False, left=one, right=self.right, name=f"{prefix}Join"
         )
 
-    def _tables(self, pairs: tuple[Pair, ...]) -> Step:
+    def _tables(self, pairs: tuple[Pair, ...]) -> PlanStep:
         own = [name.name for names in self.left.key_names for name in names[:1] if isinstance(name, x.ColumnNode)]
         if len(own) != len(pairs) or any(pair.left not in self.left.key_names[i] for i, pair in enumerate(pairs)):
             raise self._refused("A join of tables by several columns compares the whole primary keys, in their order")
@@ -132,7 +132,7 @@ class Composite:
             )
         return JoinTables(**self._result(pairs, self.left), is_table=True, left=self.left, right=self.right)
 
-    def _result(self, pairs: Sequence[Pair], keyed: Step) -> dict[str, Any]:
+    def _result(self, pairs: Sequence[Pair], keyed: PlanStep) -> dict[str, Any]:
         fields = (*self.left.fields, *self.right.fields)
         kinds = tuple(pair.left_typed.type for pair in pairs)
         names: tuple[tuple[x.Expression, ...], ...] = tuple((pair.left, pair.right) for pair in pairs)
@@ -152,7 +152,7 @@ class Composite:
 
 
 def _rekeyed(
-    step: Step, sides: Sequence[tuple[Any, Expression]], names: Sequence[str], form: DataFormat, name: str
+    step: PlanStep, sides: Sequence[tuple[Any, Expression]], names: Sequence[str], form: DataFormat, name: str
 ) -> Rekey:
     """Return a stream under a key of several columns; rows with a null in it are left out."""
     columns = [(x.ColumnNode(each), node) for each, (node, _) in zip(names, sides, strict=True)]

@@ -17,7 +17,7 @@ from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import TextPosition
 from penstock.sql.types import SqlType
 
-__all__ = ["Field", "FieldRole", "ClauseScope", "qualified"]
+__all__ = ["RowField", "FieldRole", "ClauseScope", "qualified"]
 
 # The functions whose first argument is a unit of time, where its words are not columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})
@@ -25,7 +25,7 @@ FieldRole = Literal["KEY", "VALUE", "HEADER", "PSEUDO", "BOUND", "COMPUTED"]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RowField:
     """A column of the rows at one point of a query.
 
     Attributes:
@@ -51,7 +51,7 @@ class ClauseScope:
         bounds: Why window bounds cannot be named, if they cannot.
     """
 
-    def __init__(self, fields: Sequence[Field], clause: str, *, bounds: str = "") -> None:
+    def __init__(self, fields: Sequence[RowField], clause: str, *, bounds: str = "") -> None:
         self.fields = tuple(fields)
         self.clause = clause
         self._bounds = bounds
@@ -62,10 +62,10 @@ class ClauseScope:
             self._by_name.setdefault(field.name, []).append(index)
         self.sources = tuple(dict.fromkeys(field.source for field in self.fields if field.source))
 
-    def column(self, source: str | None, name: str, at: TextPosition) -> typed.Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> typed.TypedColumn:
         """Return the column of a name; see `penstock.sql.evaluate.typed.Scope`."""
         index = self.place(source, name, at)
-        return typed.Column(self.fields[index].type, index, at=at)
+        return typed.TypedColumn(self.fields[index].type, index, at=at)
 
     def place(self, source: str | None, name: str, at: TextPosition) -> int:
         """Return the place of a column in the row.

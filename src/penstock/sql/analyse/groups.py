@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field, qualified
-from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes
+from penstock.sql.analyse.fields import ClauseScope, RowField, qualified
+from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, PlanStep, Read, WindowTimes
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
@@ -79,7 +79,7 @@ class Groups:
         return ClauseScope(self.step.fields, clause)
 
 
-def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, library: Library) -> Groups:
+def grouped(query: q.Query, step: PlanStep, items: Sequence[Any], catalog: Catalog, library: Library) -> Groups:
     """Group rows.
 
     Args:
@@ -110,14 +110,14 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
     aggregate_calls = tuple(_aggregate(call, names, library) for call in calls)
     if step.is_table:
         _check_undo(calls, aggregate_calls)
-    fields = [Field(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
+    fields = [RowField(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
     replaced: dict[Any, Any] = {node: x.ColumnNode(field.name) for node, field in zip(nodes, fields, strict=True)}
     for number, (call, bound) in enumerate(zip(calls, aggregate_calls, strict=True)):
-        fields.append(Field(f"KSQL_AGG_VARIABLE_{number}", bound.function.type, None, "COMPUTED"))
+        fields.append(RowField(f"KSQL_AGG_VARIABLE_{number}", bound.function.type, None, "COMPUTED"))
         replaced[call] = x.ColumnNode(fields[-1].name)
     times = None if query.window is None else window_times(query.window, final=query.emit == "FINAL")
     if times is not None:
-        fields += [Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items()]
+        fields += [RowField(name, kind, None, "BOUND") for name, kind in BOUNDS.items()]
     by_key = step.window is None and [(node,) for node in nodes] == list(step.key_names)
     form = step.key_format
     if form.name == "NONE":
@@ -167,7 +167,7 @@ def _idle_ms(query: q.Query) -> int | None:
     return idle_ms
 
 
-def _having(query: q.Query, step: Step) -> Any:
+def _having(query: q.Query, step: PlanStep) -> Any:
     bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
     return qualified(query.having, ClauseScope(step.fields, "HAVING", bounds=bounds))
 

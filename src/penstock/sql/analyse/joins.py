@@ -12,9 +12,9 @@ from penstock.sql.analyse.fields import ClauseScope, qualified
 from penstock.sql.analyse.one_join import KINDS, OneJoin
 from penstock.sql.analyse.plans import (
     Derived,
-    Filter,
+    FilterStep,
+    PlanStep,
     Read,
-    Step,
 )
 from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog
@@ -35,7 +35,7 @@ class From:
         reads: All sources, in order.
     """
 
-    step: Step
+    step: PlanStep
     reads: tuple[Read, ...]
 
 
@@ -53,7 +53,7 @@ def from_clause(query: q.Query, catalog: Catalog, library: Library, read: Callab
     """
     first = read(query.source)
     reads = [first]
-    step: Step = first
+    step: PlanStep = first
     for number, join in enumerate(query.joins):
         right = read(join.right)
         _check_new(right, reads, join)
@@ -87,11 +87,11 @@ class _Joined:
 
     catalog: Catalog
     library: Library
-    left: Step
+    left: PlanStep
     right: Read
     join: q.JoinClause
 
-    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
+    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> PlanStep:
         """Return the step of the join, and of the conditions that go beyond one equality."""
         names = ClauseScope((*self.left.fields, *self.right.fields), "JOIN ON")
         condition = join_condition(self.join.condition, names, self.right.alias)
@@ -118,7 +118,9 @@ class _Joined:
     def _by_each(self, condition: JoinCondition) -> list[OneJoin]:
         return [self._by(replace(self.join, condition=each)) for each in condition.equalities]
 
-    def _filtered(self, condition: JoinCondition, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
+    def _filtered(
+        self, condition: JoinCondition, joins: tuple[q.JoinClause, ...], number: int, prefix: str
+    ) -> PlanStep:
         """An inner join by one of the equalities, whose rows must meet all else; it is the one that moves least."""
         best = max(self._by_each(condition), key=lambda one: one.fitness())
         step = best.step(joins, number, prefix)
@@ -127,10 +129,10 @@ class _Joined:
             step = self._kept(step, each)
         return step
 
-    def _kept(self, step: Step, condition: Any) -> Step:
+    def _kept(self, step: PlanStep, condition: Any) -> PlanStep:
         names = ClauseScope(step.fields, "JOIN ON")
         typed_condition = predicate(qualified(condition, names), names, self.library)
-        return Filter(
+        return FilterStep(
             fields=step.fields,
             key=step.key,
             key_format=step.key_format,

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.sql.analyse.composite import Pair
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field, qualified
+from penstock.sql.analyse.fields import ClauseScope, RowField, qualified
 from penstock.sql.analyse.formats import check_key_types
 from penstock.sql.analyse.join_keys import with_own_key
 from penstock.sql.analyse.plans import (
@@ -17,9 +17,9 @@ from penstock.sql.analyse.plans import (
     JoinStreamTable,
     JoinTables,
     JoinTimes,
+    PlanStep,
     Read,
     Rekey,
-    Step,
 )
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.statement_errors import refusal
@@ -56,7 +56,7 @@ class OneJoin:
 
     catalog: Catalog
     library: Library
-    left: Step
+    left: PlanStep
     right: Read
     join: q.JoinClause
 
@@ -81,7 +81,7 @@ class OneJoin:
             )
         check_key_types([("ROWKEY", left.type)], self.join.condition.at)
 
-    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> Step:
+    def step(self, joins: tuple[q.JoinClause, ...], number: int, prefix: str) -> PlanStep:
         """Return the step of the join."""
         self._check_windows()
         sides = self._sides()
@@ -143,7 +143,7 @@ class OneJoin:
         left = typed_expression(sides.left, ClauseScope(self.left.fields, "JOIN ON"), self.library)
         return left, typed_expression(sides.right, ClauseScope(self.right.fields, "JOIN ON"), self.library)
 
-    def _streams(self, sides: _Sides, left: Expression, right: Expression, prefix: str) -> Step:
+    def _streams(self, sides: _Sides, left: Expression, right: Expression, prefix: str) -> PlanStep:
         within = self.join.within
         if within is None:
             raise refusal(
@@ -173,7 +173,7 @@ class OneJoin:
             name=f"{prefix}Join",
         )
 
-    def _stream_table(self, sides: _Sides, left: Expression, prefix: str) -> Step:
+    def _stream_table(self, sides: _Sides, left: Expression, prefix: str) -> PlanStep:
         if self.join.kind not in ("INNER", "LEFT"):
             word = {"RIGHT": "right-outer", "FULL": "full-outer"}[self.join.kind]
             raise self._refused("type", f"a stream-table join cannot be {word}")
@@ -200,7 +200,7 @@ class OneJoin:
             name=f"{prefix}Join",
         )
 
-    def _tables(self, sides: _Sides, left: Expression, later: bool) -> Step:  # noqa: FBT001
+    def _tables(self, sides: _Sides, left: Expression, later: bool) -> PlanStep:  # noqa: FBT001
         if not self._is_key(self.right, sides.right):
             raise self._condition("a table-table join compares with the right table's primary key", sides)
         if self._is_key(self.left, sides.left):
@@ -237,7 +237,7 @@ class OneJoin:
             foreign_key=left,
         )
 
-    def _result(self, sides: _Sides) -> tuple[tuple[Field, ...], tuple[tuple[x.Expression, ...], ...], str]:
+    def _result(self, sides: _Sides) -> tuple[tuple[RowField, ...], tuple[tuple[x.Expression, ...], ...], str]:
         """Return the columns of the joined rows, the expressions that have the key's value, and the word for these."""
         fields = (*self.left.fields, *self.right.fields)
         before = self.left.key_names[0] if len(self.left.key_names) == 1 else ()
@@ -250,10 +250,10 @@ class OneJoin:
             return fields, ((*own, *also),), "join expression"
         return fields, (names,), "join expression"
 
-    def _keyed(self, step: Step, side: Any, expression: Expression, name: str) -> Step:
+    def _keyed(self, step: PlanStep, side: Any, expression: Expression, name: str) -> PlanStep:
         return step if self._is_key(step, side) else self._rekeyed(step, side, expression, name)
 
-    def _rekeyed(self, step: Step, side: Any, expression: Expression, name: str) -> Step:
+    def _rekeyed(self, step: PlanStep, side: Any, expression: Expression, name: str) -> PlanStep:
         if step.window is not None:
             raise refusal(side.at, "A windowed source would need repartitioning, which windowed keys rule out.")
         form = step.key_format
@@ -270,7 +270,9 @@ class OneJoin:
             name=name,
         )
 
-    def _same_format(self, one: Step, two: Step, keys: tuple[Expression, Expression], prefix: str) -> tuple[Step, Step]:
+    def _same_format(
+        self, one: PlanStep, two: PlanStep, keys: tuple[Expression, Expression], prefix: str
+    ) -> tuple[PlanStep, PlanStep]:
         """Return the two sides with keys in the same bytes.
 
         One of them is sent through a topic if their formats differ.
@@ -285,7 +287,7 @@ class OneJoin:
         return one, replace(moved, key_format=one.key_format)
 
     @staticmethod
-    def _is_key(step: Step, side: Any) -> bool:
+    def _is_key(step: PlanStep, side: Any) -> bool:
         return len(step.key_names) == 1 and side in step.key_names[0]
 
     def _check_windows(self) -> None:
@@ -309,7 +311,7 @@ class OneJoin:
         if left and right and left.size_ms != right.size_ms and not moved:
             raise refusal(self.join.at, "A windowed source would need repartitioning, which windowed keys rule out.")
 
-    def _check_partitions(self, one: Step, two: Step) -> None:
+    def _check_partitions(self, one: PlanStep, two: PlanStep) -> None:
         left, right = _partitions(one, self.catalog), _partitions(two, self.catalog)
         if left is not None and right is not None and left[1] != right[1]:
             raise refusal(
@@ -328,13 +330,13 @@ class OneJoin:
         return refusal(self.join.condition.at, f"Wrong join condition {sides.text}: {reason}.")
 
 
-def _first(step: Step) -> Read:
+def _first(step: PlanStep) -> Read:
     while not isinstance(step, Read):
         step = getattr(step, "left", None) or step.above  # type: ignore[attr-defined]
     return step
 
 
-def _partitions(step: Step, catalog: Catalog) -> tuple[str, int] | None:
+def _partitions(step: PlanStep, catalog: Catalog) -> tuple[str, int] | None:
     """Return the source whose partitions the rows of a step have, and their number if it is known."""
     while isinstance(step, JoinStreams | JoinStreamTable | JoinTables | JoinForeign):
         step = step.left

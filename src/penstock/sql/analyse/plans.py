@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dataclasses import fields as parts_of
 from typing import Any, Literal, cast
 
-from penstock.sql.analyse.fields import Field
+from penstock.sql.analyse.fields import RowField
 from penstock.sql.catalog.source import DataFormat, Source, SourceColumn, SourceWindow
 from penstock.sql.evaluate.typed import Typed
 from penstock.sql.functions.aggregates.definition import BoundAggregate
@@ -22,8 +22,8 @@ __all__ = [
     "AggregateCall",
     "Derived",
     "Expression",
-    "Filter",
-    "Flatten",
+    "FilterStep",
+    "FlattenStep",
     "JoinForeign",
     "JoinStreamTable",
     "JoinStreams",
@@ -34,7 +34,7 @@ __all__ = [
     "Read",
     "Rekey",
     "Sink",
-    "Step",
+    "PlanStep",
     "TableCall",
     "WindowTimes",
 ]
@@ -62,7 +62,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PlanStep:
     """What all steps have.
 
     Attributes:
@@ -76,7 +76,7 @@ class Step:
         key_word: The kind of these expressions, for messages.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[RowField, ...]
     key: tuple[SqlType, ...]
     key_format: DataFormat
     is_table: bool
@@ -86,7 +86,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read(Step):
+class Read(PlanStep):
     """A source, read from its topic."""
 
     source: Source
@@ -102,15 +102,15 @@ class Derived(Read):
         reads: The sources that it reads.
     """
 
-    above: Step
+    above: PlanStep
     reads: tuple[Read, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter(Step):
+class FilterStep(PlanStep):
     """WHERE or HAVING."""
 
-    above: Step
+    above: PlanStep
     predicate: Expression
 
 
@@ -123,22 +123,22 @@ class TableCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flatten(Step):
+class FlattenStep(PlanStep):
     """Table functions: as many rows as the longest of their results has, with null where another is shorter."""
 
-    above: Step
+    above: PlanStep
     calls: tuple[TableCall, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rekey(Step):
+class Rekey(PlanStep):
     """PARTITION BY, or the key of a join; without expressions the key is null.
 
     Attributes:
         whole: Whether a key with a null in it is null.
     """
 
-    above: Step
+    above: PlanStep
     expressions: tuple[Expression, ...]
     name: str = "PartitionBy"
     whole: bool = False
@@ -154,41 +154,41 @@ class JoinTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinStreams(Step):
+class JoinStreams(PlanStep):
     """A join of two streams whose keys are equal."""
 
-    left: Step
-    right: Step
+    left: PlanStep
+    right: PlanStep
     kind: JoinKind
     times: JoinTimes
     name: str = "Join"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinStreamTable(Step):
+class JoinStreamTable(PlanStep):
     """A join of a stream with a table by the table's key."""
 
-    left: Step
-    right: Step
+    left: PlanStep
+    right: PlanStep
     kind: JoinKind
     name: str = "Join"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinTables(Step):
+class JoinTables(PlanStep):
     """A join of two tables by their keys."""
 
-    left: Step
-    right: Step
+    left: PlanStep
+    right: PlanStep
     kind: JoinKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinForeign(Step):
+class JoinForeign(PlanStep):
     """A join of a table with another by a column of the one and the key of the other."""
 
-    left: Step
-    right: Step
+    left: PlanStep
+    right: PlanStep
     kind: JoinKind
     foreign_key: Expression
 
@@ -226,7 +226,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregate(Step):
+class Aggregate(PlanStep):
     """GROUP BY. Its rows have the grouping expressions, the aggregates, and the bounds of the window if there is one.
 
     Attributes:
@@ -235,7 +235,7 @@ class Aggregate(Step):
         idle_ms: The wall-clock time without a record after which all windows close; None: windows wait for records.
     """
 
-    above: Step
+    above: PlanStep
     grouping: tuple[Expression, ...]
     calls: tuple[AggregateCall, ...]
     by_key: bool
@@ -245,10 +245,10 @@ class Aggregate(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project(Step):
+class Project(PlanStep):
     """SELECT: the columns of the value; the key stays."""
 
-    above: Step
+    above: PlanStep
     values: tuple[Expression, ...]
 
 
@@ -273,7 +273,7 @@ class QueryPlan:
     """
 
     id: str
-    root: Step
+    root: PlanStep
     sink: str
     target: Source
     reads: tuple[str, ...]
@@ -297,7 +297,7 @@ def plain(value: Any) -> Any:
             return {"expression": value.text, "type": str(value.type)}
         case SqlType():
             return str(value)
-        case Field():
+        case RowField():
             return {"name": str(value), "type": str(value.type), "role": value.role}
         case Bound():
             return value.name
@@ -308,4 +308,4 @@ def plain(value: Any) -> Any:
         case tuple() | list():
             return [plain(item) for item in value]
     shown = {part.name: plain(getattr(value, part.name)) for part in parts_of(value)}
-    return {"step": type(value).__name__, **shown} if isinstance(value, Step) else shown
+    return {"step": type(value).__name__.removesuffix("Step"), **shown} if isinstance(value, PlanStep) else shown

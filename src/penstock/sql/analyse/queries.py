@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field, qualified
+from penstock.sql.analyse.fields import ClauseScope, RowField, qualified
 from penstock.sql.analyse.formats import check_key_types
 from penstock.sql.analyse.groups import Groups, check_states, grouped
 from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.joins import From, from_clause
-from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Read, Rekey, Step, TableCall
+from penstock.sql.analyse.plans import Expression, FilterStep, FlattenStep, PlanStep, Project, Read, Rekey, TableCall
 from penstock.sql.analyse.reads import derived, read
 from penstock.sql.analyse.select import Item, Selecting, keys_of, select_items
 from penstock.sql.analyse.statement_errors import refusal
@@ -70,7 +70,7 @@ class QueryAnalysis:
         if query.where is not None:
             names = ClauseScope(step.fields, "WHERE")
             self._no_aggregates(query.where, "WHERE")
-            step = _below(step, Filter, predicate=predicate(qualified(query.where, names), names, self.library))
+            step = _below(step, FilterStep, predicate=predicate(qualified(query.where, names), names, self.library))
         moved = None if query.partition_by is None else self._moved(step)
         items = self._items(step, moved)
         if moved is None and self._takes_keys_from_select(step):
@@ -132,7 +132,7 @@ class QueryAnalysis:
                 "CREATE STREAM ... WITH (VALUE_FORMAT='JSON') AS SELECT * writes a copy in a format that does.",
             )
 
-    def _takes_keys_from_select(self, step: Step) -> bool:
+    def _takes_keys_from_select(self, step: PlanStep) -> bool:
         """Return whether the key is what SELECT has of it, in that order.
 
         With the new planner, for queries without more.
@@ -152,21 +152,21 @@ class QueryAnalysis:
             raise refusal(
                 called[0].at,
                 f"{clause} holds an aggregate function: {called[0].name}{what}",
-                "Filter aggregates by HAVING.",
+                "FilterStep aggregates by HAVING.",
             )
 
-    def _items(self, step: Step, moved: Sequence[Any] | None) -> list[Item]:
-        fields: tuple[Field, ...] = step.fields
+    def _items(self, step: PlanStep, moved: Sequence[Any] | None) -> list[Item]:
+        fields: tuple[RowField, ...] = step.fields
         if self.query.window is not None:
             fields = tuple(field for field in fields if field.role != "BOUND")
-            fields += tuple(Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
+            fields += tuple(RowField(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
             if self.query.joins:
                 self._check_bounds()
         names = ClauseScope(fields, "SELECT")
         query = self._with_plain_bounds(step) if self.query.window is not None else self.query
         return select_items(query, step, names, moved, self.library, self._selecting())
 
-    def _with_plain_bounds(self, step: Step) -> q.Query:
+    def _with_plain_bounds(self, step: PlanStep) -> q.Query:
         """Return the query with `t.WINDOWSTART` written as WINDOWSTART.
 
         The bounds are those of the query's own windows.
@@ -191,19 +191,19 @@ class QueryAnalysis:
                     f"Write a source before it: {self.query.source.alias}.{wrong.name}.",
                 )
 
-    def _grouped(self, step: Step, items: list[Item], start: From) -> Analysed:
+    def _grouped(self, step: PlanStep, items: list[Item], start: From) -> Analysed:
         for item in items:
             if self.library.tables_of(item.node):
                 raise refusal(item.at, "A query has either table functions or aggregations, not both.")
         groups = grouped(self.query, step, [item.node for item in items], self.catalog, self.library)
         check_states(groups.step, start.reads, self.query)
-        below: Step = groups.step
+        below: PlanStep = groups.step
         if self.query.having is not None:
             below = self._having(groups)
         nodes = [groups.behind(item.node, "SELECT") for item in items]
         return self._projected(below, items, start, nodes)
 
-    def _having(self, groups: Groups) -> Step:
+    def _having(self, groups: Groups) -> PlanStep:
         node = qualified(
             self.query.having,
             ClauseScope(
@@ -214,10 +214,10 @@ class QueryAnalysis:
         )
         behind = groups.behind(node, "HAVING")
         condition = predicate(behind, groups.names("HAVING"), self.library)
-        filtered: Step = _below(groups.step, Filter, predicate=condition)
+        filtered: PlanStep = _below(groups.step, FilterStep, predicate=condition)
         return filtered
 
-    def _moved(self, step: Step) -> list[Any]:
+    def _moved(self, step: PlanStep) -> list[Any]:
         assert self.query.partition_by is not None, "only with PARTITION BY"  # noqa: S101
         if step.is_table:
             raise refusal(self.query.partition_by.at, "PARTITION BY takes a stream, and this source is a table.")
@@ -232,7 +232,7 @@ class QueryAnalysis:
             raise refusal(self.query.partition_by.at, "PARTITION BY has NULL among multiple columns")
         return nodes
 
-    def _rekeyed(self, step: Step, moved: Sequence[Any]) -> Step:
+    def _rekeyed(self, step: PlanStep, moved: Sequence[Any]) -> PlanStep:
         if step.window is None and [(node,) for node in moved] == list(step.key_names):
             return replace(step, key_word="partitioning expression")
         names = ClauseScope(step.fields, "PARTITION BY")
@@ -255,7 +255,7 @@ class QueryAnalysis:
             expressions=key_expressions,
         )
 
-    def _flattened(self, step: Step, items: list[Item]) -> tuple[Step, list[Item], dict[Any, Any]]:
+    def _flattened(self, step: PlanStep, items: list[Item]) -> tuple[PlanStep, list[Item], dict[Any, Any]]:
         calls = list(dict.fromkeys(call for item in items for call in self.library.tables_of(item.node)))
         if not calls:
             return step, items, {}
@@ -271,14 +271,14 @@ class QueryAnalysis:
                 bound = self.library.tables.resolve(call.name, [argument.type for argument in arguments])
             except SqlTypeError as error:
                 raise refusal(call.at, str(error)) from error
-            fields.append(Field(f"KSQL_SYNTH_{number}", bound.type, None, "COMPUTED"))
+            fields.append(RowField(f"KSQL_SYNTH_{number}", bound.type, None, "COMPUTED"))
             table_calls.append(TableCall(bound, arguments))
             replaced[call] = x.ColumnNode(fields[-1].name)
-        flat = _below(step, Flatten, calls=tuple(table_calls))
+        flat = _below(step, FlattenStep, calls=tuple(table_calls))
         nodes = {item.node: substitute(item.node, replaced) for item in items}
         return replace(flat, fields=tuple(fields)), items, nodes
 
-    def _projected(self, step: Step, items: list[Item], start: From, nodes: list[Any]) -> Analysed:
+    def _projected(self, step: PlanStep, items: list[Item], start: From, nodes: list[Any]) -> Analysed:
         keys = keys_of(items, step, self.sink, self.query.at)
         names = ClauseScope(step.fields, "SELECT")
         values: list[Expression] = []
@@ -297,7 +297,7 @@ class QueryAnalysis:
         named_keys = [SourceColumn(item.name, kind, role) for item, kind in zip(keys, step.key, strict=True)]
         rest = iter(named_keys)
         columns = [next(rest) if column.is_key else column for column in columns]
-        fields = tuple(Field(column.name, column.type) for column in columns if not column.is_key)
+        fields = tuple(RowField(column.name, column.type) for column in columns if not column.is_key)
         project = _below(step, Project, values=tuple(values))
         return Analysed(replace(project, fields=fields), tuple(columns), start)
 
@@ -310,7 +310,7 @@ class QueryAnalysis:
         return expression
 
 
-def _below(step: Step, kind: Any, **more: Any) -> Any:
+def _below(step: PlanStep, kind: Any, **more: Any) -> Any:
     """Return a step with the same columns and key as the one above it."""
     return kind(
         fields=step.fields,

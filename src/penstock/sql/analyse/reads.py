@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
-from penstock.sql.analyse.fields import Field
+from penstock.sql.analyse.fields import RowField
 from penstock.sql.analyse.plans import Derived, Project, Read
 from penstock.sql.analyse.properties import UNIT_MS
 from penstock.sql.analyse.statement_errors import refusal
@@ -69,12 +69,12 @@ def derived(relation: q.Subquery, step: Project, columns: Sequence[SourceColumn]
 
 def _parts(source: Source, alias: str) -> dict[str, Any]:
     fields = [
-        Field(c.name, c.type, alias, "KEY" if c.is_key else "HEADER" if c.is_header else "VALUE")
+        RowField(c.name, c.type, alias, "KEY" if c.is_key else "HEADER" if c.is_header else "VALUE")
         for c in source.columns
     ]
-    fields += [Field(name, kind, alias, "PSEUDO") for name, kind in PSEUDO.items()]
+    fields += [RowField(name, kind, alias, "PSEUDO") for name, kind in PSEUDO.items()]
     if source.window is not None:
-        fields += [Field(name, kind, alias, "BOUND") for name, kind in BOUNDS.items()]
+        fields += [RowField(name, kind, alias, "BOUND") for name, kind in BOUNDS.items()]
     return {
         "fields": tuple(fields),
         "key": tuple(column.type for column in source.keys),

@@ -57,12 +57,12 @@ def obstacles(old: p.QueryPlan, new: p.QueryPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reasons))
 
 
-def _sources(root: p.Step) -> list[str]:
+def _sources(root: p.PlanStep) -> list[str]:
     reads = (step for step in steps_below(root) if isinstance(step, p.Read) and not isinstance(step, p.Derived))
     return sorted(f"{read.source.kind.lower()} {read.source.name} (topic {read.source.topic})" for read in reads)
 
 
-def _parts(root: p.Step) -> Iterator[_StatefulPart]:
+def _parts(root: p.PlanStep) -> Iterator[_StatefulPart]:
     for step in steps_below(root):
         match step:
             case p.Aggregate():
@@ -96,7 +96,7 @@ def _joined(step: p.JoinStreams | p.JoinForeign | p.JoinTables) -> tuple[tuple[s
     )
 
 
-def _columns(step: p.Step) -> str:
+def _columns(step: p.PlanStep) -> str:
     return _listed([f"{each} {each.type}" for each in step.fields])
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field, FieldRole, qualified
-from penstock.sql.analyse.plans import Step
+from penstock.sql.analyse.fields import ClauseScope, FieldRole, RowField, qualified
+from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.analyse.statement_errors import named, refusal
 from penstock.sql.catalog.source import RESERVED_COLUMNS
 from penstock.sql.parse import expression_nodes as x
@@ -78,7 +78,7 @@ class _Naming:
 
 def select_items(
     query: q.Query,
-    step: Step,
+    step: PlanStep,
     names: ClauseScope,
     moved: Sequence[Any] | None,
     library: Library,
@@ -134,14 +134,14 @@ def _check_name(item: Item, moved: Sequence[Any], reserved: frozenset[str]) -> N
 
 
 def _star(
-    item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] | None, rules: Selecting
+    item: q.AllColumns, step: PlanStep, naming: _Naming, moved: Sequence[Any] | None, rules: Selecting
 ) -> Iterator[Item]:
     fields = naming.names.fields
     if item.source is not None and item.source not in naming.names.sources:
         raise refusal(item.at, f"No stream, table or alias of this query has the name '{item.source}'.")
     joined = naming.joined
 
-    def one(field: Field) -> Item:
+    def one(field: RowField) -> Item:
         name = f"{field.source}_{field.name}" if joined and field.source else field.name
         return Item(name, x.ColumnNode(field.name, field.source, at=item.at), item.at)
 
@@ -169,7 +169,7 @@ def _star(
                 yield one(field)
 
 
-def _in_order(fields: Sequence[Field], *, bounds: bool) -> list[Field]:
+def _in_order(fields: Sequence[RowField], *, bounds: bool) -> list[RowField]:
     """Return the columns of a source that a star stands for.
 
     Its key, the bounds of its windows if asked for, the others.
@@ -187,7 +187,7 @@ def _fields_of(item: q.AllFields, names: ClauseScope, library: Library) -> Itera
         yield Item(field.name, x.FieldAccess(base, field.name, at=item.at), item.at)
 
 
-def keys_of(items: Sequence[Item], step: Step, sink: str, at: TextPosition) -> list[Item]:
+def keys_of(items: Sequence[Item], step: PlanStep, sink: str, at: TextPosition) -> list[Item]:
     """Return the columns that are the key, in the key's order.
 
     Raises:
@@ -215,7 +215,7 @@ def keys_of(items: Sequence[Item], step: Step, sink: str, at: TextPosition) -> l
     return keys
 
 
-def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
+def _selectable(names: Sequence[Any], step: PlanStep) -> Sequence[Any]:
     """Return the expressions that can be the key: behind a join its columns, or the synthetic one that it made."""
     if step.key_word != "join expression":
         return names
@@ -223,7 +223,7 @@ def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
     return synthetic or [node for node in names if isinstance(node, x.ColumnNode)]
 
 
-def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: TextPosition) -> Exception:
+def _missing(step: PlanStep, missing: Sequence[Sequence[Any]], sink: str, at: TextPosition) -> Exception:
     if step.key_word == "foreign-key join":
         plural = "s" if len(missing) > 1 else ""
         every = named([format_expression(node) for node in _flat(step.key_names)])

@@ -19,7 +19,7 @@ from penstock.sql.analyse.queries import Analysed, analyse_query
 from penstock.sql.analyse.statement_errors import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.evaluate import sql_type
-from penstock.sql.evaluate.typed import Cast
+from penstock.sql.evaluate.typed import TypedCast
 from penstock.sql.functions.aggregates import aggregate_functions
 from penstock.sql.functions.builtin import scalar_functions
 from penstock.sql.functions.tables import table_functions
@@ -202,7 +202,7 @@ def _converted(analysed: Analysed, target: Source) -> Analysed:
         kind = target_types.get(column.name, column.type)
         widens = is_numeric(column.type) and is_numeric(kind) and ranks.get(column.type, 2) <= ranks.get(kind, 2)
         if kind != column.type and widens:
-            values[value_index] = replace(values[value_index], typed=Cast(kind, values[value_index].typed))
+            values[value_index] = replace(values[value_index], typed=TypedCast(kind, values[value_index].typed))
             columns[number] = replace(column, type=kind)
         value_index += 1
     return replace(analysed, step=replace(analysed.step, values=tuple(values)), columns=tuple(columns))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.sql.analyse.expressions import typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field
+from penstock.sql.analyse.fields import ClauseScope, RowField
 from penstock.sql.analyse.joins import From
-from penstock.sql.analyse.plans import Expression, Project, Step
+from penstock.sql.analyse.plans import Expression, PlanStep, Project
 from penstock.sql.analyse.queries import Analysed, QueryAnalysis
 from penstock.sql.analyse.select import Item, Selecting
 from penstock.sql.analyse.statement_errors import refusal
@@ -74,11 +74,11 @@ class TransientAnalysis(QueryAnalysis):
     def _selecting(self) -> Selecting:
         return Selecting(frozenset(), bounds=True)
 
-    def _projected(self, step: Step, items: list[Item], start: From, nodes: list[Any]) -> TransientAnalysed:
+    def _projected(self, step: PlanStep, items: list[Item], start: From, nodes: list[Any]) -> TransientAnalysed:
         names = ClauseScope(step.fields, "SELECT")
         values = tuple(self._value(item, node, names) for item, node in zip(items, nodes, strict=True))
         pairs = list(zip(items, values, strict=True))
-        fields = tuple(Field(item.name, value.type) for item, value in pairs)
+        fields = tuple(RowField(item.name, value.type) for item, value in pairs)
         project = Project(
             fields=fields,
             key=step.key,

@@ -21,7 +21,7 @@ from penstock.serde.row_column import RowColumn
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
-from penstock.sql.analyse.plans import Step
+from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.compile.serdes import RowsSerde, step_key_serde
 from penstock.sql.compile.steps import types_of
 from penstock.topology.building.graph import ProcessorGraph
@@ -31,7 +31,7 @@ from penstock.topology.operations.functions import ColumnFunction, Function
 __all__ = ["with_plain_keys"]
 
 
-def with_plain_keys(rows: Any, step: Step) -> Any:
+def with_plain_keys(rows: Any, step: PlanStep) -> Any:
     """Return the stream or table of a step's rows with plain keys; as it is, unless its keys have one column."""
     if len(step.key) != 1:
         return rows
@@ -41,7 +41,7 @@ def with_plain_keys(rows: Any, step: Step) -> Any:
     return stream.to_table(Materialized(value_serde=RowsSerde(types_of(step.fields))))
 
 
-def _stream(rows: KStream[Any, Any], step: Step) -> KStream[Any, Any]:
+def _stream(rows: KStream[Any, Any], step: PlanStep) -> KStream[Any, Any]:
     above = handle_of(rows)
     graph = ProcessorGraph(
         name=above.builder.names.processor("KSTREAM-KEY-SELECT-"),

@@ -38,7 +38,7 @@ def compile_query(
     _write(compiler, plan, compiler.step(plan.root))
 
 
-def compile_results(root: p.Step, builder: StreamsBuilder, errors: EvaluationErrors) -> Any:
+def compile_results(root: p.PlanStep, builder: StreamsBuilder, errors: EvaluationErrors) -> Any:
     """Add a query to a topology without a sink: the stream or table of its results, whose values are rows."""
     return _Compiler(Compiling(builder, errors), root).step(root)
 
@@ -58,21 +58,21 @@ class _Compiler:
         root: The last step of the query.
     """
 
-    def __init__(self, compiling: Compiling, root: p.Step) -> None:
+    def __init__(self, compiling: Compiling, root: p.PlanStep) -> None:
         self.origins = names_origins(root)
         self.compiling = compiling
         self.builder = compiling.builder
         self.errors = compiling.errors
 
-    def step(self, step: p.Step) -> Any:
+    def step(self, step: p.PlanStep) -> Any:
         """Return the stream or table of a step."""
         match step:
             case p.Read():
                 return self._read(step)
-            case p.Filter():
+            case p.FilterStep():
                 above = self.step(step.above)
                 return above.filter(Keep((step.predicate,), self.errors))
-            case p.Flatten():
+            case p.FlattenStep():
                 return self.step(step.above).flat_map_values(FlattenRows(step.calls, self.errors))
             case p.Rekey():
                 return self._rekey(step)

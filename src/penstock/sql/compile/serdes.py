@@ -13,7 +13,7 @@ from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
-from penstock.sql.analyse.plans import Step
+from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.catalog import DataFormat, Source, SourceWindow
 from penstock.sql.formats import FormatProperties, check_columns, format_info, row_format
 from penstock.sql.formats.json_columns import array_layout, json_capture, json_texts
@@ -172,7 +172,7 @@ def source_serdes(source: Source) -> tuple[Any, Any]:
     return key_serde(source.key_format, keys, source.window), format_serde(source.value_format, values, "value")
 
 
-def step_key_serde(step: Step, *, windowed: bool = True) -> Any:
+def step_key_serde(step: PlanStep, *, windowed: bool = True) -> Any:
     """Return the serde of a step's keys in internal topics and stores.
 
     Formats with schemas in a registry give way to JSON, as internal topics have no subjects there.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.api.builder import StreamsBuilder
-from penstock.sql.analyse.fields import Field
+from penstock.sql.analyse.fields import RowField
 from penstock.sql.functions.evaluation_errors import EvaluationErrors
 from penstock.sql.types import SqlType
 
@@ -46,6 +46,6 @@ class Compiling:
         return free_name
 
 
-def types_of(fields: Sequence[Field]) -> list[SqlType]:
+def types_of(fields: Sequence[RowField]) -> list[SqlType]:
     """Return the types of columns."""
     return [each.type for each in fields]

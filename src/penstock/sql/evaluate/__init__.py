@@ -3,11 +3,11 @@
 from penstock.sql.evaluate.compiled import compile_predicate, compile_rows, generated_source
 from penstock.sql.evaluate.named_types import sql_type
 from penstock.sql.evaluate.trees import aggregates_in, calls_in, columns_in, substitute
-from penstock.sql.evaluate.typed import Column, Functions, Scope, Typed
+from penstock.sql.evaluate.typed import Functions, Scope, Typed, TypedColumn
 from penstock.sql.evaluate.typing import type_expression
 
 __all__ = [
-    "Column",
+    "TypedColumn",
     "Functions",
     "Scope",
     "Typed",

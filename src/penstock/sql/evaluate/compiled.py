@@ -37,9 +37,9 @@ def compile_rows(
         errors: Counts the errors.
         names: The names of the expressions in reports; by default their numbers.
 
-    >>> from penstock.sql.evaluate.typed import Arithmetic, Column
+    >>> from penstock.sql.evaluate.typed import Arithmetic, TypedColumn
     >>> from penstock.sql.types import INTEGER
-    >>> a, b = Column(INTEGER, 0), Column(INTEGER, 1)
+    >>> a, b = TypedColumn(INTEGER, 0), TypedColumn(INTEGER, 1)
     >>> rows = compile_rows([Arithmetic(INTEGER, "+", a, b), b], EvaluationErrors())
     >>> rows((1, 2)), rows((None, 2))
     ((3, 2), (None, 2))

@@ -37,8 +37,8 @@ from penstock.sql.types.sql_type import Primitive
 __all__ = ["ModuleWriter", "arithmetic_text", "compare_text", "parts"]
 
 HEIGHT = 12  # levels of a tree in one function: Python limits how deep brackets, blocks and indentation go
-ON_THEIR_OWN = (n.Call, n.Field)  # as arguments of calls
-SAFE = (n.Column, n.Constant, n.Parameter)  # cannot fail
+ON_THEIR_OWN = (n.Call, n.TypedField)  # as arguments of calls
+SAFE = (n.TypedColumn, n.Constant, n.Parameter)  # cannot fail
 NEVER_NULL = (n.Comparison, n.Between, n.In, n.Like, n.IsNull, n.Not, n.Logical)
 INLINE_BRANCHES = 8
 SIGNS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -59,7 +59,7 @@ def parts(node: n.Typed) -> tuple[n.Typed, ...]:
             return children
         case n.MakeMap(entries=entries):
             return tuple(part for entry in entries for part in (entry.key, entry.value))
-        case n.Field(base=base):
+        case n.TypedField(base=base):
             return (base,)
         case n.Element(base=base, index=index):
             return (base, index)
@@ -73,7 +73,7 @@ def parts(node: n.Typed) -> tuple[n.Typed, ...]:
             return (operand, pattern)
         case n.Case(branches=branches, otherwise=otherwise):
             return (*(part for branch in branches for part in branch), otherwise)
-        case n.Cast(operand=operand) | n.Convert(operand=operand) | n.Negative(operand=operand):
+        case n.TypedCast(operand=operand) | n.Convert(operand=operand) | n.Negative(operand=operand):
             return (operand,)
         case n.IsNull(operand=operand) | n.Not(operand=operand):
             return (operand,)
@@ -161,7 +161,7 @@ class ModuleWriter:
         name = self.module.fresh("t")
         return f"({name} if ({name} := {text}) is not None else no_condition())"
 
-    def column(self, node: n.Column, _: Block) -> str:
+    def column(self, node: n.TypedColumn, _: Block) -> str:
         return f"row[{node.index}]"
 
     def constant(self, node: n.Constant, _: Block) -> str:
@@ -170,7 +170,7 @@ class ModuleWriter:
     def parameter(self, node: n.Parameter, _: Block) -> str:
         return f"p_{node.number}"
 
-    def field(self, node: n.Field, block: Block) -> str:
+    def field(self, node: n.TypedField, block: Block) -> str:
         name = self.module.fresh("t")
         return f"(None if ({name} := {self.value(node.base, block)}) is None else {name}.get({node.name!r}))"
 
@@ -213,7 +213,7 @@ class ModuleWriter:
         pairs = zip(fields, node.values, strict=True)
         return f"{{{', '.join([f'{field.name!r}: {self.alone(value, block)}' for field, value in pairs])}}}"
 
-    def cast(self, node: n.Cast, block: Block) -> str:
+    def cast(self, node: n.TypedCast, block: Block) -> str:
         operand = self.alone(node.operand, block)
         return self._converted(operand, node.operand.type, node.type)
 
@@ -306,17 +306,17 @@ def parts_alone(node: n.Typed) -> tuple[n.Typed, ...]:
     """Return the parts of an expression that are evaluated on their own."""
     if isinstance(node, n.Call):
         return tuple(part for part in node.arguments if isinstance(part, ON_THEIR_OWN))
-    return parts(node) if isinstance(node, n.MakeArray | n.MakeMap | n.MakeStruct | n.Cast) else ()
+    return parts(node) if isinstance(node, n.MakeArray | n.MakeMap | n.MakeStruct | n.TypedCast) else ()
 
 
 def is_safe(node: n.Typed) -> bool:
     """Return whether an expression cannot fail."""
-    return isinstance(node, SAFE) or (isinstance(node, n.Field) and is_safe(node.base))
+    return isinstance(node, SAFE) or (isinstance(node, n.TypedField) and is_safe(node.base))
 
 
 def place_of(node: n.Typed) -> str:
     """Return the name under which errors of an expression are counted."""
-    return node.name if isinstance(node, n.Call | n.Field) else type(node).__name__.upper()
+    return node.name if isinstance(node, n.Call | n.TypedField) else type(node).__name__.removeprefix("Typed").upper()
 
 
 def _free(node: n.Typed) -> set[n.Parameter]:
@@ -327,16 +327,16 @@ def _free(node: n.Typed) -> set[n.Parameter]:
 
 
 RULES: dict[type, Callable[[ModuleWriter, Any, Block], str]] = {
-    n.Column: ModuleWriter.column,
+    n.TypedColumn: ModuleWriter.column,
     n.Constant: ModuleWriter.constant,
     n.Parameter: ModuleWriter.parameter,
-    n.Field: ModuleWriter.field,
+    n.TypedField: ModuleWriter.field,
     n.Element: ModuleWriter.element,
     n.Call: ModuleWriter.call,
     n.MakeArray: ModuleWriter.make_array,
     n.MakeMap: ModuleWriter.make_map,
     n.MakeStruct: ModuleWriter.make_struct,
-    n.Cast: ModuleWriter.cast,
+    n.TypedCast: ModuleWriter.cast,
     n.Convert: ModuleWriter.convert,
     n.Negative: ModuleWriter.negative,
     n.Arithmetic: ModuleWriter.arithmetic,

@@ -78,7 +78,7 @@ def polars_expression(expression: n.Typed, scope: FrameScope) -> pl.Expr | None:
     """Return the expression over a frame whose columns are named by their places; None if it has no proved form.
 
     >>> from penstock.sql.evaluate.typed import Arithmetic
-    >>> sum_ = Arithmetic(INTEGER, "+", n.Column(INTEGER, 0), n.Constant(INTEGER, 1))
+    >>> sum_ = Arithmetic(INTEGER, "+", n.TypedColumn(INTEGER, 0), n.Constant(INTEGER, 1))
     >>> frame = pl.DataFrame({"0": pl.Series([1, None, 2**31 - 1], dtype=pl.Int32)})
     >>> frame.select(polars_expression(sum_, FrameScope())).to_series().to_list()
     [2, None, -2147483648]
@@ -103,7 +103,7 @@ def _value(node: n.Typed, scope: FrameScope) -> pl.Expr:
             return _constant(node)
         case n.Case():
             return _case(node, scope)
-        case n.Call() | n.Cast():
+        case n.Call() | n.TypedCast():
             return _plain(node, scope)
     return _condition(node, scope)
 
@@ -117,7 +117,7 @@ def _constant(node: n.Constant) -> pl.Expr:
 def _plain(node: n.Typed, scope: FrameScope) -> pl.Expr:
     """Return what cannot fail, or only in columns that the scope's checks refuse."""
     match node:
-        case n.Column(index=index, type=kind) if kind in DTYPES:
+        case n.TypedColumn(index=index, type=kind) if kind in DTYPES:
             scope.kinds[index] = kind
             return pl.col(str(index))
         case n.Constant():
@@ -126,7 +126,7 @@ def _plain(node: n.Typed, scope: FrameScope) -> pl.Expr:
             group = rest[0] if rest else None
             if group is None or (isinstance(group, n.Constant) and isinstance(group.value, int)):
                 return _extract(pattern, text, 0 if group is None else group.value, scope)
-        case n.Cast(type=kind, operand=operand) if operand.type == STRING and kind in WHOLE:
+        case n.TypedCast(type=kind, operand=operand) if operand.type == STRING and kind in WHOLE:
             column = _plain(operand, scope)
             scope.check(column.str.contains(WHOLE[kind]))
             return column.cast(DTYPES[kind], strict=False)

@@ -20,14 +20,14 @@ __all__ = [
     "Between",
     "Call",
     "Case",
-    "Cast",
-    "Column",
+    "TypedCast",
+    "TypedColumn",
     "Comparison",
     "Constant",
     "Convert",
     "Element",
     "Entry",
-    "Field",
+    "TypedField",
     "Functions",
     "In",
     "IsNull",
@@ -59,7 +59,7 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Typed):
+class TypedColumn(Typed):
     """A column: its value stands at ``row[index]``."""
 
     index: int
@@ -68,7 +68,7 @@ class Column(Typed):
 class Scope(Protocol):
     """The columns that an expression may name."""
 
-    def column(self, source: str | None, name: str, at: TextPosition) -> Column:
+    def column(self, source: str | None, name: str, at: TextPosition) -> TypedColumn:
         """Return the column of a name, of a source if one is written before it.
 
         Raises:
@@ -131,7 +131,7 @@ class Call(Typed):
 
 
 @dataclass(frozen=True, slots=True)
-class Field(Typed):
+class TypedField(Typed):
     """A field of a struct; of a null struct it is null."""
 
     base: Typed
@@ -176,7 +176,7 @@ class MakeStruct(Typed):
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(Typed):
+class TypedCast(Typed):
     """``CAST``: its operand is evaluated on its own, hence an error in it makes it null."""
 
     operand: Typed

@@ -211,7 +211,7 @@ class _Typer:
     def cast(self, node: x.CastNode) -> n.Typed:
         operand, kind = self.typed(node.operand), sql_type(node.type, self._custom)
         cast_function(operand.type, kind)
-        return n.Cast(kind, operand, at=node.at)
+        return n.TypedCast(kind, operand, at=node.at)
 
     def array(self, node: x.ArrayLiteral) -> n.Typed:
         if not node.items:
@@ -257,7 +257,7 @@ class _Typer:
         if kind is None:
             hint = did_you_mean(node.name, [field.name for field in base.type.fields]) or f"It is {base.type}."
             raise refused(f"Could not find field '{node.name}' in '{_text(node.base)}'.", node.at, hint)
-        return n.Field(kind, base, node.name, at=node.at)
+        return n.TypedField(kind, base, node.name, at=node.at)
 
     # Calls ----------------------------------------------------------------------------------------------------------
 

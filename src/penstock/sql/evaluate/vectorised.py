@@ -26,7 +26,7 @@ ROWS = "rows"  # a column that every frame has, so that constants have as many r
 
 def back_end(expression: n.Typed) -> Literal["Polars", "Python"]:
     """Return the back end that an expression takes where rows come by the column."""
-    if isinstance(expression, n.Column):
+    if isinstance(expression, n.TypedColumn):
         return "Polars"
     return "Python" if polars_expression(expression, FrameScope()) is None else "Polars"
 
@@ -35,7 +35,7 @@ def explain(expressions: Sequence[n.Typed], names: Sequence[str]) -> list[str]:
     """Return one line for each expression: its name, its type and its back end.
 
     >>> from penstock.sql.types import STRING
-    >>> explain([n.Column(STRING, 0)], ["NAME"])
+    >>> explain([n.TypedColumn(STRING, 0)], ["NAME"])
     ['NAME STRING: Polars']
     """
     pairs = zip(expressions, names, strict=True)
@@ -49,7 +49,7 @@ def compile_columns(
 
     Each expression takes its own back end; the errors are reported as `compile_rows` reports them.
 
-    >>> from penstock.sql.evaluate.typed import Column as Place, Comparison, Constant
+    >>> from penstock.sql.evaluate.typed import TypedColumn as Place, Comparison, Constant
     >>> from penstock.sql.types import BOOLEAN, INTEGER
     >>> above = Comparison(BOOLEAN, ">", Place(INTEGER, 0), Constant(INTEGER, 1))
     >>> rows = RowColumn([Column.of_items([1, 2, None])], 3)
@@ -70,7 +70,7 @@ class _Columns:
         self._vectors: dict[int, pl.Expr] = {}
         self._rest: list[int] = []
         for at, expression in enumerate(self._expressions):
-            if isinstance(expression, n.Column):
+            if isinstance(expression, n.TypedColumn):
                 continue
             vector = polars_expression(expression, self._scope)
             if vector is None:
@@ -82,7 +82,7 @@ class _Columns:
     def run(self, rows: RowColumn) -> list[Column]:
         """Return the columns of the expressions."""
         columns: dict[int, Column] = {
-            at: rows.columns[each.index] for at, each in enumerate(self._expressions) if isinstance(each, n.Column)
+            at: rows.columns[each.index] for at, each in enumerate(self._expressions) if isinstance(each, n.TypedColumn)
         }
         series = self._vectorised(rows)
         if series is None:
@@ -138,7 +138,7 @@ def _all(checks: Iterable[pl.Expr]) -> list[pl.Expr]:
 
 
 def places_of(expression: n.Typed) -> set[int]:
-    if isinstance(expression, n.Column):
+    if isinstance(expression, n.TypedColumn):
         return {expression.index}
     indexes: set[int] = set().union(*(places_of(part) for part in parts(expression)))
     return indexes

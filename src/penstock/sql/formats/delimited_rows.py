@@ -14,7 +14,7 @@ from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import exact
-from penstock.sql.formats.layouts import FEW, WHOLE, ColumnCapture, Layout, joined, literal, read_rows, text_column
+from penstock.sql.formats.layouts import FEW, WHOLE, ColumnCapture, RowLayout, joined, literal, read_rows, text_column
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -178,7 +178,7 @@ class DelimitedRows(RowSerde):
         self.__init__(state["format"], state["columns"], state["properties"])  # type: ignore[misc]
 
 
-def _layout(columns: Columns, delimiter: str) -> Layout:
+def _layout(columns: Columns, delimiter: str) -> RowLayout:
     """Lines without quotes."""
     field = rf'[^{literal(delimiter)}"\r\n]+'
     captures = []
@@ -191,7 +191,9 @@ def _layout(columns: Columns, delimiter: str) -> Layout:
             captures.append(ColumnCapture("(true|false)?", kind))
         else:
             captures.append(ColumnCapture(f"({field})?", kind, reader_of(kind)))
-    return Layout(literal(delimiter).join([each.pattern for each in captures]), captures, range(1, len(captures) + 1))
+    return RowLayout(
+        literal(delimiter).join([each.pattern for each in captures]), captures, range(1, len(captures) + 1)
+    )
 
 
 def _plain_fields(delimiter: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from penstock.sql.types.sql_type import with_inner_types
 
 if TYPE_CHECKING:
     from penstock.serde.formats.schema_text import SchemaText
-    from penstock.serde.model_serde import Model
+    from penstock.serde.model_serde import ModelCodec
 
 __all__ = ["SINGLE_KEY", "SINGLE_VALUE", "columns_of_model", "inferred_columns"]
 
@@ -67,7 +67,7 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
         raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
 
 
-def columns_of_model(model: Model) -> Columns:
+def columns_of_model(model: ModelCodec) -> Columns:
     """Return the columns of a Python type: what its JSON Schema has, with names in upper case; empty without fields.
 
     Times, decimals and UUIDs are STRING, as they are in JSON text.

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from penstock.serde.column import Column
-from penstock.sql.formats.layouts import NUMBER, WHOLE, ColumnCapture, Layout, text_column
+from penstock.sql.formats.layouts import NUMBER, WHOLE, ColumnCapture, RowLayout, text_column
 from penstock.sql.types import BOOLEAN, STRING, ArrayType, MapType, SqlType, StructType
 
 __all__ = ["array_layout", "json_capture", "json_texts", "object_layout", "single_layout"]
@@ -51,7 +51,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
 
 def object_layout(
     text: str, captures: Sequence[ColumnCapture | None], pick: Callable[[dict[str, Any]], Sequence[str | None]]
-) -> Layout | None:
+) -> RowLayout | None:
     """Return the layout of an object: these fields in this order.
 
     None if it has nested or doubled fields, or odd names.
@@ -86,20 +86,20 @@ def object_layout(
         pattern = SCALAR if capture is None else capture.pattern
         fields.append(rf'{SPACE}"{re.escape(name)}"{SPACE}:{SPACE}{pattern}{SPACE}')
     held = [capture if number else None for capture, number in zip(captures, order, strict=True)]
-    return Layout(rf"{SPACE}\{{{','.join(fields) or SPACE}\}}{SPACE}", held, order)
+    return RowLayout(rf"{SPACE}\{{{','.join(fields) or SPACE}\}}{SPACE}", held, order)
 
 
-def single_layout(capture: ColumnCapture | None) -> Layout | None:
+def single_layout(capture: ColumnCapture | None) -> RowLayout | None:
     """Return the layout of one value; null is not a row."""
-    return None if capture is None else Layout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
+    return None if capture is None else RowLayout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
 
 
-def array_layout(captures: Sequence[ColumnCapture | None]) -> Layout | None:
+def array_layout(captures: Sequence[ColumnCapture | None]) -> RowLayout | None:
     """Return the layout of an array with one element for each column, without blanks."""
     held = [capture for capture in captures if capture is not None]
     if len(held) < len(captures):
         return None
-    return Layout(rf"\[{','.join([each.pattern for each in held])}\]", held, range(1, 1 + len(held)))
+    return RowLayout(rf"\[{','.join([each.pattern for each in held])}\]", held, range(1, 1 + len(held)))
 
 
 def json_texts(column: Column, kind: SqlType, write: Callable[[Any], str]) -> pl.Series:

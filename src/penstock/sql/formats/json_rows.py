@@ -15,7 +15,7 @@ from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties
 from penstock.sql.formats.json_columns import json_capture, json_texts, object_layout, single_layout
 from penstock.sql.formats.json_text import json_writer, object_writer
 from penstock.sql.formats.json_values import json_reader, parse_json, pick
-from penstock.sql.formats.layouts import FEW, Layout, joined, read_rows
+from penstock.sql.formats.layouts import FEW, RowLayout, joined, read_rows
 from penstock.sql.types import SqlValueError
 
 __all__ = ["JsonRows"]
@@ -74,7 +74,7 @@ class JsonRows(RowSerde):
         column = read_rows(data, len(self.columns), self._layout, self.deserialize)
         return super().decode(data) if column is None else column
 
-    def _layout(self, text: str) -> Layout | None:
+    def _layout(self, text: str) -> RowLayout | None:
         if self.unwrapped:
             return single_layout(self._captures[0])
         return object_layout(text, self._captures, lambda values: pick(values, self._names))

@@ -20,7 +20,7 @@ from penstock.serde.row_column import RowColumn
 from penstock.sql.types import BIGINT, BOOLEAN, INTEGER, STRING, TIMESTAMP, SqlType
 from penstock.sql.types.columns import DTYPES, typed_series
 
-__all__ = ["FEW", "NUMBER", "WHOLE", "ColumnCapture", "Layout", "joined", "literal", "read_rows", "text_column"]
+__all__ = ["FEW", "NUMBER", "WHOLE", "ColumnCapture", "RowLayout", "joined", "literal", "read_rows", "text_column"]
 
 FEW = 24  # rows; for more, the work by column that has to be begun pays
 MOST_LAYOUTS = 4  # of one batch
@@ -58,7 +58,7 @@ class ColumnCapture:
         return Column.of_series(texts.cast(DTYPES[self.kind], strict=True))
 
 
-class Layout:
+class RowLayout:
     """An expression for whole rows.
 
     Args:
@@ -100,7 +100,7 @@ class Layout:
 
 
 def read_rows(
-    data: pa.Array, width: int, layout_of: Callable[[str], Layout | None], by_row: Callable[[bytes], Any]
+    data: pa.Array, width: int, layout_of: Callable[[str], RowLayout | None], by_row: Callable[[bytes], Any]
 ) -> RowColumn | None:
     """Read rows of text by the layouts that they have, the others one by one.
 

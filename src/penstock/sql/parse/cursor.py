@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.base.nearest_name import nearest_names, question
 from penstock.sql.parse.dialects import OTHER_WORDS
 from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import RESERVED, TextPosition, Token, TokenKind
+from penstock.sql.parse.tokens import RESERVED, SqlToken, TextPosition, TokenKind
 
 __all__ = ["MAX_DEPTH", "Cursor", "parsed"]
 
@@ -30,14 +30,14 @@ class Cursor:
 
     __slots__ = ("_depth", "index", "text", "token", "tokens")
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[SqlToken]) -> None:
         self.text = text
         self.tokens = tokens
         self.index = 0
         self.token = tokens[0]
         self._depth = 0
 
-    def advance(self) -> Token:
+    def advance(self) -> SqlToken:
         """Step over the current token, which is returned."""
         token = self.token
         if token.kind is not TokenKind.END:
@@ -61,7 +61,7 @@ class Cursor:
         self.advance()
         return True
 
-    def expect(self, key: str) -> Token:
+    def expect(self, key: str) -> SqlToken:
         """Step over a token, which must be there."""
         token = self.token
         if not self.accept(key):
@@ -98,7 +98,7 @@ class Cursor:
                 return key
         raise self.unexpected()
 
-    def source(self, token: Token) -> str:
+    def source(self, token: SqlToken) -> str:
         """Return the text of a token as it is written."""
         return self.text[token.at.offset : token.end]
 
@@ -136,7 +136,7 @@ class _NotingCursor(Cursor):
 
     __slots__ = ("_noted_at", "_tried")
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[SqlToken]) -> None:
         super().__init__(text, tokens)
         self._tried: dict[str, None] = {}
         self._noted_at = 0
@@ -165,7 +165,7 @@ class _NotingCursor(Cursor):
         hint = self._hint(token, words, frozenset(expected))
         return syntax_error(self.text, Snag(token.at, reason, hint=hint, found=source_text, expected=tuple(shown)))
 
-    def _hint(self, token: Token, words: list[str], expected: frozenset[str]) -> str:
+    def _hint(self, token: SqlToken, words: list[str], expected: frozenset[str]) -> str:
         if token.kind is TokenKind.VARIABLE:
             variable = token.value[2:-1]
             return f"The variable {variable} has no value: DEFINE {variable} = '...';"
@@ -182,7 +182,7 @@ class _NotingCursor(Cursor):
         return ""
 
 
-def _of_other_dialects(token: Token, before: Token, expected: frozenset[str]) -> str:
+def _of_other_dialects(token: SqlToken, before: SqlToken, expected: frozenset[str]) -> str:
     """Return the hint for what other dialects have here; the token before may have been taken as a name."""
     if token.key == before.key == "=":
         return "Equality has a single sign: x = 1."
@@ -200,7 +200,7 @@ def _shown(key: str) -> str:
     return key if key.isupper() or key[0].isalpha() else f"'{key}'"
 
 
-def parsed(text: str, tokens: list[Token], rule: Callable[[Cursor], T]) -> T:
+def parsed(text: str, tokens: list[SqlToken], rule: Callable[[Cursor], T]) -> T:
     """Apply a rule of the grammar to tokens, all of which it must use.
 
     Raises:

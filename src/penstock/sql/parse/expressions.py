@@ -14,7 +14,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.literals import literal_or_none, negative_number
 from penstock.sql.parse.syntax_errors import excerpt
-from penstock.sql.parse.tokens import Token, TokenKind
+from penstock.sql.parse.tokens import SqlToken, TokenKind
 from penstock.sql.parse.types import type_node
 
 __all__ = ["NOT", "POSTFIX", "POWERS", "PREDICATE", "SIGN", "SUM", "expression", "expressions", "value_expression"]
@@ -160,7 +160,7 @@ def _brackets(cursor: Cursor) -> x.Expression:
     return inner
 
 
-def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
+def _word(cursor: Cursor, token: SqlToken, floor: int) -> x.Expression:
     rule = _WORDS.get(token.key)
     if rule is not None:
         return rule(cursor)
@@ -182,7 +182,7 @@ def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
     return x.ColumnNode(name, at=token.at)
 
 
-def _call(cursor: Cursor, name: str, token: Token) -> x.CallNode:
+def _call(cursor: Cursor, name: str, token: SqlToken) -> x.CallNode:
     cursor.expect("(")
     if cursor.accept(")"):
         return x.CallNode(name, at=token.at)

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from penstock.sql.parse.syntax_errors import Snag, syntax_error
-from penstock.sql.parse.tokens import START, TextPosition, Token, TokenKind
+from penstock.sql.parse.tokens import START, SqlToken, TextPosition, TokenKind
 
 __all__ = ["MAX_CHARACTERS", "Comment", "Lexed", "tokenize"]
 
@@ -41,7 +41,7 @@ class Comment(NamedTuple):
 class Lexed(NamedTuple):
     """A text in tokens (the last one is its end), and its comments."""
 
-    tokens: list[Token]
+    tokens: list[SqlToken]
     comments: list[Comment]
 
 
@@ -60,7 +60,7 @@ def tokenize(text: str, start: TextPosition = START) -> Lexed:
         raise syntax_error(
             text[:80], Snag(start, f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
         )
-    tokens: list[Token] = []
+    tokens: list[SqlToken] = []
     comments: list[Comment] = []
     line, offset, length = start.line, 0, len(text)
     shift = start.column  # the column of a character is its offset + shift
@@ -82,21 +82,21 @@ def tokenize(text: str, start: TextPosition = START) -> Lexed:
             line += breaks
             shift = -text.rfind("\n", offset, end)
         offset = end
-    tokens.append(Token(TokenKind.END.value, TokenKind.END, "", TextPosition(line, offset + shift, offset), offset))
+    tokens.append(SqlToken(TokenKind.END.value, TokenKind.END, "", TextPosition(line, offset + shift, offset), offset))
     return Lexed(tokens, comments)
 
 
-def _token(group: str, text: str, at: TextPosition, end: int) -> Token:
+def _token(group: str, text: str, at: TextPosition, end: int) -> SqlToken:
     if group == "WORD":
         upper = text.upper()
-        return Token(upper, TokenKind.WORD, upper, at, end)
+        return SqlToken(upper, TokenKind.WORD, upper, at, end)
     if group == "SYMBOL":
-        return Token(text, TokenKind.SYMBOL, text, at, end)
+        return SqlToken(text, TokenKind.SYMBOL, text, at, end)
     kind = TokenKind[group]
     if kind is TokenKind.STRING or kind is TokenKind.QUOTED:
         mark = text[0]
         text = text[1:-1].replace(mark + mark, mark)
-    return Token(kind.value, kind, text, at, end)
+    return SqlToken(kind.value, kind, text, at, end)
 
 
 def _refuse(text: str, at: TextPosition) -> NoReturn:

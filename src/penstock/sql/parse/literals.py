@@ -6,7 +6,7 @@ import math
 
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.tokens import TextPosition, Token, TokenKind
+from penstock.sql.parse.tokens import SqlToken, TextPosition, TokenKind
 
 __all__ = ["Literal", "Number", "literal", "literal_or_none", "negative_number"]
 
@@ -51,7 +51,7 @@ def negative_number(cursor: Cursor, *, taken: bool = False) -> Number | None:
     return _number(cursor, cursor.advance(), "-", at)
 
 
-def _number(cursor: Cursor, token: Token, sign: str, at: TextPosition) -> Number:
+def _number(cursor: Cursor, token: SqlToken, sign: str, at: TextPosition) -> Number:
     text = sign + token.value
     if token.kind is TokenKind.DECIMAL:
         return x.DecimalLiteral(text, at=at)

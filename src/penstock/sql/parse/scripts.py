@@ -18,7 +18,7 @@ from penstock.sql.parse.lexer import Comment, tokenize
 from penstock.sql.parse.nodes import Node, children
 from penstock.sql.parse.queries import query
 from penstock.sql.parse.syntax_errors import Snag, excerpt, listed, syntax_error
-from penstock.sql.parse.tokens import START, TextPosition, Token, TokenKind
+from penstock.sql.parse.tokens import START, SqlToken, TextPosition, TokenKind
 
 __all__ = [
     "MAX_HEIGHT",
@@ -141,7 +141,7 @@ def substitute(text: str, variables: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    tokens: list[Token]
+    tokens: list[SqlToken]
     comments: list[Comment]
 
 
@@ -156,7 +156,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             until = said
             while until < len(comments) and comments[until].at.offset < token.at.offset:
                 until += 1
-            end = Token(TokenKind.END.value, TokenKind.END, "", token.at, token.end)
+            end = SqlToken(TokenKind.END.value, TokenKind.END, "", token.at, token.end)
             yield _Piece([*tokens[first:index], end], comments[said:until])
             said = until
         first = index + 1

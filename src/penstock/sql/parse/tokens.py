@@ -13,7 +13,7 @@ __all__ = [
     "START",
     "TokenKind",
     "TextPosition",
-    "Token",
+    "SqlToken",
     "quoted",
 ]
 
@@ -44,7 +44,7 @@ class TokenKind(Enum):
     END = "the end of the text"
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """One token.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
-from penstock.sql.analyse.fields import ClauseScope, Field, qualified
+from penstock.sql.analyse.fields import ClauseScope, RowField, qualified
 from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.plans import Expression, QueryPlan, Read
 from penstock.sql.analyse.reads import read
@@ -325,7 +325,7 @@ def order_of(ordering: q.Ordering, names: ClauseScope, library: Library) -> Orde
     return Order(key, ordering.descending, ordering.nulls == "FIRST")
 
 
-def _by_number(node: Any, fields: tuple[Field, ...]) -> Any:
+def _by_number(node: Any, fields: tuple[RowField, ...]) -> Any:
     """Return the column of SELECT for which a number stands; other expressions stay."""
     if not isinstance(node, x.IntegerLiteral):
         return node

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from penstock.sql.analyse.plans import Expression, QueryPlan, Step
+from penstock.sql.analyse.plans import Expression, PlanStep, QueryPlan
 from penstock.sql.analyse.transient import Origin
 from penstock.sql.catalog import Source, SourceColumn
 
@@ -115,7 +115,7 @@ class PushPlan:
     """
 
     id: str
-    root: Step
+    root: PlanStep
     columns: tuple[SourceColumn, ...]
     origins: tuple[Origin, ...]
     reads: tuple[Source, ...]

@@ -50,7 +50,7 @@ class TableRows:
         """
         return self._rows(self._plan.root, lookup, starts)
 
-    def _rows(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
+    def _rows(self, step: p.PlanStep, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         if id(step) in self._stores:
             yield from self._stored(step, lookup, starts)
             return
@@ -59,7 +59,7 @@ class TableRows:
                 select = Select(step.values, self._errors)
                 for row in self._rows(step.above, lookup, starts):
                     yield row._replace(value=select(row.value))
-            case p.Filter():
+            case p.FilterStep():
                 keep = Keep((step.predicate,), self._errors)
                 yield from (row for row in self._rows(step.above, lookup, starts) if keep(row.value))
             case p.JoinTables():
@@ -67,7 +67,7 @@ class TableRows:
             case _:
                 raise TypeError(f"no step of a table: {type(step).__name__}")
 
-    def _stored(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
+    def _stored(self, step: p.PlanStep, lookup: Lookup, starts: tuple[int, int]) -> Iterator[MaterializedRow]:
         name = self._stores[id(step)]
         if not isinstance(step, p.Aggregate):
             # A store of windowed keys cannot be looked up by the key alone; the query's condition chooses the rows.

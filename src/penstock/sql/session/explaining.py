@@ -9,7 +9,7 @@ from penstock.api.builder import StreamsBuilder
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import counted
 from penstock.sql.analyse import QueryPlan, apply, refusal
-from penstock.sql.analyse.plans import Derived, Expression, Flatten, Read, Step, plain
+from penstock.sql.analyse.plans import Derived, Expression, FlattenStep, PlanStep, Read, plain
 from penstock.sql.analyse.walking import expressions_below, steps_below
 from penstock.sql.compile import compile_results
 from penstock.sql.compile.origins import names_origins
@@ -96,11 +96,11 @@ def _pulled(plan: PullPlan) -> Explained:
     return Explained("", "", _back_ends(used, None), document, facts)
 
 
-def _back_ends(expressions: Iterable[Expression], root: Step | None) -> tuple[tuple[str, str, str], ...]:
+def _back_ends(expressions: Iterable[Expression], root: PlanStep | None) -> tuple[tuple[str, str, str], ...]:
     return tuple((each.text, str(each.type), _back_end(each, root)) for each in expressions)
 
 
-def _back_end(expression: Expression, root: Step | None) -> str:
+def _back_end(expression: Expression, root: PlanStep | None) -> str:
     """Return the back end of an expression in batches of some size.
 
     Polars if rows come by the column, and it has its form.
@@ -115,11 +115,11 @@ def _back_end(expression: Expression, root: Step | None) -> str:
     return vectorised.back_end(expression.typed) if root is not None and _by_column(root) else "Python"
 
 
-def _by_column(root: Step) -> bool:
+def _by_column(root: PlanStep) -> bool:
     if names_origins(root):
         return False
     for step in steps_below(root):
-        if isinstance(step, Derived | Flatten):
+        if isinstance(step, Derived | FlattenStep):
             return False
         if isinstance(step, Read):
             source = step.source

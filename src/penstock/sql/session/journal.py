@@ -21,7 +21,7 @@ from penstock.log.base import Lease, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName
 
-__all__ = ["JournalEntry", "Journal"]
+__all__ = ["JournalEntry", "StatementJournal"]
 
 FORMAT = 1  # of entries, which have no number until there is another one
 START = "0" * 16
@@ -51,7 +51,7 @@ class JournalEntry:
         return {**fields, "functions": dict(self.functions)} if self.functions else fields
 
 
-class Journal:
+class StatementJournal:
     """The statements of a session in a topic with one partition.
 
     Args:
@@ -60,10 +60,10 @@ class Journal:
 
     >>> from penstock.log.open import open_log
     >>> log = open_log("memory://doc-journal")
-    >>> journal = Journal(log, "statements")
+    >>> journal = StatementJournal(log, "statements")
     >>> journal.hold(log.acquire_lease("default_sql", "this session"))
     >>> journal.append(JournalEntry("CREATE TYPE id AS INT;", {}, 0))
-    >>> [entry.text for entry in Journal(log, "statements").read()]
+    >>> [entry.text for entry in StatementJournal(log, "statements").read()]
     ['CREATE TYPE id AS INT;']
     """
 

@@ -19,7 +19,7 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse.command_nodes import Steer
 from penstock.sql.parse.lexer import tokenize
 from penstock.sql.session.inferring import inference
-from penstock.sql.session.journal import Journal, JournalEntry
+from penstock.sql.session.journal import JournalEntry, StatementJournal
 from penstock.sql.session.running import QueryRunner, SessionQuery
 from penstock.sql.session.session_settings import SessionSettings
 from penstock.sql.session.stream_topics import known_topics
@@ -75,7 +75,7 @@ class Workspace:
         self.holder: str | None = None
         self.paused: set[str] = set()
         self.runs = False
-        self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
+        self.journal = StatementJournal(log, f"_penstock-{settings.service}sql-statements")
         self.shared = Catalog(infer=inference(settings.app), functions=settings.functions())
         self._scope: StatementScope | None = None
         self._keeper: LeaseKeeper | None = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["Moment", "Moments", "StateGoneError"]
+__all__ = ["CommitMoment", "Moments", "StateGoneError"]
 
 _LOOKS = 20
 Rows = Sequence[tuple[bytes, bytes]]
@@ -40,7 +40,7 @@ class StateGoneError(Exception):
 
 
 @dataclass(frozen=True)
-class Moment:
+class CommitMoment:
     """A commit of a task.
 
     Attributes:
@@ -79,12 +79,12 @@ class Moments:
         self.committed = self._last_commit()
         self.firsts = log.beginning_offsets(sorted({tp.topic for tp in self._sources}))
 
-    def before(self, place: TopicPartition, offset: int) -> Iterator[Moment]:
+    def before(self, tp: TopicPartition, offset: int) -> Iterator[CommitMoment]:
         """Iterate over the moments at which a record was not processed yet, the latest first.
 
         Those are left out from which on records of the input have been deleted.
         """
-        moments = [each for each in self._all() if each.positions.get(place, 0) <= offset and self._is_kept(each)]
+        moments = [each for each in self._all() if each.positions.get(tp, 0) <= offset and self._is_kept(each)]
         yield from sorted(moments, key=lambda each: (sum(each.positions.values()), each.following_note), reverse=True)
 
     def lost_input(self) -> str:
@@ -94,7 +94,7 @@ class Moments:
             return ""
         return ", ".join(f"{tp.topic}-{tp.partition} begins at offset {self.firsts[tp]}" for tp in lost)
 
-    def rows(self, moment: Moment) -> dict[str, Rows]:
+    def rows(self, moment: CommitMoment) -> dict[str, Rows]:
         """Return the rows of the task's stores.
 
         Raises:
@@ -115,9 +115,9 @@ class Moments:
                 raise StateGoneError(f"no topic has the rows of the store {store}, for which logging is off")
         return rows
 
-    def _all(self) -> list[Moment]:
+    def _all(self) -> list[CommitMoment]:
         notes = [
-            Moment(
+            CommitMoment(
                 f"the commit of {time_of(each.began_ms)}", each.before, each.ends, each.numbers, each.began_ms, number
             )
             for number, each in enumerate(self.notes)
@@ -126,11 +126,11 @@ class Moments:
         # Where it began to read later, the first note says so: the stores were empty there.
         earliest = min(self.notes, key=lambda each: sum(each.before.values()), default=None)
         began_later = earliest is not None and sum(earliest.before.values()) > 0 and not any(earliest.ends.values())
-        start = Moment("the beginning of its input", dict.fromkeys(self._sources, 0))
+        start = CommitMoment("the beginning of its input", dict.fromkeys(self._sources, 0))
         first = [] if began_later or (notes and start.positions == notes[0].positions) else [start]
         return [*first, *notes, *last]
 
-    def _is_kept(self, moment: Moment) -> bool:
+    def _is_kept(self, moment: CommitMoment) -> bool:
         return all(self.firsts.get(tp, 0) <= offset for tp, offset in moment.positions.items())
 
     def _read_notes(self) -> list[ReplayNote]:
@@ -149,7 +149,7 @@ class Moments:
                         notes.append(note)
         return notes
 
-    def _last_commit(self) -> Moment | None:
+    def _last_commit(self) -> CommitMoment | None:
         """Look up offsets and ends of the same commit; None if commits come too fast to see both."""
         group = self._app.application_id
         places = restored_places(self._app, self._task)
@@ -177,9 +177,9 @@ class Moments:
             numbers |= {} if newest is None else newest.meta
         noted = MemberNotes().numbers(self._app, self._task, after)
         numbers |= {name: time for name, time in noted.items() if time > numbers.get(name, time - 1)}
-        return Moment("the last commit", positions, stores, numbers, following_note=len(self.notes))
+        return CommitMoment("the last commit", positions, stores, numbers, following_note=len(self.notes))
 
-    def _rows_of(self, store: str, tp: TopicPartition, end: int, moment: Moment) -> Rows:
+    def _rows_of(self, store: str, tp: TopicPartition, end: int, moment: CommitMoment) -> Rows:
         start = self._log.beginning_offset(tp.topic, tp.partition)
         spec = self._app.topology.stores[store]
         restorer = StoreRestorer(spec)

@@ -24,14 +24,14 @@ from penstock.serde.plain import text_of
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import TaskOverlay
 from penstock.state.views import open_view
-from penstock.testing.replay.moments import Moment, Moments, StateGoneError
+from penstock.testing.replay.moments import CommitMoment, Moments, StateGoneError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.runtime.global_stores import GlobalViews
     from penstock.topology.plan.plan import TaskId
 
-__all__ = ["Change", "Output", "Place", "Replay", "Step", "replays_of"]
+__all__ = ["ShownChange", "Output", "PartitionRecords", "Replay", "ReplayStep", "replays_of"]
 
 _PIECE = 10_000
 _MOST_TEXT = 200
@@ -39,7 +39,7 @@ Call = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionRecords:
     """Records of a partition.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ShownChange:
     """A row of a store before and after a record, as text; empty: there was none."""
 
     store: str
@@ -77,7 +77,7 @@ class Output:
 
 
 @dataclass(slots=True)
-class Step:
+class ReplayStep:
     """One record that was processed again.
 
     Attributes:
@@ -94,7 +94,7 @@ class Step:
     timestamp: int
     key: str
     value: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ShownChange] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     error: Exception | None = None
 
@@ -105,7 +105,7 @@ class Replay:
 
     Attributes:
         task: The task.
-        place: The records.
+        span: The records.
         moment: The moment from which it began.
         before: How many records were processed to get from there to the first one.
         steps: The records.
@@ -115,22 +115,24 @@ class Replay:
     """
 
     task: str
-    place: Place
-    moment: Moment
+    span: PartitionRecords
+    moment: CommitMoment
     before: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ReplayStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     rows: Mapping[str, MemoryMap] = field(default_factory=dict)
 
 
-def replays_of(app: ThreadApp, log: TopicLog, place: Place, call: Call = lambda run: run()) -> Iterator[Replay]:
+def replays_of(
+    app: ThreadApp, log: TopicLog, span: PartitionRecords, call: Call = lambda run: run()
+) -> Iterator[Replay]:
     """Process records again in each task that reads them.
 
     Args:
         app: The application.
         log: Its log, which is only read.
-        place: The records.
+        span: The records.
         call: Called with the function that processes each of them, such as to run it under a debugger.
 
     Raises:
@@ -139,16 +141,16 @@ def replays_of(app: ThreadApp, log: TopicLog, place: Place, call: Call = lambda 
         TopologyError: The application does not read the topic.
         StateError: The state of then is not there any more.
     """
-    tp = _partition_of(app, log, place)
+    tp = _partition_of(app, log, span)
     tasks = [task for task in app.tasks() if tp in app.plan.sources(task)]
-    _require_records(log, tp, place)
+    _require_records(log, tp, span)
     for task in tasks:
-        yield _Replayer(app, task, log, tp, place, call).run()
+        yield _Replayer(app, task, log, tp, span, call).run()
 
 
-def _partition_of(app: ThreadApp, log: TopicLog, place: Place) -> TopicPartition:
+def _partition_of(app: ThreadApp, log: TopicLog, span: PartitionRecords) -> TopicPartition:
     names = {app.plan.physical_name(topic): topic for topic in app.plan.internal_topics}
-    topic = next((name for name, logical in names.items() if place.topic in (name, logical)), place.topic)
+    topic = next((name for name, logical in names.items() if span.topic in (name, logical)), span.topic)
     readable = sorted({tp.topic for task in app.tasks() for tp in app.plan.sources(task)})
     if topic in app.plan.global_topics and topic not in readable:
         raise TopologyError(
@@ -164,30 +166,30 @@ def _partition_of(app: ThreadApp, log: TopicLog, place: Place) -> TopicPartition
             topic=topic,
         )
     count = log.partitions(topic)
-    if not 0 <= place.partition < count:
+    if not 0 <= span.partition < count:
         raise UnknownTopicError(
-            f"{topic} has no partition {place.partition}, only {count}, from 0 on",
+            f"{topic} has no partition {span.partition}, only {count}, from 0 on",
             hint="--at takes TOPIC:PARTITION:OFFSET.",
             topic=topic,
         )
-    return TopicPartition(topic, place.partition)
+    return TopicPartition(topic, span.partition)
 
 
-def _require_records(log: TopicLog, tp: TopicPartition, place: Place) -> None:
+def _require_records(log: TopicLog, tp: TopicPartition, span: PartitionRecords) -> None:
     first, end = log.beginning_offset(tp.topic, tp.partition), log.end_offset(tp.topic, tp.partition)
     name = f"{tp.topic}:{tp.partition}"
     where = f"{name} has the offsets {first} to {end - 1}." if first < end else f"{name} is empty."
-    if place.first < first:
+    if span.first < first:
         if tp.topic.endswith("-repartition"):
             where += " Repartition topics are emptied as they are processed: replay the record that was there before."
-        raise OffsetOutOfRangeError(f"{name}:{place.first} has been deleted", hint=where)
-    if place.last >= end:
-        raise OffsetOutOfRangeError(f"{name}:{place.last} is beyond the end", hint=where)
-    records = log.iterate(tp.topic, tp.partition, place.first, place.last + 1)
+        raise OffsetOutOfRangeError(f"{name}:{span.first} has been deleted", hint=where)
+    if span.last >= end:
+        raise OffsetOutOfRangeError(f"{name}:{span.last} is beyond the end", hint=where)
+    records = log.iterate(tp.topic, tp.partition, span.first, span.last + 1)
     if not any(each.num_rows for each in records):
-        last = f" to {place.last}" if place.last > place.first else ""
+        last = f" to {span.last}" if span.last > span.first else ""
         raise OffsetOutOfRangeError(
-            f"there is no record at {name}:{place.first}{last}",
+            f"there is no record at {name}:{span.first}{last}",
             hint="Compaction has removed it, or the offset is that of a transaction's marker. Try the next one.",
         )
 
@@ -244,13 +246,13 @@ class _Replayer:
     """One task, brought to the first of some records, and then on record by record."""
 
     def __init__(
-        self, app: ThreadApp, task: TaskId, log: TopicLog, tp: TopicPartition, place: Place, call: Call
+        self, app: ThreadApp, task: TaskId, log: TopicLog, tp: TopicPartition, span: PartitionRecords, call: Call
     ) -> None:
         self._app = app
         self._task = task
         self._log = log
         self._tp = tp
-        self._place = place
+        self._span = span
         self._call = call
         self._moments = Moments(app, task, log)
         self._logical = {each: app.logical(each.topic) for each in app.plan.sources(task)}
@@ -258,7 +260,7 @@ class _Replayer:
 
     def run(self) -> Replay:
         moment, rows = self._begin()
-        self._replay = Replay(str(self._task), self._place, moment, positions=dict(moment.positions))
+        self._replay = Replay(str(self._task), self._span, moment, positions=dict(moment.positions))
         self._open(moment, rows)
         self._cursors = {tp: _Cursor(self._log, tp, moment.positions[tp]) for tp in self._logical}
         self._approach()
@@ -266,23 +268,23 @@ class _Replayer:
         self._stream_task.close()
         return self._replay
 
-    def _begin(self) -> tuple[Moment, Mapping[str, Any]]:
+    def _begin(self) -> tuple[CommitMoment, Mapping[str, Any]]:
         reasons = []
-        for moment in self._moments.before(self._tp, self._place.first):
+        for moment in self._moments.before(self._tp, self._span.first):
             try:
                 return moment, self._moments.rows(moment)
             except StateGoneError as gone:
                 reasons.append(f"at {moment.text}: {gone}")
         lost = self._moments.lost_input()
         raise StateError(
-            f"the state of task {self._task} before {self._tp.topic}:{self._tp.partition}:{self._place.first} is not "
+            f"the state of task {self._task} before {self._tp.topic}:{self._tp.partition}:{self._span.first} is not "
             f"there any more{''.join(f'; {each}' for each in reasons)}",
             hint=(f"To process its input again from the start is not possible either: {lost}. " if lost else "")
             + "Replay a newer record.",
             task=str(self._task),
         )
 
-    def _open(self, moment: Moment, rows: Mapping[str, Any]) -> None:
+    def _open(self, moment: CommitMoment, rows: Mapping[str, Any]) -> None:
         app = self._app
         sub = app.subtopology(self._task)
         self._maps = {store: MemoryMap() for store in sub.stores}
@@ -297,8 +299,8 @@ class _Replayer:
         self._stream_task = StreamTask(app.topology, app.config, part, self._state, surroundings)
 
     def _time_of_first(self) -> int:
-        place = self._place
-        records = next(iter(self._log.iterate(self._tp.topic, self._tp.partition, place.first, place.last + 1)))
+        span = self._span
+        records = next(iter(self._log.iterate(self._tp.topic, self._tp.partition, span.first, span.last + 1)))
         return max(0, int(records.column("timestamp")[0].as_py()))
 
     def _globals(self) -> GlobalViews | None:
@@ -340,7 +342,7 @@ class _Replayer:
         present = self._positions()
         if self._has_ended or present == positions or any(positions[tp] < at for tp, at in present.items()):
             return
-        if positions[self._tp] > self._place.first:
+        if positions[self._tp] > self._span.first:
             self._last(positions)
         else:
             self._between(positions)
@@ -370,11 +372,11 @@ class _Replayer:
         own = self._cursors[self._tp]
         self._note_lack()
         if len(self._cursors) == 1:
-            while not self._has_ended and (records := own.take_below(self._place.last + 1, _PIECE)) is not None:
+            while not self._has_ended and (records := own.take_below(self._span.last + 1, _PIECE)) is not None:
                 self._process({self._tp: records})
             self._has_ended = True
             return
-        mine = own.take_below(self._place.last + 1, 1 << 40)
+        mine = own.take_below(self._span.last + 1, 1 << 40)
         taken = {} if mine is None else {self._tp: mine}
         reached = -1 if mine is None else int(self._times(self._tp, mine).max(initial=-1))
         for tp, cursor in self._cursors.items():
@@ -418,17 +420,17 @@ class _Replayer:
         """Process records together, as the task did; from the first one on that is shown, one after the other."""
         mine = taken.get(self._tp)
         offsets = np.empty(0, np.int64) if mine is None else mine.column("offset").to_numpy()
-        if not len(offsets) or offsets[-1] < self._place.first:
+        if not len(offsets) or offsets[-1] < self._span.first:
             self._run(taken, self._now_ms)
             return
         order = self._merged(taken)
         waiting: dict[TopicPartition, list[int]] = {}
         for tp, row in order:
             offset = int(offsets[row]) if tp == self._tp else -1
-            if tp != self._tp or offset < self._place.first:
+            if tp != self._tp or offset < self._span.first:
                 waiting.setdefault(tp, []).append(row)
                 continue
-            if offset > self._place.last:
+            if offset > self._span.last:
                 break
             if waiting:
                 # Punctuations that the clock of this turn makes due run behind all of its records.
@@ -438,9 +440,9 @@ class _Replayer:
             self._show(taken[tp].slice(row, 1))
             if self._has_ended:
                 return
-            if offset == self._place.last:
+            if offset == self._span.last:
                 break
-        self._has_ended = int(offsets[-1]) >= self._place.last
+        self._has_ended = int(offsets[-1]) >= self._span.last
         if waiting and not self._has_ended:  # behind the last record of this turn, and there are more turns
             self._run({each: _part(taken[each], rows) for each, rows in waiting.items()}, self._now_ms)
 
@@ -481,7 +483,7 @@ class _Replayer:
     def _show(self, record: pa.RecordBatch) -> None:
         row = record.to_pylist()[0]
         source = _serdes(self._app, self._logical[self._tp])
-        step = Step(row["offset"], row["timestamp"], _text(source[0], row["key"]), _text(source[1], row["value"]))
+        step = ReplayStep(row["offset"], row["timestamp"], _text(source[0], row["key"]), _text(source[1], row["value"]))
         self._replay.steps.append(step)
         self._replay.positions |= _following({self._tp: record})
         batches = self._batches({self._tp: record})
@@ -494,7 +496,7 @@ class _Replayer:
         for store, rows in self._move().items():
             for key, *pair in rows:
                 before, after = (self._row(store, key, value, numbers) for value in pair)
-                step.changes.append(Change(store, before, after))
+                step.changes.append(ShownChange(store, before, after))
         for topic, written in output.records.items():
             serdes = _serdes(self._app, topic)
             for each in written.to_pylist():

@@ -69,7 +69,7 @@ class Ownership:
     """
 
     lists: dict[str, TaskList] = field(default_factory=dict)
-    _wanted: Placement = field(default_factory=lambda: Placement({}, {}, {}))
+    _target: Placement = field(default_factory=lambda: Placement({}, {}, {}))
     _spots: Mapping[str, Spot] = field(default_factory=dict)
     _owners: dict[TaskId, str] = field(default_factory=dict)
     _moving: dict[TaskId, _Moving] = field(default_factory=dict)
@@ -83,16 +83,16 @@ class Ownership:
     @property
     def is_settled(self) -> bool:
         """Whether every task is with the thread that it is wanted at."""
-        return self._owners == self._wanted.thread_of() and not self._moving
+        return self._owners == self._target.thread_of() and not self._moving
 
-    def aim(self, wanted: Placement, spots: Mapping[str, Spot]) -> dict[str, TaskList]:
+    def aim(self, target: Placement, spots: Mapping[str, Spot]) -> dict[str, TaskList]:
         """Set the assignment to reach; return the lists to send.
 
         Args:
-            wanted: The assignment.
+            target: The assignment.
             spots: The threads.
         """
-        self._wanted, self._spots = wanted, spots
+        self._target, self._spots = target, spots
         return self._next()
 
     def outdate(self) -> None:
@@ -128,9 +128,9 @@ class Ownership:
 
     def _next(self) -> dict[str, TaskList]:
         sent: dict[str, TaskList] = {}
-        for thread in self._wanted.active:
+        for thread in self._target.active:
             before = self.lists.get(thread)
-            active = frozenset(task for task in self._wanted.active[thread] if self._may_have(task, thread))
+            active = frozenset(task for task in self._target.active[thread] if self._may_have(task, thread))
             standby = self._standbys(thread) - active
             is_same = before is not None and (active, standby) == (before.active, before.standby)
             if is_same and thread not in self._outdated:
@@ -151,9 +151,9 @@ class Ownership:
     def _standbys(self, thread: str) -> frozenset[TaskId]:
         """Return the tasks that a thread follows: not those whose owner uses the same folder."""
         tasks: Iterable[TaskId] = (
-            *self._wanted.standby.get(thread, ()),
-            *self._wanted.warmup.get(thread, ()),
-            *self._wanted.active[thread],  # those that another thread still has
+            *self._target.standby.get(thread, ()),
+            *self._target.warmup.get(thread, ()),
+            *self._target.active[thread],  # those that another thread still has
         )
         place = self._spots[thread].place
         return frozenset(task for task in tasks if not self._shares(task, place))

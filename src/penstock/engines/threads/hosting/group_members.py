@@ -482,8 +482,8 @@ class GroupMembers:
             return
         if work.acquire and self._is_up_to_date(member):
             member.acquired(work, self._clock_ms())
-        wanted = member.owned - work.release
-        active, standby = self._known(wanted.active), self._known(wanted.standby | wanted.warmup)
+        kept = member.owned - work.release
+        active, standby = self._known(kept.active), self._known(kept.standby | kept.warmup)
         if (active, standby) != (seat.sent.active, seat.sent.standby) or seat.is_outdated:
             seat.sent = TaskList(self._next_revision(name), active, standby, member=member.facts.member)
             seat.is_outdated = False
@@ -503,9 +503,9 @@ class GroupMembers:
         assert self._job is not None  # noqa: S101 - `place` comes first
         counts = {sub.id: sub.tasks for sub in self._job.plan.subtopologies}
         by_name = {task: self._identities.task(task) for task in tasks}
-        known = {task: id_ for task, id_ in by_name.items() if id_ and id_.partition < counts.get(id_.subtopology, 0)}
-        self._unknown |= by_name.keys() - known.keys()
-        return frozenset(id_ for id_ in known.values() if id_ is not None)
+        present = {task: id_ for task, id_ in by_name.items() if id_ and id_.partition < counts.get(id_.subtopology, 0)}
+        self._unknown |= by_name.keys() - present.keys()
+        return frozenset(id_ for id_ in present.values() if id_ is not None)
 
     def _shown_anew(self) -> list[str]:
         """Return the threads that are to commit in another name, or at another epoch, than before."""

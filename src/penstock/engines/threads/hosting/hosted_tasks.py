@@ -65,24 +65,24 @@ class HostedTasks:
         """Begin with the standbys of the first list."""
         self._updater.follow(self.app, self._standbys(self._done))
 
-    def change(self, thread: StreamThread, wanted: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+    def change(self, thread: StreamThread, assignment: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
         """Do as the newest list says, and take over tasks whose state is restored; return whether anything changed.
 
         Args:
             thread: The running thread.
-            wanted: The newest list of the driver.
+            assignment: The newest list of the driver.
             plan: The newest plan, if that is not the job's.
 
         Raises:
             PenstockError: The state of a task that is followed or restored beside the loop cannot be.
         """
         self._updater.check()
-        if self._is_new(wanted):
+        if self._is_new(assignment):
             before = self.app
             if plan is not self._plan and plan is not None:
                 self._plan, self.app = plan, self._job.app_with(plan)
-            self._switch(thread, before, _parsed(wanted["active"]), self._standbys(wanted))
-            self._done = wanted
+            self._switch(thread, before, _parsed(assignment["active"]), self._standbys(assignment))
+            self._done = assignment
             return True
         return bool(self.pending) and self._take_restored(thread)
 
@@ -96,12 +96,14 @@ class HostedTasks:
         """The member of the group that has been given the tasks; empty: none was, or the driver has all."""
         return str(self._done.get("member", ""))
 
-    def belong_to_another(self, wanted: Mapping[str, Any]) -> bool:
+    def belong_to_another(self, assignment: Mapping[str, Any]) -> bool:
         """Return whether the newest list is of another member: others may have had the tasks in between."""
-        return self._is_new(wanted) and bool(self.member) and wanted.get("member", "") != self.member
+        return self._is_new(assignment) and bool(self.member) and assignment.get("member", "") != self.member
 
-    def _is_new(self, wanted: Mapping[str, Any]) -> bool:
-        return bool(wanted["revision"] > self.revision) and (not self._fenced or wanted.get("member") != self._fenced)
+    def _is_new(self, assignment: Mapping[str, Any]) -> bool:
+        return bool(assignment["revision"] > self.revision) and (
+            not self._fenced or assignment.get("member") != self._fenced
+        )
 
     def report(self) -> dict[str, Any]:
         """Return what the driver needs to know of the tasks, see `penstock.engines.threads.assignment.ownership`."""
@@ -118,8 +120,8 @@ class HostedTasks:
         """Close the replicas of standbys."""
         self._updater.close()
 
-    def _standbys(self, wanted: Mapping[str, Any]) -> set[TaskId]:
-        return {task for task in _parsed(wanted["standby"]) if followed_places(self.app, task)}
+    def _standbys(self, assignment: Mapping[str, Any]) -> set[TaskId]:
+        return {task for task in _parsed(assignment["standby"]) if followed_places(self.app, task)}
 
     def _switch(
         self, thread: StreamThread, before: ThreadApp, active: Collection[TaskId], standbys: Collection[TaskId]

@@ -213,10 +213,10 @@ class ThreadHost:
         while not control.has_to_stop:
             if control.is_lost:
                 return "lost"
-            wanted = control.newest("assign")
-            if tasks.belong_to_another(wanted):
+            assignment = control.newest("assign")
+            if tasks.belong_to_another(assignment):
                 return "dropped"
-            has_changed = tasks.change(thread, wanted, control.newest("plan"))
+            has_changed = tasks.change(thread, assignment, control.newest("plan"))
             if has_changed:  # before the next step: others may wait for what it has let go of
                 self._note(thread, tasks)
                 noted = time.monotonic()

@@ -55,14 +55,14 @@ class OffsetNotes(Protocol):
     are_fenced: bool
     """Whether the group fences a commit by its offsets, so that each task that has changed commits some."""
 
-    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:
         """Return the text for the offset of a partition.
 
         Args:
             app: The application.
             task: The task that reads the partition.
             meta: Its numbers.
-            place: The partition.
+            tp: The partition.
         """
         ...
 
@@ -84,7 +84,7 @@ class EpochNotes:
     def __init__(self, thread: str, epoch: int) -> None:
         self._text = epoch_note(f"stream-thread {thread}", epoch)
 
-    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:  # noqa: ARG002
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:  # noqa: ARG002
         """Return the note."""
         return self._text
 
@@ -98,19 +98,19 @@ class MemberNotes:
 
     keeps_partition_times = are_fenced = True
 
-    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], place: TopicPartition) -> str:
+    def text(self, app: ThreadApp, task: TaskId, meta: Mapping[str, int], tp: TopicPartition) -> str:
         """Return the time of a partition, and the numbers of the task's processors."""
         sent = {store: meta[name] for store in app.subtopology(task).stores if (name := last_emit_meta(store)) in meta}
-        time_ms = meta.get(partition_time_meta(app.logical(place.topic), place.partition), -1)
+        time_ms = meta.get(partition_time_meta(app.logical(tp.topic), tp.partition), -1)
         return OffsetMetadata(time_ms, sent).encode()
 
     def numbers(self, app: ThreadApp, task: TaskId, group: _GroupOffsets) -> _Numbers:
         """Return the times of the task's partitions, their maximum as its stream time, and its processors' numbers."""
         numbers: dict[str, int] = {}
-        for place in app.plan.sources(task):
-            noted = OffsetMetadata.decode(group[place].metadata if place in group else "")
+        for tp in app.plan.sources(task):
+            noted = OffsetMetadata.decode(group[tp].metadata if tp in group else "")
             times = {STREAM_TIME: noted.partition_time_ms}
-            times[partition_time_meta(app.logical(place.topic), place.partition)] = noted.partition_time_ms
+            times[partition_time_meta(app.logical(tp.topic), tp.partition)] = noted.partition_time_ms
             times |= {last_emit_meta(store): time for store, time in noted.numbers.items()}
             for name, time_ms in times.items():
                 if time_ms >= 0:
@@ -162,8 +162,8 @@ class ReplayNote:
     def record(self, task: str) -> pa.RecordBatch:
         """Return the note as a record of the topic of the tasks' numbers.
 
-        >>> place = TopicPartition("in", 1)
-        >>> note = ReplayNote(7, 5, {place: 2}, {place: 5}, {"counts": 9}, {"stream_time": 4}, [Turn(6, {place: 3})])
+        >>> tp = TopicPartition("in", 1)
+        >>> note = ReplayNote(7, 5, {tp: 2}, {tp: 5}, {"counts": 9}, {"stream_time": 4}, [Turn(6, {tp: 3})])
         >>> record = note.record("0_1")
         >>> ReplayNote.is_key(record.column("key")[0].as_py(), "0_1")
         True

@@ -218,10 +218,10 @@ def _of_partitions(name: str, facts: TopicFacts, needs: ApplicationNeeds) -> Ite
         yield False, text
     elif facts.in_sync < facts.replicas:
         yield True, "Not all copies are in sync: is a broker away, or slow?"
-    wanted = needs.internal.get(name, 0)
-    if wanted and facts.partitions != wanted:
-        may_grow = name in needs.compacted and facts.partitions < wanted
-        text = f"The topology needs {counted(wanted, 'partition')}: "
+    needed = needs.internal.get(name, 0)
+    if needed and facts.partitions != needed:
+        may_grow = name in needs.compacted and facts.partitions < needed
+        text = f"The topology needs {counted(needed, 'partition')}: "
         yield may_grow, text + ("the start adds them." if may_grow else "reset the application, or use another id.")
 
 

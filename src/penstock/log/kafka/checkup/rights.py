@@ -65,14 +65,14 @@ def missing_topic_rights(needs: ApplicationNeeds, topics: Mapping[str, TopicFact
         needs: What the application reads and writes.
         topics: The facts of its topics, as `topic_facts` has asked for them.
     """
-    wanted: dict[str, tuple[str, ...]] = dict.fromkeys(needs.sources, ("READ",))
+    operations_by_topic: dict[str, tuple[str, ...]] = dict.fromkeys(needs.sources, ("READ",))
     for sink in needs.sinks:
-        wanted[sink] = (*wanted.get(sink, ()), "WRITE")
-    wanted |= dict.fromkeys(needs.internal, ("READ", "WRITE"))
-    wanted |= dict.fromkeys(needs.repartition, ("READ", "WRITE", "DELETE"))
+        operations_by_topic[sink] = (*operations_by_topic.get(sink, ()), "WRITE")
+    operations_by_topic |= dict.fromkeys(needs.internal, ("READ", "WRITE"))
+    operations_by_topic |= dict.fromkeys(needs.repartition, ("READ", "WRITE", "DELETE"))
     return [
         MissingRight(operation, "topic", name)
-        for name, operations in wanted.items()
+        for name, operations in operations_by_topic.items()
         if (facts := topics.get(name)) is not None and facts.operations is not None
         for operation in operations
         if operation not in facts.operations

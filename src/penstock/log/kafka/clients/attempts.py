@@ -12,7 +12,7 @@ from penstock.log.kafka.failures import category_of, patience_for
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
-__all__ = ["Attempts"]
+__all__ = ["TransactionAttempts"]
 
 _MOST_FENCED = 8
 _FENCED_USUALLY = 3
@@ -20,7 +20,7 @@ _AFTER_FENCING = Backoff(0.15, 3.0, jitter=2 / 3)  # at random, so that two proc
 _FOR_A_LEADER = Backoff(0.15, 0.45, jitter=2 / 3)  # an election is over soon
 
 
-class Attempts:
+class TransactionAttempts:
     """The failed attempts of one transaction.
 
     Patience counts from the first failure: after an attempt that takes longer than that there may still be another.

@@ -11,7 +11,7 @@ from penstock.base.identities.tokens import CachedTokens, ClientCredentials
 from penstock.config.prefixes import behind_prefix
 from penstock.errors import ConfigError
 
-__all__ = ["IDENTITY", "IdentitySource", "TokenSource", "Tokens", "tokens_of"]
+__all__ = ["IDENTITY", "IdentitySource", "TokenSource", "TokenProvider", "tokens_of"]
 
 IDENTITY = "penstock.kafka.identity"
 _PREFIX = "sasl.oauthbearer."
@@ -20,7 +20,7 @@ _CREDENTIALS = f"{_PREFIX}client.credentials.client."
 _EXTENSION = "extension_"
 
 
-class Tokens(Protocol):
+class TokenProvider(Protocol):
     """A source of valid tokens; thread-safe."""
 
     @property
@@ -50,7 +50,7 @@ class Tokens(Protocol):
         ...
 
 
-def tokens_of(login: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def tokens_of(login: Mapping[str, str], settings: Mapping[str, str]) -> TokenProvider:
     """Return the source of tokens that the settings name.
 
     Args:
@@ -192,5 +192,5 @@ class IdentitySource:
         return {}
 
     def token(self) -> str:
-        """Return the token; see `Tokens`."""
+        """Return the token; see `TokenProvider`."""
         return self.tokens.get().text

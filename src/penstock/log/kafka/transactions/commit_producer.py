@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.base.log_lines import own_logger
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
-from penstock.log.kafka.clients.attempts import Attempts
+from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, membership_failure, not_in_time, persist
 from penstock.log.kafka.transactions.refused_records import refusal
@@ -180,7 +180,7 @@ class KafkaCommitProducer:
         self, parts: Sequence[Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         """Retry until it is committed or fails for good; each attempt commits all or nothing."""
-        attempts = Attempts(self._log.patience_s)
+        attempts = TransactionAttempts(self._log.patience_s)
         while True:
             began = time.monotonic()
             try:

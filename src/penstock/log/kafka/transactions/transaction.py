@@ -18,7 +18,7 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.clients.attempts import Attempts
+from penstock.log.kafka.clients.attempts import TransactionAttempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time
 from penstock.log.kafka.transactions.ledger import LEASE, Ledger, LedgerRecord, entry_part, partition_of
@@ -133,7 +133,7 @@ class KafkaTransaction:
     def _write(self) -> None:
         """Retry until it is written or fails for good; each attempt writes all or nothing."""
         access, began = self._log.clients.access, time.monotonic()
-        attempts = Attempts(self._log.patience_s)
+        attempts = TransactionAttempts(self._log.patience_s)
         while True:
             try:
                 self._attempt()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage
 
     from penstock.log.client_counts import Client
-    from penstock.log.kafka.security.oauth import Tokens
+    from penstock.log.kafka.security.oauth import TokenProvider
 
 __all__ = ["BrokerConnection", "arrivals", "parse_answer"]
 
@@ -422,7 +422,7 @@ def _connect_s(settings: Mapping[str, Any]) -> float:
     return float(settings.get("socket_connection_setup_timeout_ms", 1000 * _CONNECT_S)) / 1000
 
 
-def _provider(tokens: Tokens) -> Any:
+def _provider(tokens: TokenProvider) -> Any:
     """Wrap the tokens in the interface of kafka-python."""
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
