@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -92,26 +93,20 @@ class States(Processor[str, bytes, str, bytes]):
 
 
 def topology(source: str, out: str) -> Topology:
-    """Records are matched by column; only those that match a rule go on."""
+    """Records without a match, four of five, are left out by column; a function gives the others to their rules."""
     edges, rules = rules_of_ranges()
     number = pl.col("value").bin.slice(8, 4).bin.reinterpret(dtype=pl.UInt32, endianness="big").cast(pl.Int64)
-    place = number.bin_intervals(edges, labels=False)
-    most = max(map(len, rules))
-    matching = [
-        place.replace_strict(
-            [at for at, some in enumerate(rules) if len(some) > nth],
-            [some[nth] for some in rules if len(some) > nth],
-            default=None,
-        )
-        for nth in range(most)
-    ]
-    pairs = pl.concat_list(pl.struct(rule.alias("key"), pl.col("value").alias("value")) for rule in matching)
+    with_rules = [at for at, some in enumerate(rules) if some]
+
+    def to_rules(_: None, value: bytes) -> list[tuple[str, bytes]]:
+        return [(rule, value) for rule in rules[bisect_right(edges, int.from_bytes(value[8:12], "big"))]]
+
     builder = StreamsBuilder()
     builder.add_state_store(Stores.key_value(STORE, key_serde="string", value_serde="bytes"))
     (
         builder.stream(source, Consumed(key_serde="bytes", value_serde="bytes"))
-        .filter(matching[0].is_not_null())
-        .flat_map(pairs.list.filter(pl.element().struct.field("key").is_not_null()))
+        .filter(number.bin_intervals(edges, labels=False).is_in(with_rules))
+        .flat_map(to_rules)
         .repartition(Repartitioned("matches", key_serde="string", value_serde="bytes"))
         .process(States, [STORE])
         .to(out, Produced(key_serde="string", value_serde="bytes"))
