@@ -104,7 +104,7 @@ class _Progress:
 
     returned: int
     fetched: int
-    answer: tuple[bytes, list[tuple[int, int]]] | None = None
+    answer: tuple[bytes | memoryview, list[tuple[int, int]]] | None = None
 
 
 class KafkaFetcher:

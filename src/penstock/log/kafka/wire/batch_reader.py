@@ -78,7 +78,7 @@ _UNKNOWN = BatchSource()
 
 
 def decode_batches(
-    data: bytes,
+    data: bytes | memoryview,
     start: int,
     end: int,
     aborted: Sequence[tuple[int, int]] | None = (),
@@ -168,7 +168,7 @@ class AbortedRecords:
         self._open = sorted(aborted or (), key=lambda each: each[1])
         self._dropping: set[int] = set()
 
-    def drops(self, head: BatchHead, data: bytes, begin: int, stop: int) -> bool:
+    def drops(self, head: BatchHead, data: bytes | memoryview, begin: int, stop: int) -> bool:
         """Return whether a batch belongs to an aborted transaction, or is a marker, which has no records for users."""
         is_control = bool(head.attributes & CONTROL)
         if self._keeps_all:
@@ -191,7 +191,7 @@ class _BatchReader:
     """
 
     def __init__(
-        self, data: bytes, start: int, end: int, aborted: Sequence[tuple[int, int]] | None, most_bytes: int
+        self, data: bytes | memoryview, start: int, end: int, aborted: Sequence[tuple[int, int]] | None, most_bytes: int
     ) -> None:
         self.at = self.next_offset = start
         self._data = data
@@ -200,7 +200,7 @@ class _BatchReader:
         self._most_bytes = most_bytes
         self._unpacked = 0
         self._seen = -1  # the end of the batch before
-        self._parts: list[bytes] = []  # the buffers of the columns: the data itself, and unpacked batches
+        self._parts: list[bytes | memoryview] = []  # the buffers of the columns: the data itself, and unpacked batches
         self._filled = 0
         self._data_at: int | None = None  # where the data itself begins in these
         self._layout = FoundRecords()
@@ -235,7 +235,7 @@ class _BatchReader:
         if not self._layout.starts:
             return _EMPTY
         joined = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        few = decode_few(joined, self._layout) if len(self._layout.starts) <= FEW else None
+        few = decode_few(bytes(joined), self._layout) if len(self._layout.starts) <= FEW else None
         records = record_columns(pa.py_buffer(joined), self._layout) if few is None else few
         low, high = records.column("offset").to_numpy().searchsorted(self._range)
         return records.slice(low, high - low)
@@ -244,13 +244,13 @@ class _BatchReader:
         """Return the offset of the batch of a row of `records`."""
         return self._layout.base_of(row)
 
-    def _part(self, data: bytes) -> int:
+    def _part(self, data: bytes | memoryview) -> int:
         at = self._filled
         self._parts.append(data)
         self._filled += len(data)
         return at
 
-    def _find(self, head: BatchHead, data: bytes, records: RecordRange, shift: int) -> None:
+    def _find(self, head: BatchHead, data: bytes | memoryview, records: RecordRange, shift: int) -> None:
         if find_records(data, records, shift, self._layout.starts) != records.stop:
             raise DamagedError(f"{head.records} records do not fill it")
         is_fixed = bool(head.attributes & LOG_APPEND_TIME)
@@ -258,7 +258,7 @@ class _BatchReader:
         self._layout.add(records.moved(shift), (head.base, head.last), stamp, is_fixed=is_fixed)
 
 
-def _marker(data: bytes) -> int:
+def _marker(data: bytes | memoryview) -> int:
     """Return the type of a control batch: 0 abort, 1 commit. The key of its one record is (version, type)."""
     _, at = read_unsigned(data, 0)  # length
     at += 1  # attributes

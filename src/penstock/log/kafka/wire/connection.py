@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import AuthenticationError, LogError
@@ -233,14 +234,12 @@ class BrokerConnection:
                 taken = time.monotonic()
 
     def _read(self, sent: _Sent, timeout_s: float) -> Any:
-        from kafka.protocol.frame import KafkaBytes
-
         try:
             head = bytearray(_LENGTH_BYTES)
             self._fill(memoryview(head), timeout_s)
             length = int.from_bytes(head, "big", signed=True)
             self._check_length(length)
-            frame = KafkaBytes(length)
+            frame = _empty_frame(length, sent.kind)
             self._fill(memoryview(frame), timeout_s)
         except OSError as error:
             raise self._broken(error) from error
@@ -380,11 +379,20 @@ def arrivals(requests: Mapping[BrokerConnection, int], timeout_s: float) -> list
             return answered
 
 
+def _empty_frame(length: int, kind: type[ApiMessage] | FrequentCodec) -> Any:
+    """Return memory for an answer: for that to a frequent message nothing clears it first, as it has megabytes."""
+    if isinstance(kind, FrequentCodec):
+        return np.empty(length, np.uint8)
+    from kafka.protocol.frame import KafkaBytes
+
+    return KafkaBytes(length)
+
+
 def parse_answer(frame: Any, number: int, kind: type[ApiMessage] | FrequentCodec) -> Any:
     """Parse the answer in a frame.
 
     Args:
-        frame: A KafkaBytes.
+        frame: A KafkaBytes; of a frequent message any bytes, which its answer may keep parts of.
         number: The request's number.
         kind: The answer's class, or the codec of a frequent message.
 

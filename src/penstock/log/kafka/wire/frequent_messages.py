@@ -83,7 +83,7 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted_transactions: list[AbortedTransaction] | None
-    records: bytes | None
+    records: memoryview | None  # of the answer's own memory
 
 
 class FetchedTopic(NamedTuple):
@@ -216,7 +216,7 @@ def _fetched_partition(data: memoryview, at: int) -> tuple[FetchedPartition, int
     end = at + max(0, size - 1)
     if end > len(data):
         raise ValueError(f"{size - 1} bytes of records in an answer of {len(data)}")
-    records = bytes(data[at:end]) if size else None
+    records = data[at:end] if size else None
     partition = FetchedPartition(number, code, high, stable, start, aborted if count else None, records)
     return partition, _after_tags(data, end)
 

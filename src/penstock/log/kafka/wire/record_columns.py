@@ -82,7 +82,7 @@ class FoundRecords:
         return self.bases[int(np.searchsorted(np.cumsum(self.counts), row, "right"))]
 
 
-def find_records(data: bytes, records: RecordRange, shift: int, starts: list[int]) -> int:
+def find_records(data: bytes | memoryview, records: RecordRange, shift: int, starts: list[int]) -> int:
     """Append the position of each record's attributes, plus ``shift``, to ``starts``.
 
     Returns:

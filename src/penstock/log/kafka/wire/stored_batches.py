@@ -96,7 +96,7 @@ def _fetch(
 
 
 def _read(part: Any, start: int, source: BatchSource) -> StoredRecords:
-    return stored_batches(part.records or b"", start, aborted_of(part, "read_committed"), source)
+    return stored_batches(bytes(part.records or b""), start, aborted_of(part, "read_committed"), source)
 
 
 def stored_batches(
