@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, StreamsBuilder
+from penstock.engines.threads.loop import thread as thread_module
 from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.errors import FencedError, InvalidStateError, ProcessingError, ProductionError
 from penstock.log.base import TopicPartition
@@ -101,6 +102,29 @@ def test_at_least_once_outputs_leave_at_once(log: EmbeddedLog) -> None:
     assert log.committed_offsets("app") == {}
     thread.close(commit=True)
     assert log.committed_offsets("app")[TopicPartition("lines", 0)] == 1
+
+
+@pytest.mark.parametrize(("longest_s", "seen"), [(60.0, [0, 0]), (-1.0, [0, 1])])
+def test_at_least_once_tasks_of_a_turn_share_requests_unless_it_takes_long(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch, longest_s: float, seen: list[int]
+) -> None:
+    monkeypatch.setattr(thread_module, "_UNSENT_S", longest_s)
+    app = a_word_count(log, 2, **{"commit.interval.ms": 60_000, "processing.guarantee": "at_least_once"})
+    for partition in range(2):
+        append(log, "lines", [("k", "a", 1)], partition)
+    (repartition,) = app.repartition_topics
+    found: list[int] = []
+
+    def reach(point: str) -> None:
+        if point == "processed":
+            found.append(sum(len(records_of(log, repartition, at)) for at in range(2)))
+
+    thread = new_thread(app, log, hooks=ThreadHooks(reach=reach))
+    thread.start()
+    thread.step(0)
+    assert found == seen
+    assert sum(len(records_of(log, repartition, at)) for at in range(2)) == 2
+    thread.close(commit=True)
 
 
 def test_a_commit_is_due_after_the_interval(log: EmbeddedLog) -> None:

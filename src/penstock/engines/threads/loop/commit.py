@@ -177,14 +177,13 @@ class Commit:
         """The size of the records that wait for a commit."""
         return self._producer.pending_bytes
 
-    def send(self, parts: Sequence[Part], task: str) -> None:
-        """Send the outputs of a task: exactly once with the next commit, at least once at once.
+    def send(self, parts: Sequence[Part], tasks: Sequence[str]) -> None:
+        """Send outputs, each part with the name of its task: exactly once with the next commit, at least once at once.
 
         Raises:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        tasks = [task] * len(parts)
         while True:
             try:
                 self._producer.send(parts)
@@ -201,7 +200,7 @@ class Commit:
     def flush(self) -> None:
         """At least once: wait until the log has taken all outputs; see `send`."""
         while self._producer.collected():
-            self.send((), "")
+            self.send((), ())
 
     def collect(self, parts: Sequence[Part], task: str) -> None:
         """Send changelog records of a task with the next commit."""

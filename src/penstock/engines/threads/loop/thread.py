@@ -55,6 +55,7 @@ _HELD_S = 0.005  # between two looks whether other threads have caught up
 _AWAITED_S = 0.1  # the commit interval while others may wait for this thread's commits, if it is longer
 _REHEARSED, _REHEARSAL_S = 50, 0.25  # records of a partition of each topic, and the wait for them
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
+_UNSENT_S = 0.1  # in a turn that takes longer, what its tasks have written is sent in between
 
 
 class StreamThread:
@@ -104,6 +105,8 @@ class StreamThread:
         self._paused: set[TopicPartition] = set()
         self._pace = Pace(pace_groups(app.topology, app.plan), self._hooks.pace, self._hooks.clock)
         self._written: dict[PaceGroup, list[tuple[TaskId, list[Part]]]] = {}  # in this turn, by tasks of a group
+        self._unsent: list[tuple[Part, str]] = []  # in this turn, by tasks without a group, and their names
+        self._sent_s = 0.0
         self._records = 0  # processed since the last commit
         self._is_busy = False  # whether there is more to process without waiting
         self._arrived = 0  # records, at the last look for them
@@ -164,6 +167,7 @@ class StreamThread:
             self._add(tp, fetched)
         ends = self._polling.ends()
         now_ms, began = self._hooks.clock(), time.monotonic()
+        self._sent_s = began
         limits = self._pace.limits(self._tasks.values(), ends)
         did = [
             self._process(task, now_ms, ends, limits.get(task.id)) for task in (self._loaded | self._ticking).values()
@@ -431,20 +435,31 @@ class StreamThread:
         self._hooks.reach("processed")
         with self._times.step("send"):
             parts, group = parts_of_output(self._app, output.records), self._pace.groups.get(task.id.subtopology)
-            if group is None:
-                self._commit.send(parts, str(task.id))
-            else:
+            if group is not None:
                 self._written.setdefault(group, []).append((task.id, parts))
+            else:
+                self._unsent += [(part, str(task.id)) for part in parts]
+                if time.monotonic() - self._sent_s > _UNSENT_S:
+                    self._send_unsent()
         self._records += task.records_in - before
         return True
 
     def _send_written(self) -> None:
-        """Send what tasks of a group have written in this turn, in the order of time."""
+        """Send what tasks have written in this turn; those of a group in the order of time."""
+        if self._unsent:
+            with self._times.step("send"):
+                self._send_unsent()
         written, self._written = self._written, {}
         for group, parts_of_tasks in written.items():
             with self._times.step("send"):
                 for names, parts in merged_by_time(parts_of_tasks, group.topics):
-                    self._commit.send(parts, names)
+                    self._commit.send(parts, [names] * len(parts))
+
+    def _send_unsent(self) -> None:
+        """Send what tasks without a group have written: by one call, so that they share requests and their answers."""
+        unsent, self._unsent = self._unsent, []
+        self._commit.send([part for part, _ in unsent], [task for _, task in unsent])
+        self._sent_s = time.monotonic()
 
     def _time_to_wait(self, timeout_s: float) -> float:
         if self._is_busy and self._loaded:
