@@ -1,7 +1,7 @@
 """Runs of a suite of benchmarks over one broker: Nexmark, ShuffleBench, Theodolite.
 
 A suite loads its topics once. Then the peers take turns at each of its workloads, and each answer is compared with one that
-is computed by other means. Rates are records of the input a second: steady from the first record processed to the last, whole
+is computed by other means. A first run warms the broker up and does not count. Rates are records of the input a second: steady from the first record processed to the last, whole
 from the start of the process. CPU seconds are those of all of a peer's processes, per million records, with and without its
 start. A run with a wrong answer has no rate.
 """
@@ -174,6 +174,9 @@ def parser(description: str, workloads: Sequence[str], *, n: int, one: str = "wo
     made.add_argument("--timeout", type=float, default=240, help="seconds for a run, start-up included")
     made.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")
     made.add_argument("--merge", action="store_true", help="into the results that are there; what is run is replaced")
+    made.add_argument(
+        "--no-warm-up", dest="warm_up", action="store_false", help="count the first run of the broker too"
+    )
     made.add_argument("--json", type=Path)
     made.set_defaults(one=one, counted="events" if one == "query" else "records")
     return made
@@ -206,6 +209,8 @@ def main(suite: Suite, given: argparse.Namespace, **more: Any) -> None:
         broker = stack.enter_context(compare.broker_in(root))
         runs = Runs(suite, broker.settings.bootstrap_servers, psutil.Process(broker.status().pid), root, given)
         suite.load(broker.settings.bootstrap_servers)
+        if given.warm_up and peers:  # not counted: else the first peer would pay for the broker's compiler
+            runs.run(*peers[-1], given.workloads[0], given.guarantees[0])
         chosen = [(workload, guarantee) for workload in given.workloads for guarantee in given.guarantees]
         for number, (workload, guarantee) in enumerate(chosen):
             for peer, place in peers[:: -1 if number % 2 else 1]:

@@ -269,3 +269,14 @@ def test_tagged_fields_are_passed_over() -> None:
 def test_more_bytes_than_the_answer_has_are_refused() -> None:
     with pytest.raises(ValueError, match="1 bytes too many"):
         parse_answer(struct.pack(">ibihqhbb", 7, 0, 0, 0, 9, 4, 0, 0), 7, codec("EndTxnRequest"))
+
+
+def test_fetched_records_stay_in_the_memory_of_their_answer() -> None:
+    nothing_aborted, no_replica = b"\1", struct.pack(">i", -1)
+    place = struct.pack(">ihqqq", 0, 0, 9, 9, 0) + nothing_aborted + no_replica
+    topic = b"\2t" + b"\2" + place + b"\5rows" + b"\0\0"
+    frame = bytearray(struct.pack(">i", 7) + b"\0" + struct.pack(">ihi", 0, 0, 1) + b"\2" + topic + b"\0")
+    found = parse_answer(frame, 7, codec("FetchRequest"))
+    ((part,),) = (topic.partitions for topic in found.responses)
+    frame[frame.index(b"rows")] = ord("R")
+    assert part.records == b"Rows"
