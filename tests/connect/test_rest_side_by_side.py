@@ -1,6 +1,6 @@
 """Requests at random that a worker of Kafka Connect has answered (`rest_side_by_side.py`), beside ours.
 
-Those of the archive change nothing, so that no answer depends on how fast tasks start. The life of connectors is in the
+Those of the archive change nothing but the offsets of connectors that are stopped, so that no answer depends on how fast tasks start. The life of connectors is in the
 recorded scenarios (`test_connect_rest.py`).
 """
 

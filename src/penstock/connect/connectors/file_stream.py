@@ -181,10 +181,6 @@ class FileStreamSourceConnector(SourceConnector):
         for partition, offset in offsets:
             if offset is None:
                 continue
-            if partition is None:
-                raise ConnectError("Partition objects cannot be null")
-            if FILENAME not in partition:
-                raise ConnectError("Partition objects should contain the key 'filename'")
             if POSITION not in offset:
                 raise ConnectError(_NO_OFFSET)
             position = offset[POSITION]
@@ -192,6 +188,10 @@ class FileStreamSourceConnector(SourceConnector):
                 raise ConnectError("The value for the 'position' key in the offset is expected to be a Long value")
             if position < 0:
                 raise ConnectError("The value for the 'position' key in the offset should be a non-negative value")
+            if partition is None:
+                raise ConnectError("Partition objects cannot be null")
+            if FILENAME not in partition:
+                raise ConnectError("Partition objects should contain the key 'filename'")
         return True
 
 

@@ -150,7 +150,7 @@ class Plugins:
         return sorted((p for p in self._plugins.values() if set(kinds) & set(p.kinds)), key=lambda p: p.java_class)
 
     def connector(self, name: str) -> Plugin:
-        """Return the connector whose name ends in this, as Kafka finds the class of a request.
+        """Return the connector of this class, or of this name without package, with or without ``Connector``.
 
         Raises:
             LookupError: There is none, or more than one.
@@ -158,7 +158,7 @@ class Plugins:
         connectors = self.of_kind(PluginKind.SOURCE, PluginKind.SINK)
         exact = [plugin for plugin in connectors if plugin.java_class == name]
         ends = (name, f"{name}Connector")
-        matches = exact or [plugin for plugin in connectors if plugin.java_class.endswith(ends)]
+        matches = exact or [plugin for plugin in connectors if plugin.simple_name in ends]
         if not matches and (referred := self.references(name)) is not None:
             return referred
         if not name or len(matches) != 1:
