@@ -69,12 +69,16 @@ class DebeziumRunner:
     def __init__(self, server):
         self._server = server
 
-    def run(self, case):
-        """The differences of a case."""
+    def prepare(self):
+        """Make the database anew, without slots."""
         self._clean()
         self._execute(
             "postgres", "CREATE DATABASE app TEMPLATE template0 LC_COLLATE 'C.UTF-8' LC_CTYPE 'C.UTF-8' ENCODING 'UTF8'"
         )
+
+    def run(self, case):
+        """The differences of a case."""
+        self.prepare()
         run = CaseRun(self._server, case)
         try:
             return run.differences()

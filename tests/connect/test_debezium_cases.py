@@ -2,12 +2,13 @@
 
 import pytest
 
-from connect_debezium import DIFFERENT, DebeziumRunner, load_debezium_cases
+from connect_debezium import ARCHIVE, DIFFERENT, DebeziumRunner, load_debezium_cases
 from postgres_server import postgres
 
 __all__ = ["postgres"]
 
 CASES = {case["name"]: case for case in load_debezium_cases()}
+FOUND = {case["name"]: case for case in load_debezium_cases(ARCHIVE.with_name("debezium-found-cases.tar.xz"))}
 SAMPLE = [
     "array_int4", "bad_message_key", "bit12", "bytea_base64", "column_mask_hash_v2", "column_propagate_types",
     "date_gregorian_switch", "ddl_change_pk", "defaults_forms", "down_rename_column", "enum", "extract_changed",
@@ -19,6 +20,12 @@ SAMPLE = [
     "tx_large", "tx_metadata_two_schemas", "tx_open_over_steps", "unwrap_add_fields", "wide_notnull",
 ]  # fmt: skip
 
+FOUND_SAMPLE = [
+    "defaults_clock_isostring", "failure_warn_tx", "inc_after_initial", "inc_key_bool", "inc_key_bytea", "inc_key_date",
+    "inc_key_float8", "inc_key_numeric", "inc_missing_table", "inc_notify_chunks", "inc_uuid_key", "random_15",
+    "random_1010", "random_1039", "skip_c_alone",
+]  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def runner(postgres):
@@ -28,6 +35,17 @@ def runner(postgres):
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_recorded_case_has_the_same_records(runner, name):
     assert runner.run(CASES[name]) == []
+
+
+@pytest.mark.parametrize("name", FOUND_SAMPLE)
+def test_a_scenario_that_once_differed_has_the_same_records(runner, name):
+    assert runner.run(FOUND[name]) == []
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", sorted(set(FOUND) - set(FOUND_SAMPLE)))
+def test_all_scenarios_that_were_recorded_beside_debezium_have_the_same_records(runner, name):
+    assert runner.run(FOUND[name]) == []
 
 
 def test_a_case_with_another_value_is_a_difference(runner):

@@ -383,7 +383,10 @@ def test_messages_do_not_show_what_is_masked():
         ({"skipped.operations": "c,x"}, "Invalid operation"),
         ({"message.key.columns": "public.t"}, r"public.t has an invalid format \(expecting"),
         ({"snapshot.select.statement.overrides": "public.t"}, "whose statement is not there"),
-        ({"snapshot.mode": "Custom"}, "this connector has no such snapshots"),
+        ({"snapshot.mode": "Custom"}, "this connector reads neither rows nor changes so"),
+        ({"snapshot.mode": "configuration_based"}, "this connector reads neither rows nor changes so"),
+        ({"skipped.operations": "m"}, "Invalid operation"),
+        ({"replica.identity.autoset.values": "public.t:SOME"}, "public.t:SOME has an invalid format"),
         ({"time.precision.mode": "seconds"}, "Value must be one of .*adaptive"),
         (
             {"snapshot.mode": "sometimes"},
@@ -558,6 +561,95 @@ def test_a_slot_is_dropped_and_statements_are_run_as_the_settings_say(started):
     assert run("SELECT count(*) FROM pg_replication_slots WHERE slot_name = current_database()") == [(0,)]
 
 
+def operations(records):
+    return [record.value["op"] for record in records if record.value is not None]
+
+
+def test_a_publication_has_what_the_settings_do_not_skip(started):
+    driver, run = started(*TABLE, **{"skipped.operations": "c,t", "snapshot.mode": "no_data"})
+    ((inserts, updates, deletes, truncates),) = run(
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication"
+    )
+    assert (inserts, updates, deletes, truncates) == (False, True, True, False)
+    run("INSERT INTO t VALUES (2, 'a', 'b', 1)", "UPDATE t SET c = 9")
+    assert operations(drain(driver)) == ["u", "u"]
+
+
+def test_signals_come_although_inserts_are_skipped(started):
+    signals = "CREATE TABLE sig (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))"
+    more = {"skipped.operations": "c", "snapshot.mode": "no_data", "signal.data.collection": "public.sig"}
+    driver, run = started(*TABLE, signals, **more)
+    run("""INSERT INTO sig VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')""")
+    assert operations(drain(driver)) == ["r"]
+
+
+@pytest.mark.parametrize(
+    ("value", "before"),
+    [
+        ("public.t:FULL", {"id": 1, "a": "hunter2", "b": "x", "c": 5}),
+        ("public.t:INDEX by_c", {"id": 0, "a": None, "b": None, "c": 5}),
+        ("public.t:FULL, PUBLIC.*:full", None),  # twice: it stays as it is
+        ("public.t:INDEX nope", None),
+    ],
+)
+def test_replica_identities_are_set_at_the_start(started, value, before):
+    unique = ("ALTER TABLE t ALTER c SET NOT NULL", "CREATE UNIQUE INDEX by_c ON t (c)")
+    driver, run = started(*TABLE, *unique, **{"replica.identity.autoset.values": value, "snapshot.mode": "no_data"})
+    run("UPDATE t SET c = 7")
+    change, *_ = drain(driver)
+    assert (change.value["before"] and change.value["before"].to_dict()) == before
+
+
+@pytest.mark.parametrize("mode", ["warn", "skip"])
+def test_what_cannot_be_read_is_left_out_where_the_settings_say_so(started, mode, caplog):
+    table = ("CREATE TABLE t (id int PRIMARY KEY, n numeric(8,2) NOT NULL)", "INSERT INTO t VALUES (1, 1), (2, 'NaN')")
+    driver, run = started(*table, **{"event.processing.failure.handling.mode": mode})
+    (row,) = drain(driver)
+    assert row.value["source"]["snapshot"] == "last"
+    run("INSERT INTO t VALUES (3, 'NaN'), (4, 4)", "UPDATE t SET n = 'NaN' WHERE id = 1")
+    assert [record.key["id"] for record in drain(driver)] == [4]
+    assert ("a change is left out" in caplog.text) is (mode == "warn")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"snapshot.data": "true", "snapshot.schema": "true", "start.stream": "true"}, ["r", "u"]),
+        ({"snapshot.data": "true"}, ["r"]),
+        ({"start.stream": "true"}, ["u"]),
+    ],
+)
+def test_snapshots_based_on_the_configuration_read_rows_and_changes_or_one_of_them(started, more, expected):
+    based = {f"snapshot.mode.configuration.based.{name}": value for name, value in more.items()}
+    # "snapshot.mode.configuration.based.snapshot.data", "snapshot.mode.configuration.based.snapshot.schema" and
+    # "snapshot.mode.configuration.based.start.stream"
+    driver, run = started(*TABLE, **{"snapshot.mode": "configuration_based", **based})
+    found = operations(drain(driver))
+    run("UPDATE t SET c = 7")
+    assert [*found, *operations(drain(driver))] == expected
+
+
+@pytest.mark.parametrize("mode", ["serializable", "read_committed", "READ_UNCOMMITTED"])
+def test_rows_are_those_of_one_moment_in_each_mode_of_isolation(started, mode):
+    driver, _ = started(*TABLE, **{"snapshot.isolation.mode": mode})
+    assert operations(drain(driver)) == ["r"]
+
+
+def test_notifications_say_how_an_incremental_snapshot_goes_on(started):
+    signals = "CREATE TABLE sig (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))"
+    more = {"snapshot.mode": "no_data", "signal.data.collection": "public.sig", "incremental.snapshot.chunk.size": "1"}
+    sink = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "notes"}
+    driver, run = started(*TABLE, "INSERT INTO t VALUES (2, 'a', 'b', 6), (3, 'a', 'b', 7)", signals, **more, **sink)
+    run("""INSERT INTO sig VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t", "public.none"]}')""")
+    notes = [record.value for record in drain(driver) if record.topic == "notes"]
+    assert [note["type"] for note in notes] == [
+        "SKIPPED", "STARTED", *["IN_PROGRESS"] * 3, *["TABLE_SCAN_COMPLETED"] * 2, "COMPLETED",
+    ]  # fmt: skip
+    assert [note["additional_data"].get("last_processed_key") for note in notes[2:5]] == ["1", "2", "3"]
+    assert [note["additional_data"]["status"] for note in notes[5:7]] == ["SUCCEEDED", "UNKNOWN_SCHEMA"]
+    assert notes[5]["additional_data"]["total_rows_scanned"] == "3"
+
+
 def messages(records):
     return [record.key["prefix"] for record in records if record.topic == "srv.message"]
 
@@ -567,7 +659,6 @@ def messages(records):
     [
         ("message.prefix.include.list", "aud.*,x", ["audit"]),
         ("message.prefix.exclude.list", "audit", ["noise"]),
-        ("skipped.operations", "m", []),
     ],
 )
 def test_messages_come_of_the_prefixes_that_the_settings_name(started, setting, value, prefixes):

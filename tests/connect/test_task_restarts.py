@@ -107,6 +107,72 @@ def test_a_restart_of_a_connector_that_was_deleted_meanwhile_is_left_out(tmp_pat
         server.stop()
 
 
+SLOW = """
+import time
+from pathlib import Path
+from penstock.connect.api import SourceConnector, SourceTask
+from penstock.connect.config import ConfigDef, Kind, Setting
+
+class SlowTask(SourceTask):
+    java_class = "SlowTask"
+
+    def start(self, settings):
+        marks = Path(settings["marks"])
+        with marks.open("a") as out:
+            out.write("x")
+        if marks.stat().st_size == 1:
+            raise ValueError("not yet")
+        while not Path(settings["go"]).exists():
+            time.sleep(0.01)
+
+    def poll(self):
+        time.sleep(0.01)
+        return None
+
+class Slow(SourceConnector):
+    java_class = "Slow"
+    config = ConfigDef([Setting(name=name, kind=Kind.STRING) for name in ("marks", "go")])
+    task_class = SlowTask
+
+    def start(self, settings):
+        self.settings = dict(settings)
+
+    def task_configs(self, max_tasks):
+        return [self.settings]
+"""
+
+
+def test_a_task_that_is_starting_again_is_left_alone_by_restarts_of_what_has_failed(tmp_path):
+    (tmp_path / "plugins.py").write_text(SLOW)
+    settings = worker_settings(tmp_path, **{"plugin.path": str(tmp_path / "plugins.py")})
+    server = WorkerServer(WorkerConfig.of(settings, "distributed"))
+    server.start()
+
+    def state():
+        tasks = ask(server, "GET", "/connectors/slow/status")[1].get("tasks")
+        return tasks[0]["state"] if tasks else None
+
+    try:
+        assert server.wait_until_ready(60)
+        marks, go = tmp_path / "marks", tmp_path / "go"
+        config = {"connector.class": "Slow", "marks": str(marks), "go": str(go)}
+        assert ask(server, "PUT", "/connectors/slow/config", config)[0] == 201
+        until(lambda: state() == "FAILED", 60)
+        restart = "/connectors/slow/restart?includeTasks=true&onlyFailed=true"
+        shown = ask(server, "POST", restart)[1]["tasks"]
+        assert [task["state"] for task in shown] == ["RESTARTING"]
+        until(lambda: marks.read_text() == "xx", 60)
+        for _ in range(5):
+            assert [task["state"] for task in ask(server, "POST", restart)[1]["tasks"]] == ["RESTARTING"]
+            server.worker.herder.tick()
+        go.touch()
+        until(lambda: state() == "RUNNING", 60)
+        assert marks.read_text() == "xx"
+    finally:
+        go.touch()
+        server.stop()
+
+
 def test_a_worker_starts_failed_tasks_again_and_keeps_the_records_that_a_sink_refuses(tmp_path):
     (tmp_path / "plugins.py").write_text(PLUGINS)
     more = {"plugin.path": str(tmp_path / "plugins.py"), "tasks.in.process": "true"}

@@ -180,8 +180,10 @@ class ExtractNewRecordState(Transformation):
     def _routed(self, record: R, row: Struct | None) -> R:
         if not self._route or row is None:
             return record
-        topic = row[self._route]
-        return record if topic is None else record.with_(topic=str(topic))
+        topic, part = row[self._route], row.schema.field(self._route)
+        if part is not None and part.schema.type is not Type.STRING:
+            raise DataError(f"Field '{self._route}' is not of type STRING")
+        return record if topic is None else record.with_(topic=topic)
 
     def _written(self, record: R, envelope: Struct, row: Struct, *, deleted: str) -> R:
         record, dropped = self._without(self._routed(record, row))

@@ -315,15 +315,16 @@ class Herder:
             return  # it was deleted after the request
         if name in self.connectors:
             status = statuses.connectors.get(name)
-            failed = status is not None and status.state in ("FAILED", "RESTARTING")
-            if not request.only_failed or failed:
+            if not request.only_failed or (status is not None and status.state == "FAILED"):
                 self.restart_connector(name)
         if request.include_tasks:
+            restarted = []
             for task in self.tasks.of(name):
                 status = statuses.tasks.get(task)
-                failed = status is not None and status.state in ("FAILED", "RESTARTING")
-                if not request.only_failed or failed:
+                if not request.only_failed or (status is not None and status.state == "FAILED"):
                     self.restart_task(task)
+                    restarted.append((task, StoredStatus("RESTARTING", self.worker_id, self.view.generation)))
+            statuses.put_tasks(restarted)  # a further request for those that have failed leaves them alone
 
     # Connectors
 

@@ -265,11 +265,6 @@ class Operations:
             tasks = self._statuses.tasks_of(name)
             restarting = self._restarting(status, request)
             after = {n: self._restarting(each, request) if request.include_tasks else each for n, each in tasks.items()}
-            if restarting is not status:
-                self._statuses.put_connector(name, replace(restarting, trace=None))
-            self._statuses.put_tasks(
-                ((name, n), replace(each, trace=None)) for n, each in after.items() if each is not tasks[n]
-            )
             self._configs.put_restart(request)
             self.herder.wake()
             return self._described(name, restarting, after)

@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.base.jars import Coordinates, fetch_jars
 from penstock.errors import ConfigError, EnvironmentProblemError
 
-__all__ = ["package_folder", "parse_coordinates"]
+__all__ = ["check_noted", "package_folder", "parse_coordinates"]
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _PARTS = 3
@@ -40,10 +40,10 @@ def package_folder(coordinates: Coordinates) -> Path:
     Raises:
         EnvironmentProblemError: They cannot be downloaded, or are not those of the first download any more.
     """
-    return fetch_jars("packages/" + "_".join(coordinates), [coordinates], check=_check_noted)
+    return fetch_jars("packages/" + "_".join(coordinates), [coordinates], check=check_noted)
 
 
-def _check_noted(folder: Path) -> None:
+def check_noted(folder: Path) -> None:
     """Note the digests of downloaded jars, or compare them with those that were noted."""
     note = folder / _NOTED
     digests = "".join(f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar")))

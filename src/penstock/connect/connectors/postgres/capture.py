@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,14 +12,17 @@ from penstock.connect.connectors.postgres.masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.names import topic_name
 from penstock.connect.connectors.postgres.tables import CaptureSettings, TableFacts
 from penstock.connect.connectors.postgres.types import PgType
+from penstock.errors import ConnectError
 
-__all__ = ["Capture"]
+__all__ = ["REPLICA_IDENTITY", "Capture"]
 
 Name = tuple[str, str]
 LISTS = (
     "schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list",
     "snapshot.include.collection.list", "message.prefix.include.list", "message.prefix.exclude.list",
 )  # fmt: skip
+REPLICA_IDENTITY = re.compile(r"\s*([^\s:]+):(DEFAULT|INDEX (\w+)|FULL|NOTHING)\s*", re.IGNORECASE)
+OPERATIONS = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
 DEFAULT_NAMING = "io.debezium.schema.DefaultTopicNamingStrategy"
 
 
@@ -33,7 +37,9 @@ class Capture:
         lists: The lists of patterns by their settings.
         keys: The columns of keys by patterns of tables.
         overrides: The statements in place of tables in a snapshot.
+        identities: The replica identities of tables, by patterns: a kind, and the name of its index.
         skipped: The operations that do not come out.
+        published: What a publication that is made has; None: all.
         confirms: The server may forget what is written.
         signal_tables: The tables of signals.
         message_content: The form of the content of messages of applications.
@@ -46,7 +52,9 @@ class Capture:
     lists: Mapping[str, Patterns]
     keys: tuple[tuple[Patterns, tuple[str, ...]], ...]
     overrides: Mapping[str, str]
+    identities: tuple[tuple[Patterns, str, str | None], ...]
     skipped: frozenset[str]
+    published: tuple[str, ...] | None
     confirms: bool
     signal_tables: frozenset[str]
     message_content: ColumnForm
@@ -82,6 +90,7 @@ class Capture:
             propagated=Patterns.of(parsed["column.propagate.source.type"], "column.propagate.source.type"),
             propagated_types=Patterns.of(parsed["datatype.propagate.source.type"], "datatype.propagate.source.type"),
         )
+        skipped = frozenset(each.strip() for each in parsed["skipped.operations"])
         content = column_form(PgType(17, "bytea"), -1, handling, nullable=True)
         assert content is not None  # noqa: S101 - bytea has a form
         return cls(
@@ -94,7 +103,11 @@ class Capture:
                 name.strip().lower(): settings.get(f"snapshot.select.statement.overrides.{name.strip()}", "")
                 for name in parsed["snapshot.select.statement.overrides"]
             },
-            frozenset(each.strip() for each in parsed["skipped.operations"]),
+            tuple(_identities(parsed["replica.identity.autoset.values"])),
+            skipped,
+            _published(skipped, has_signals=bool(parsed["signal.data.collection"]))
+            if "skipped.operations" in settings
+            else None,
             parsed["flush.lsn.source"] and parsed["lsn.flush.mode"] != "manual",
             frozenset(each.strip() for each in parsed["signal.data.collection"]),
             content,
@@ -141,6 +154,20 @@ class Capture:
                 return replace(facts, key=key)
         return facts
 
+    def identity(self, name: Name) -> tuple[str, str | None] | None:
+        """Return the replica identity that the settings give to a table, and its index; None: it stays as it is.
+
+        Raises:
+            ConnectError: They give several.
+        """
+        chosen = [(kind, index) for pattern, kind, index in self.identities if pattern.match(".".join(name))]
+        if len(chosen) > 1:
+            raise ConnectError(
+                f"several expressions of replica.identity.autoset.values match the table {'.'.join(name)}",
+                hint="Name each table once.",
+            )
+        return chosen[0] if chosen else None
+
     def override(self, name: Name) -> str:
         """Return the statement in place of a table; empty: there is none."""
         return self.overrides.get(".".join(name).lower(), "")
@@ -186,6 +213,23 @@ def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
 def _statements(text: str) -> list[str]:
     statements = [each.replace("\0", ";").strip() for each in text.replace(";;", "\0").split(";")]
     return [each for each in statements if each]
+
+
+def _identities(text: str) -> Iterable[tuple[Patterns, str, str | None]]:
+    """Return replica identities by tables, of ``schema.table:FULL,schema.table:INDEX name``."""
+    for match in map(REPLICA_IDENTITY.fullmatch, text.split(",") if text else ()):
+        if match is not None:
+            table, identity, index = match.groups()
+            yield Patterns.of([table], "replica.identity.autoset.values"), identity.split()[0].upper(), index
+
+
+def _published(skipped: frozenset[str], *, has_signals: bool) -> tuple[str, ...] | None:
+    """Return what a publication has, so that the server does not send what is skipped; signals are inserts."""
+    if skipped == {"none"}:
+        return None
+    return tuple(
+        name for letter, name in OPERATIONS.items() if letter not in skipped or (letter == "c" and has_signals)
+    )
 
 
 def _key_columns(text: str) -> list[tuple[Patterns, tuple[str, ...]]]:

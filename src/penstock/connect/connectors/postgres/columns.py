@@ -172,7 +172,7 @@ def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullab
     return replace(
         nullable_form,
         unavailable=_unavailable(nullable_form.schema, pg_type, handling),
-        zero=None if nullable else _zero(nullable_form),
+        zero=None if nullable else _zero(nullable_form) if form.zero is None else form.zero,
     )
 
 
@@ -288,9 +288,12 @@ def _numeric(kind: PgType, handling: Handling) -> ColumnForm:
     modifier = kind.modifier
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF  # -2 is 2046, as in Debezium
     if handling.decimals == "string":
+        zero = f"{scaled_decimal(0, scale if modifier >= 0 else 0):f}"
         if modifier < 0 or scale <= MOST_SCALE:
-            return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text, text))
-        return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text) or f"{_scaled(Decimal(text), scale):f}")
+            return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text, text), zero=zero)
+        return ColumnForm(
+            STRING, lambda text: SPECIAL_DECIMALS.get(text) or f"{_scaled(Decimal(text), scale):f}", zero=zero
+        )
     if handling.decimals == "double":
         return ColumnForm(FLOAT64, float)
     if modifier < 0:
@@ -327,7 +330,7 @@ def _money(_kind: PgType, handling: Handling) -> ColumnForm:
         return f"-{digits}" if "-" in text or "(" in text else digits
 
     if handling.decimals == "string":
-        return ColumnForm(STRING, plain)
+        return ColumnForm(STRING, plain, zero="0.00")
     if handling.decimals == "double":
         return ColumnForm(FLOAT64, lambda text: float(plain(text)))
     return ColumnForm(decimal_schema(2), lambda text: _scaled(Decimal(plain(text)), 2))
@@ -370,7 +373,7 @@ def _hstore(_kind: PgType, handling: Handling) -> ColumnForm:
     def read(text: str) -> str:
         return json.dumps(_pairs(text), ensure_ascii=False, separators=(",", ":"))
 
-    return ColumnForm(_named(STRING, "io.debezium.data.Json"), read)
+    return ColumnForm(_named(STRING, "io.debezium.data.Json"), read, zero="{}")
 
 
 def _pairs(text: str) -> dict[str, str | None]:
@@ -539,7 +542,7 @@ def _days(text: str) -> int:
 
 def _interval(_kind: PgType, handling: Handling) -> ColumnForm:
     if handling.intervals == "string":
-        return ColumnForm(_time_named(STRING, "Interval"), lambda text: "P{}Y{}M{}DT{}H{}M{}S".format(*_parts(text)))
+        return ColumnForm(_time_named(STRING, "Interval"), _iso_interval, zero="P0Y0M0DT0H0M0S")
 
     def micros(text: str) -> int | None:
         years, months, days, hours, minutes, seconds = (Decimal(each) for each in _parts(text))
@@ -548,6 +551,10 @@ def _interval(_kind: PgType, handling: Handling) -> ColumnForm:
         return None if abs(total) > LONGEST else total
 
     return ColumnForm(_time_named(INT64, "MicroDuration"), micros)
+
+
+def _iso_interval(text: str) -> str:
+    return "P{}Y{}M{}DT{}H{}M{}S".format(*_parts(text))
 
 
 def _parts(text: str) -> list[str]:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from penstock.connect.connectors.postgres.columns import ColumnForm, Handling
+from penstock.connect.connectors.postgres.columns import MOST_SCALE, ColumnForm, Handling
 from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.data import Type
+from penstock.serde.data.logical import scaled_decimal, unscaled
 
 __all__ = ["default_value"]
 
 _INFINITE = ("infinity", "-infinity")
 _FUNCTION = re.compile(r"[(]?[A-Za-z0-9_.]+\((?:.+(?:, ?.+)*)?\)")
+_CLOCK = ("current_timestamp", "current_time", "current_date", "localtime", "localtimestamp")
 _LITERAL = re.compile(r"'(.*?)'")
 # The types whose defaults Debezium reads, with what stands for the result of a function.
 _PLACEHOLDERS: Mapping[str, str] = {
     "int2": "0",
     "int4": "0",
     "int8": "0",
-    "oid": "0",
     "float4": "0.0",
     "float8": "0.0",
     "numeric": "0.0",
@@ -31,7 +32,6 @@ _PLACEHOLDERS: Mapping[str, str] = {
     "text": "",
     "varchar": "",
     "bpchar": "",
-    "char": "",
     "date": "1970-01-01",
     "time": "00:00:00",
     "timestamp": "1970-01-01 00:00:00",
@@ -59,7 +59,7 @@ def default_value(expression: str, kind: PgType, form: ColumnForm, handling: Han
     is_enum = kind.kind == "e"
     if not is_enum and (kind.name not in _PLACEHOLDERS or kind.domain is not None):
         return None
-    if _FUNCTION.match(expression):
+    if _FUNCTION.match(expression) or expression.lower() in _CLOCK:
         if is_enum:
             return None
         text = _PLACEHOLDERS[kind.name]
@@ -88,12 +88,22 @@ def _infinite(text: str, kind: PgType, handling: Handling, form: ColumnForm) -> 
 def _parsed(text: str, kind: PgType, form: ColumnForm) -> Any:
     if kind.name == "numeric" and not re.fullmatch(r"\s*[+-]?[\d.]+(?:[eE][+-]?\d+)?\s*", text):
         return None
+    if kind.name == "numeric" and kind.modifier >= 0:
+        text = _padded(text.strip(), (kind.modifier - 4) & 0x7FF)
     prepare = _FORMS.get(kind.name)
     try:
         value = form.read(text if prepare is None else prepare(text))
     except (ValueError, InvalidOperation, OverflowError, TypeError):
         return None
     return value
+
+
+def _padded(text: str, scale: int) -> str:
+    """Return a number with at least so many digits behind its point."""
+    number, digits = unscaled(Decimal(text))
+    return (
+        text if digits >= scale or scale > MOST_SCALE else f"{scaled_decimal(number * 10 ** (scale - digits), scale):f}"
+    )
 
 
 def _boolean(text: str) -> str:

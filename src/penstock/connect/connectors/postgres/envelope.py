@@ -41,6 +41,7 @@ __all__ = [
     "context_headers",
     "message_value",
     "now_fields",
+    "snapshot_place",
     "source_struct",
 ]
 
@@ -181,6 +182,15 @@ def source_struct(prefix: str, database: str, origin: Origin, table: tuple[str, 
         "origin_lsn": origin.replicated[1],
     }
     return Struct(SOURCE, fields)
+
+
+def snapshot_place(*, is_first_table: bool, is_first: bool, is_end: bool) -> str:
+    """Return what a row of a snapshot is in Debezium's words; the very last one is ``last``."""
+    if is_first_table and is_first:
+        return "first"
+    if is_end:
+        return "last_in_data_collection"
+    return "first_in_data_collection" if is_first else "true"
 
 
 def now_fields() -> Mapping[str, int]:

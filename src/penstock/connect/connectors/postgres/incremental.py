@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,15 +23,15 @@ from penstock.connect.connectors.postgres.tables import Event, Row, TableForm
 from penstock.connect.data import Struct
 from penstock.errors import ConnectError
 
-__all__ = ["IncrementalSnapshots"]
+__all__ = ["IncrementalSnapshots", "Progress", "row_offset"]
 
 _LOG = own_logger(__name__)
 _PREFIX = "incremental_snapshot"
-ROW_OFFSET: Mapping[str, Any] = {
-    "snapshot": "INCREMENTAL",
-    "snapshot_completed": False,
-    "last_snapshot_record": False,
-}
+
+
+def row_offset(*, has_snapshot: bool) -> Mapping[str, Any]:
+    """Return what the offset of a row has, with whether this run of the connector began with a whole snapshot."""
+    return {"snapshot": "INCREMENTAL", "snapshot_completed": has_snapshot, "last_snapshot_record": has_snapshot}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,14 @@ class _Reading:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     maximum: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What there is to notify of: ``STARTED``, ``IN_PROGRESS``, ``TABLE_SCAN_COMPLETED`` or ``COMPLETED``."""
+
+    kind: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 class IncrementalSnapshots:
@@ -133,8 +142,8 @@ class IncrementalSnapshots:
         """Return whether a table is one of signals."""
         return self._capture.is_signal_table(name)
 
-    def signalled(self, form: TableForm, row: Row) -> Iterator[tuple[TableForm, Event]]:
-        """Take a row of the table of signals; the rows of a snapshot that come out before it."""
+    def signalled(self, form: TableForm, row: Row) -> Iterator[tuple[TableForm, Event] | Progress]:
+        """Take a row of the table of signals; yield the rows of a snapshot that come out before it, and progress."""
         values = [None if each is None else str(each) for each in row.values.all_raw()[:3]]
         if len(values) < 3 or values[0] is None or values[1] is None:
             _LOG.warning("a signal in %s has not the columns id, type and data", ".".join(form.name))
@@ -148,9 +157,9 @@ class IncrementalSnapshots:
             if self._chunk and identity == f"{self._chunk}-close":
                 yield from self._closed()
         else:
-            self._obey(identity, kind, text)
+            yield from self._obey(identity, kind, text)
 
-    def _obey(self, identity: str, kind: str, text: str) -> None:
+    def _obey(self, identity: str, kind: str, text: str) -> Iterator[Progress]:
         try:
             data = json.loads(text) if text.strip() else {}
         except ValueError:
@@ -161,19 +170,19 @@ class IncrementalSnapshots:
                 message = str(data.get("message", ""))
                 _LOG.warning("%s", message.replace("{}", json.dumps(self.stored(), ensure_ascii=False)))
             case "execute-snapshot":
-                self._execute(identity, data)
+                yield from self._execute(identity, data)
             case "stop-snapshot":
-                self._stop(data)
+                yield from self._stop(data)
             case "pause-snapshot":
                 self._is_paused = bool(self._collections)
             case "resume-snapshot":
                 was_paused, self._is_paused = self._is_paused, False
                 if was_paused and self._collections:
-                    self._next_chunk()
+                    yield from self._next_chunk()
             case _:
                 _LOG.warning("there is no signal %s (signal %s)", kind, identity)
 
-    def _execute(self, identity: str, data: Mapping[str, Any]) -> None:
+    def _execute(self, identity: str, data: Mapping[str, Any]) -> Iterator[Progress]:
         if str(data.get("type", "incremental")).lower() != "incremental":
             _LOG.warning(
                 "the signal %s asks for a snapshot of the type %s: only incremental ones", identity, data["type"]
@@ -187,20 +196,23 @@ class IncrementalSnapshots:
         names = sorted(name for name in self._server.tables() if self._capture.takes(*name))
         was_running = bool(self._collections)
         for pattern in data.get("data-collections") or ():
-            for name in names:
+            matching = [name for name in names if re.fullmatch(str(pattern), ".".join(name), re.IGNORECASE)]
+            schema, _, table = str(pattern).rpartition(".")
+            for name in matching or [(schema, table)]:  # one that is not there has a window without rows
                 full = ".".join(name)
-                if re.fullmatch(str(pattern), full, re.IGNORECASE) and not self._is_waiting(name):
+                if not self._is_waiting(name):
                     condition = next((filt for table, filt in conditions.items() if _is_table(table, full)), None)
                     shown = f"({condition})" if condition else None
                     self._collections.append(_Collection(name, shown, surrogate))
         if not was_running and self._collections:
             self._correlation = identity
-            self._next_chunk()
+            yield self._progress("STARTED")
+            yield from self._next_chunk()
 
     def _is_waiting(self, name: tuple[str, str]) -> bool:
         return any(each.name == name for each in self._collections)
 
-    def _stop(self, data: Mapping[str, Any]) -> None:
+    def _stop(self, data: Mapping[str, Any]) -> Iterator[Progress]:
         patterns = [str(each) for each in data.get("data-collections") or ()]
         current = self._collections[0] if self._collections else None
         self._collections = [
@@ -212,14 +224,14 @@ class IncrementalSnapshots:
             self._reading, self._last, self._chunk, self._is_open = None, None, "", False
             self._rows.clear()
             if self._collections:
-                self._next_chunk()
+                yield from self._next_chunk()
 
     # Chunks
 
     def go_on(self) -> None:
         """Read the next chunk after a restart in the middle of a snapshot."""
         if self._needs_chunk:
-            self._next_chunk()
+            deque(self._next_chunk(), maxlen=0)
             self._needs_chunk, self._restored = False, {}
 
     def seen(self, name: tuple[str, str], event: Event) -> None:
@@ -227,7 +239,7 @@ class IncrementalSnapshots:
         if self._is_open and self._reading is not None and self._reading.form.name == name and event.key is not None:
             self._rows.pop(_identity(event.key), None)
 
-    def _closed(self) -> Iterator[tuple[TableForm, Event]]:
+    def _closed(self) -> Iterator[tuple[TableForm, Event] | Progress]:
         reading = self._reading
         self._is_open = False
         if reading is not None:
@@ -239,23 +251,37 @@ class IncrementalSnapshots:
             self._last = self._pending
         self._rows.clear()
         if self._collections and not self._is_paused:
-            self._next_chunk()
+            yield from self._next_chunk()
         else:
             self._chunk = ""
 
     _pending: tuple[str, ...] | None = None
+    _count = 0  # the rows of the table that are read
 
-    def _next_chunk(self) -> None:
+    def _progress(self, kind: str, **more: str) -> Progress:
+        tables = ",".join(".".join(each.name) for each in self._collections)
+        return Progress(kind, {"data_collections": tables, **more})
+
+    def _next_chunk(self) -> Iterator[Progress]:
         """Read the next rows between the two rows of a window; of the next table, where one ends."""
         self._chunk = str(uuid.uuid4())
         opened = _now()
         self._write("open", {"openWindowTimestamp": opened})
         self._rows, self._pending = {}, None
         while self._collections and not self._read():
+            table = ".".join(self._collections[0].name)
+            status = "UNKNOWN_SCHEMA" if self._reading is None else "SUCCEEDED" if self._count else "EMPTY"
+            more = {"scanned_collection": table, "total_rows_scanned": str(self._count), "status": status}
+            yield self._progress("TABLE_SCAN_COMPLETED", **more)
             self._collections.pop(0)
-            self._reading, self._last = None, None
+            self._reading, self._last, self._count = None, None, 0
+        if self._reading is not None and self._pending is not None:
+            table = ".".join(self._collections[0].name)
+            ends = {"last_processed_key": ",".join(self._pending), "maximum_key": ",".join(self._reading.maximum or ())}
+            yield self._progress("IN_PROGRESS", current_collection_in_progress=table, **ends)
         if not self._collections:
             self._correlation = None
+            yield Progress("COMPLETED")
         self._write("close", {"openWindowTimestamp": opened, "closeWindowTimestamp": _now()})
 
     def _read(self) -> bool:
@@ -288,11 +314,13 @@ class IncrementalSnapshots:
             row = reading.form.row(cells)
             self._rows[_identity(row.key) if row.key is not None else repr(key)] = key, row
             self._pending = key
+            self._count += 1
         return self._pending is not None
 
     def _opened(self, collection: _Collection) -> _Reading | None:
-        table = self._server.relation(*collection.name)
+        table = self._server.relation(*collection.name) if self._capture.takes(*collection.name) else None
         if table is None:
+            _LOG.warning("an incremental snapshot leaves out %s: no such table is captured", ".".join(collection.name))
             return None
         relation, facts = table
         form = TableForm(self._capture.tables, relation, self._capture.keyed(*collection.name, facts), is_snapshot=True)

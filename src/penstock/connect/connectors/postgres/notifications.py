@@ -62,6 +62,14 @@ class Notifications:
         """Return the notification that the first snapshot ends."""
         return self.send(INITIAL, "COMPLETED", {})
 
+    def skipped(self) -> list[SourceRecord]:
+        """Return the notification that there is no first snapshot."""
+        return self.send(INITIAL, "SKIPPED", {})
+
+    def incremental(self, kind: str, facts: Mapping[str, str]) -> list[SourceRecord]:
+        """Return a notification of an incremental snapshot."""
+        return self.send(INCREMENTAL, kind, facts)
+
     def send(self, aggregate: str, kind: str, more: Mapping[str, str]) -> list[SourceRecord]:
         """Return the records of a notification."""
         identity, now_ms = str(uuid.uuid4()), time.time_ns() // 1_000_000

@@ -233,3 +233,10 @@ class Resume:
 
 def _number(value: Any) -> int | None:
     return None if value is None else int(value)
+
+
+def is_streaming(stored: Mapping[str, Any]) -> bool:
+    """Return whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
+    if not stored.get("lsn"):
+        return False
+    return stored.get("snapshot") in (None, "INCREMENTAL") or bool(stored.get("snapshot_completed"))

@@ -19,10 +19,11 @@ from penstock.connect.config import (
     Refused,
     Setting,
 )
+from penstock.connect.connectors.postgres.capture import REPLICA_IDENTITY
 from penstock.connect.connectors.postgres.masks import Patterns
 from penstock.connect.data import SettingError
 
-__all__ = ["CONFIG", "POSTGRES_MODEL", "parse_settings"]
+__all__ = ["CONFIG", "POSTGRES_MODEL", "parse_settings", "snapshot_mode"]
 
 SNAPSHOT_MODES = ("always", "initial", "initial_only", "configuration_based", "no_data", "when_needed", "custom")
 ADJUSTMENTS = ("none", "avro", "avro_unicode")
@@ -45,6 +46,15 @@ class Choice:
         return f"[{', '.join(self.texts)}]"
 
 
+_BASED = "snapshot.mode.configuration.based"
+_BASED_DATA, _BASED_STREAM = f"{_BASED}.snapshot.data", f"{_BASED}.start.stream"
+_BASED_MODES: Mapping[tuple[bool, bool], str] = {
+    (True, True): "always",
+    (True, False): "initial_only",
+    (False, True): "no_data",
+}
+
+
 def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of all settings, choices in small letters.
 
@@ -55,7 +65,14 @@ def parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     for name, setting in CONFIG.settings.items():
         if isinstance(setting.rule, Choice):
             parsed[name] = parsed[name].strip().lower()
+    parsed["snapshot.mode"] = snapshot_mode(parsed)
     return parsed
+
+
+def snapshot_mode(parsed: Mapping[str, Any]) -> str | None:
+    """Return the mode of snapshots, in which configuration_based is one of the others; None: nothing is read."""
+    mode: str = parsed["snapshot.mode"].strip().lower()
+    return _BASED_MODES.get((parsed[_BASED_DATA], parsed[_BASED_STREAM])) if mode == "configuration_based" else mode
 
 
 def _check_operations(name: str, value: Any) -> None:
@@ -63,7 +80,7 @@ def _check_operations(name: str, value: Any) -> None:
     for each in operations:
         if each == "none" and len(operations) > 1:
             raise SettingError.invalid(name, each, "The value 'none' stands alone")
-        if each not in ("c", "u", "d", "t", "m", "none"):
+        if each not in ("c", "u", "d", "t", "none"):
             raise SettingError.invalid(name, each, "Invalid operation")
 
 
@@ -72,6 +89,17 @@ def _check_keys(name: str, value: Any) -> None:
     for each in str(value or "").split(";"):
         if each.strip() and not re.fullmatch(pattern, each):
             raise SettingError.invalid(name, value, f"{each} has an invalid format (expecting '^{pattern}$')")
+
+
+_IDENTITIES = (  # as Debezium shows it
+    r"(?i)^\s*(?<tablepredicate>[^\s:]+):(?<replicaidentity>DEFAULT|(INDEX) (?<indexname>.\w*)|FULL|NOTHING)\s*$"
+)
+
+
+def _check_identities(name: str, value: Any) -> None:
+    for each in value.split(",") if value else ():
+        if not REPLICA_IDENTITY.fullmatch(each):
+            raise SettingError.invalid(name, each, f"{each} has an invalid format (expecting '{_IDENTITIES}')")
 
 
 def _check_prefix(name: str, value: Any) -> None:
@@ -162,6 +190,14 @@ CONFIG = ConfigDef(
             doc="How a publication that is not there is made: of all tables, of those included, of none, or not.",
         ),
         Setting(
+            name="replica.identity.autoset.values",
+            kind=Kind.STRING,
+            default="",
+            rule=Check(_check_identities, "schema.table:identity,..."),
+            doc="The replica identities that tables get at the start, by regular expressions of tables: DEFAULT, FULL, "
+            "NOTHING, or INDEX and its name; others stay as they are.",
+        ),
+        Setting(
             name="publish.via.partition.root",
             kind=Kind.BOOLEAN,
             default=False,
@@ -219,6 +255,40 @@ CONFIG = ConfigDef(
             default="t",
             rule=Check(_check_operations, "list of c, u, d, t; or none"),
             doc="Changes that do not come out: c (inserts), u (updates), d (deletions), t (truncations).",
+        ),
+        Setting(
+            name=_BASED_DATA,
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="With snapshot.mode=configuration_based: read the rows at each start.",
+        ),
+        Setting(
+            name=f"{_BASED}.snapshot.schema",
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="Changes nothing: the columns of tables are always read.",
+        ),
+        Setting(
+            name=_BASED_STREAM,
+            kind=Kind.BOOLEAN,
+            default=False,
+            doc="With snapshot.mode=configuration_based: read the changes.",
+        ),
+        Setting(
+            name="snapshot.isolation.mode",
+            kind=Kind.STRING,
+            default="serializable",
+            rule=Choice(("serializable", "repeatable_read", "read_committed", "read_uncommitted")),
+            doc="What the rows are read as. Always those of one moment, in a transaction of repeatable reads: each "
+            "mode may have them so.",
+        ),
+        Setting(
+            name="event.processing.failure.handling.mode",
+            kind=Kind.STRING,
+            default="fail",
+            rule=Choice(("skip", "warn", "fail")),
+            doc="What happens to a row or change with a value that its column does not take: the task fails, "
+            "or it does not come out, with a line in the log (warn) or without (skip).",
         ),
         Setting(
             name="snapshot.mode",
@@ -477,27 +547,19 @@ _METRICS = "the worker has its own metrics."
 POSTGRES_MODEL = Model(
     "Debezium's connector for PostgreSQL",
     refused={
-        "replica.identity.autoset.values": "Run ALTER TABLE ... REPLICA IDENTITY yourself.",
         "slot.failover": Refused("Make the slot yourself, with failover.", unless=("false",)),
         "slot.stream.params": "The slot is read without parameters of the plugin.",
         "database.sslfactory": "Classes of Java are not loaded; set database.sslmode and its files.",
-        "event.processing.failure.handling.mode": Refused(
-            "A change that cannot be read fails the task.", unless=("fail",)
-        ),
         "transaction.metadata.factory": Refused(
             "Classes of Java are not loaded.",
             unless=("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory",),
         ),
         "snapshot.mode.custom.name": "Classes of Java are not loaded; choose another snapshot.mode.",
-        "snapshot.mode.configuration.based.": Refused("Choose another snapshot.mode.", unless=("false",)),
+        "snapshot.mode.configuration.based.snapshot.on.": Refused("Set snapshot.mode=when_needed.", unless=("false",)),
         "snapshot.query.mode": Refused("Set snapshot.select.statement.overrides.", unless=("select_all",)),
         "snapshot.query.mode.custom.name": "Set snapshot.select.statement.overrides.",
         "snapshot.locking.mode": Refused("Tables are not locked: the rows are those of one moment.", unless=("none",)),
         "snapshot.locking.mode.custom.name": "Tables are not locked: the rows are those of one moment.",
-        "snapshot.isolation.mode": Refused(
-            "The rows are those of one moment, in a transaction of repeatable reads.",
-            unless=("repeatable_read", "serializable"),
-        ),
         "converters": "Classes of Java are not loaded; use the transformations of the connector.",
         "post.processors": "Classes of Java are not loaded; use the transformations of the connector.",
         "read.only": Refused("An incremental snapshot writes to the table of signals.", unless=("false",)),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.postgres.pgoutput import RelationColumn, RelationMessage
 from penstock.connect.connectors.postgres.position import Branch
 from penstock.connect.connectors.postgres.tables import ColumnFacts, TableFacts
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-__all__ = ["LOST_HINT", "Server", "SlotSnapshot", "lsn_number", "lsn_text"]
+__all__ = ["LOST_HINT", "Server", "SlotSnapshot", "lsn_number", "lsn_text", "with_ends"]
 
+_LOG = own_logger(__name__)
 UNKNOWN = ColumnFacts(PgType(0, ""))  # of a column that the catalog does not have any more
 STATUS_SINCE = 130_000  # the version of the server that may remove the log of a slot
 MESSAGES_SINCE = 140_000  # the version of the server whose plugin sends messages of applications
@@ -41,6 +43,10 @@ COLUMN_FACTS = """SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull 
   FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
   LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
   WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+IDENTITIES = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING", "i": "INDEX"}
+IDENTITY = """SELECT c.relreplident::text, (SELECT x.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND i.indisreplident) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = %s AND c.relname = %s"""
 ROOT = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.oid = pg_partition_root(%s::regclass) AND c.oid <> %s"""
 KEY = """SELECT a.attname FROM (SELECT i.indrelid, i.indkey, i.indisprimary, i.indnkeyatts
@@ -48,6 +54,10 @@ KEY = """SELECT a.attname FROM (SELECT i.indrelid, i.indkey, i.indisprimary, i.i
     WHERE i.indrelid = %s AND i.indisunique ORDER BY i.indisprimary DESC, c.relname LIMIT 1) x,
   unnest(x.indkey::int2[]) WITH ORDINALITY k(number, place) JOIN pg_attribute a ON a.attnum = k.number
   WHERE a.attrelid = x.indrelid AND (NOT x.indisprimary OR k.place <= x.indnkeyatts) ORDER BY k.place"""
+
+
+TableName = tuple[str, str]
+Identity = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +106,21 @@ class Server:
                 connection.close()
         self._connection = None
 
-    def prepare(self, tables: Sequence[tuple[str, str]], *, creates_publication: str, by_root: bool = False) -> bool:
+    def prepare(
+        self,
+        tables: Sequence[tuple[str, str]],
+        *,
+        creates_publication: str,
+        by_root: bool = False,
+        published: Sequence[str] | None = None,
+    ) -> bool:
         """Check the server, and make the publication if it is not there.
 
         Args:
             tables: The tables that are captured, each a schema and a name.
             creates_publication: ``all_tables``, ``filtered``, ``no_tables`` or ``disabled``.
             by_root: Changes of partitions are published as those of the table that they are partitions of.
+            published: The operations that a publication which is made has; None: all.
 
         Returns:
             Whether the slot is there.
@@ -117,7 +135,9 @@ class Server:
                 hint="Set wal_level=logical in postgresql.conf, and start the server again.",
             )
         if self._one("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication) == 0:
-            self._publish(tables, creates_publication, by_root=by_root)
+            options = ["publish_via_partition_root = true"] if by_root else []
+            options += [f"publish = '{','.join(published)}'"] if published is not None else []
+            self._publish(tables, creates_publication, f" WITH ({', '.join(options)})" if options else "")
         elif creates_publication == "filtered" and tables:
             self._publish_also(tables)
         row = self.fetched("SELECT plugin, database FROM pg_replication_slots WHERE slot_name = %s", [self._slot])
@@ -144,7 +164,7 @@ class Server:
         )
         return lsn_number(lsn)
 
-    def _publish(self, tables: Sequence[tuple[str, str]], mode: str, *, by_root: bool) -> None:
+    def _publish(self, tables: Sequence[tuple[str, str]], mode: str, options: str) -> None:
         from psycopg import sql
 
         if mode == "disabled":
@@ -154,7 +174,7 @@ class Server:
                 hint=f"Run: CREATE PUBLICATION {self._publication} FOR ALL TABLES",
             )
         name = sql.Identifier(self._publication)
-        rest = sql.SQL(" WITH (publish_via_partition_root = true)") if by_root else sql.SQL("")
+        rest = sql.SQL(options)
         if mode == "no_tables":
             self.execute(sql.SQL("CREATE PUBLICATION {}{}").format(name, rest))
         elif mode == "all_tables":
@@ -184,6 +204,26 @@ class Server:
             parts = sql.SQL(", ").join(sql.Identifier(*table) for table in missing)
             name = sql.Identifier(self._publication)
             self.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, parts))
+
+    def identify(
+        self, tables: Iterable[TableName], choose: Callable[[TableName], tuple[str, str | None] | None]
+    ) -> None:
+        """Give tables replica identities: a kind, and the name of its index. Tables of other owners keep theirs."""
+        from psycopg import sql
+
+        for table in tables:
+            try:
+                chosen = choose(table)
+                row = self.fetched(IDENTITY, [*table]) if chosen else []
+                if chosen is None or not row or chosen == (IDENTITIES.get(row[0][0]), row[0][1]):
+                    continue
+                kind, index = chosen
+                using = sql.SQL(kind) if index is None else sql.SQL("USING INDEX {}").format(sql.Identifier(index))
+                self.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(sql.Identifier(*table), using))
+            except RetriableError:
+                raise
+            except ConnectError as error:
+                _LOG.error("the table %s keeps its replica identity: %s", ".".join(table), error)
 
     def drop_slot(self) -> None:
         """Delete the slot."""
@@ -471,3 +511,14 @@ def lsn_number(text: str) -> int:
 def lsn_text(number: int) -> str:
     """Return a number as a position of PostgreSQL's log."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def with_ends(rows: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
+    """Yield rows, each with whether it is the last one."""
+    iterator = iter(rows)
+    for first in iterator:
+        row = first
+        for following in iterator:
+            yield row, False
+            row = following
+        yield row, True

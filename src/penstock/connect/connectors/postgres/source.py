@@ -24,9 +24,10 @@ from penstock.connect.connectors.postgres.envelope import (
     TransactionMetadata,
     message_value,
     now_fields,
+    snapshot_place,
     source_struct,
 )
-from penstock.connect.connectors.postgres.incremental import ROW_OFFSET, IncrementalSnapshots
+from penstock.connect.connectors.postgres.incremental import IncrementalSnapshots, Progress, row_offset
 from penstock.connect.connectors.postgres.masks import column_rules
 from penstock.connect.connectors.postgres.notifications import Notifications
 from penstock.connect.connectors.postgres.pgoutput import (
@@ -42,11 +43,11 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Update,
     parse_message,
 )
-from penstock.connect.connectors.postgres.position import ChangePosition, Noted, Resume, with_confirmed
-from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings
-from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot
+from penstock.connect.connectors.postgres.position import ChangePosition, Noted, Resume, is_streaming, with_confirmed
+from penstock.connect.connectors.postgres.postgres_settings import CONFIG, POSTGRES_MODEL, parse_settings, snapshot_mode
+from penstock.connect.connectors.postgres.server import LOST_HINT, Server, SlotSnapshot, with_ends
 from penstock.connect.connectors.postgres.tables import Event, Row, TableFacts, TableForm
-from penstock.connect.data import RetriableError, SettingError, SourceRecord, Struct
+from penstock.connect.data import DataError, RetriableError, SettingError, SourceRecord, Struct
 from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery
@@ -58,6 +59,7 @@ Change = Insert | Update | Delete | Truncate
 KINDS: Mapping[type, str] = {Insert: "INSERT", Update: "UPDATE", Delete: "DELETE", Truncate: "TRUNCATE"}
 OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncate: "t"}
 Offset = Mapping[str, Any]
+MESSAGES = "LOGICAL_DECODING_MESSAGE"  # the collection that messages are counted in
 IN_SNAPSHOT: Offset = {"snapshot": "INITIAL", "snapshot_completed": False, "last_snapshot_record": False}
 
 
@@ -143,7 +145,9 @@ class PostgresChangesTask(SourceTask):
             tables,
             creates_publication=parsed["publication.autocreate.mode"],
             by_root=parsed["publish.via.partition.root"],
+            published=capture.published,
         )
+        self._server.identify(tables, capture.identity)
         if stored is not None and ("events" in stored or int(stored.get("seen_until", 0)) > int(stored.get("lsn", 0))):
             raise ConnectError(
                 "the stored offset is one of an earlier version, in the middle of a transaction or behind a snapshot",
@@ -180,12 +184,12 @@ class PostgresChangesTask(SourceTask):
         Raises:
             ConnectError: They are missing, and the settings ask for no new snapshot.
         """
-        is_streaming = _is_streaming(stored)
+        streams_on = is_streaming(stored)
         if self._has_slot:
             reason = self._gap(stored)
             if reason is None:
                 return stored
-        elif is_streaming:
+        elif streams_on:
             reason = (
                 f"The connector is trying to read change stream starting at {stored}, but this is no longer "
                 f"available on the server: the slot {self._parsed['slot.name']} was deleted. Reconfigure the connector "
@@ -193,7 +197,7 @@ class PostgresChangesTask(SourceTask):
             )
         else:
             reason = "the slot was deleted in the middle of a snapshot"
-        if is_streaming and self._parsed["snapshot.mode"] != "when_needed":
+        if streams_on and self._parsed["snapshot.mode"] != "when_needed":
             raise ConnectError(reason, hint=GAP_HINT)
         _LOG.warning("a new snapshot is taken, and rows that were deleted meanwhile stay in topics: %s", reason)
         return None
@@ -211,7 +215,7 @@ class PostgresChangesTask(SourceTask):
 
     def _needs_snapshot(self) -> bool:
         mode = self._parsed["snapshot.mode"]
-        is_stored = self._stored is not None and _is_streaming(self._stored)
+        is_stored = self._stored is not None and is_streaming(self._stored)
         return mode == "always" or (not is_stored and mode != "no_data")
 
     def _export(self) -> SlotSnapshot:
@@ -234,13 +238,15 @@ class PostgresChangesTask(SourceTask):
         if not self._is_prepared:
             self._prepare()
         stored = self._stored
-        if stored is not None and (_is_streaming(stored) or self._is_interrupted()):
+        if stored is not None and (is_streaming(stored) or self._is_interrupted()):
             self._continue(stored)
         if self._needs_snapshot():
             self._stopped.wait(self._parsed["snapshot.delay.ms"] / 1000)
             yield from self._take_snapshot()
             if self._streams:
                 self._stopped.wait(self._parsed["streaming.delay.ms"] / 1000)
+        else:
+            yield from self._placed_alone(self._notifications.skipped(), stored or {})
         if not self._streams:
             while True:
                 yield []
@@ -249,7 +255,7 @@ class PostgresChangesTask(SourceTask):
     def _is_interrupted(self) -> bool:
         """Return whether topics have rows of a snapshot that was not completed, and the slot the changes since then."""
         stored = self._stored
-        is_begun = stored is not None and bool(stored.get("lsn")) and not _is_streaming(stored)
+        is_begun = stored is not None and bool(stored.get("lsn")) and not is_streaming(stored)
         return is_begun and self._streams and self._resumes_slot
 
     def _continue(self, stored: Offset) -> None:
@@ -260,6 +266,7 @@ class PostgresChangesTask(SourceTask):
         if self._metadata is not None and stored.get("messageType") != "COMMIT":
             self._metadata.restore(stored)
         self._incremental.restore(stored)
+        self._has_snapshot = bool(stored.get("snapshot_completed") or stored.get("last_snapshot_record"))
         self._taken = self._position, self._incremental.stored()
 
     def _go_on(self) -> Iterator[list[SourceRecord]]:
@@ -293,7 +300,7 @@ class PostgresChangesTask(SourceTask):
         self._incremental.restore(incremental)
         return self._go_on()
 
-    _in_snapshot = False
+    _in_snapshot = _has_snapshot = False
 
     def poll(self) -> Sequence[SourceRecord] | None:
         try:
@@ -408,7 +415,7 @@ class PostgresChangesTask(SourceTask):
         at = self._at(exported.lsn, self._position.time_us, self._position.xid)
         self._position = replace(at, since=self._resume.commit)
         yield from self._placed_alone(self._notifications.completed(), self._offset())
-        self._in_snapshot = False
+        self._in_snapshot, self._has_snapshot = False, True
         if self._resumes_slot:
             while self._polled is not self._written:  # the slot has changes that the rows have: first they are written
                 yield []
@@ -438,15 +445,20 @@ class PostgresChangesTask(SourceTask):
             for number, form in enumerate(forms):
                 waiting += self._placed(self._notifications.in_progress(names, number), offset)
                 count = 0
-                for row, is_end in _with_ends(self._server.rows(form.relation, self._capture.override(form.name))):
+                for row, is_end in with_ends(self._server.rows(form.relation, self._capture.override(form.name))):
+                    place = snapshot_place(is_first_table=number == 0, is_first=count == 0, is_end=is_end)
+                    count += 1
+                    try:
+                        read = form.row(row)
+                    except DataError as error:
+                        self._unreadable(error)
+                        continue
                     if last is not None:
                         waiting += self._placed(self._read(*last), offset)
                     if len(waiting) >= most:
                         yield waiting
                         waiting = []
-                    place = _place(is_first_table=number == 0, is_first=count == 0, is_end=is_end)
-                    last = form, form.row(row), place
-                    count += 1
+                    last = form, read, place
                 done = self._notifications.scanned(names, number, count)
                 waiting += self._placed(done, offset)
         if last is not None:
@@ -626,7 +638,11 @@ class PostgresChangesTask(SourceTask):
                 records += self._signalled(form, form.row(message.new))
             if OPERATIONS[type(message)] in self._capture.skipped:
                 return records
-            events = [(form, event) for event in self._events(form, message)]
+            try:
+                events = [(form, event) for event in self._events(form, message)]
+            except DataError as error:
+                self._unreadable(error)
+                return records
         for form, event in events:
             if event.op in self._capture.skipped:
                 continue
@@ -639,6 +655,14 @@ class PostgresChangesTask(SourceTask):
             for record in made[known:]:
                 records += self._placed([record], self._offset(records=1))
         return records
+
+    def _unreadable(self, error: DataError) -> None:
+        """Do with a row or change that cannot be read what ``event.processing.failure.handling.mode`` says."""
+        mode = self._parsed["event.processing.failure.handling.mode"]
+        if mode == "fail":
+            raise error
+        if mode == "warn":
+            _LOG.warning("a change is left out: %s", error)
 
     def _events(self, form: TableForm, message: Insert | Update | Delete) -> list[Event]:
         match message:
@@ -675,7 +699,7 @@ class PostgresChangesTask(SourceTask):
 
     def _logical(self, message: LogicalMessage, replicated: tuple[str | None, int | None]) -> list[SourceRecord]:
         capture = self._capture
-        if not capture.takes_message(message.prefix) or "m" in capture.skipped:
+        if not capture.takes_message(message.prefix):
             return []
         content = capture.message_content
         schema = message_value(content.schema)
@@ -685,14 +709,11 @@ class PostgresChangesTask(SourceTask):
         inner = Struct.of_checked(
             schema.fields[4].schema, [message.prefix, content.read("\\x" + message.content.hex())]
         )
-        value = Struct.of_checked(schema, ["m", now_fields()["ts_ms"], source, None, inner])
-        record = SourceRecord(
-            topic=f"{self._parsed['topic.prefix']}.message",
-            key=Struct.of_checked(MESSAGE_KEY, [message.prefix]),
-            key_schema=MESSAGE_KEY,
-            value=value,
-            value_schema=schema,
-        )
+        metadata = self._metadata if message.is_transactional else None
+        block = None if metadata is None else metadata.count(MESSAGES)
+        value = Struct.of_checked(schema, ["m", now_fields()["ts_ms"], source, block, inner])
+        topic, key = f"{self._parsed['topic.prefix']}.message", Struct.of_checked(MESSAGE_KEY, [message.prefix])
+        record = SourceRecord(topic=topic, key=key, key_schema=MESSAGE_KEY, value=value, value_schema=schema)
         return self._placed([record], self._offset())
 
     # Snapshots while the stream goes on
@@ -700,9 +721,13 @@ class PostgresChangesTask(SourceTask):
     def _signalled(self, form: TableForm, row: Row) -> list[SourceRecord]:
         """Obey a signal; the rows of an incremental snapshot that it brings out."""
         records: list[SourceRecord] = []
-        for table, event in self._incremental.signalled(form, row):
+        for each in self._incremental.signalled(form, row):
+            if isinstance(each, Progress):
+                records += self._placed(self._notifications.incremental(each.kind, each.facts), self._offset())
+                continue
+            table, event = each
             made = table.records(event, replace(self._source(snapshot="incremental"), xid=None))
-            records += self._placed(made, self._offset(ROW_OFFSET))
+            records += self._placed(made, self._offset(row_offset(has_snapshot=self._has_snapshot)))
         return records
 
 
@@ -711,33 +736,6 @@ def _begins_at(message: object) -> int:
     if isinstance(message, Begin):
         return message.lsn
     return message.lsn if isinstance(message, LogicalMessage) and not message.is_transactional else 0
-
-
-def _is_streaming(stored: Offset) -> bool:
-    """Return whether a stored offset is one of the stream: a snapshot that was interrupted begins again."""
-    if not stored.get("lsn"):
-        return False
-    return stored.get("snapshot") in (None, "INCREMENTAL") or bool(stored.get("snapshot_completed"))
-
-
-def _with_ends(rows: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
-    """Rows, each with whether it is the last one."""
-    iterator = iter(rows)
-    for first in iterator:
-        row = first
-        for following in iterator:
-            yield row, False
-            row = following
-        yield row, True
-
-
-def _place(*, is_first_table: bool, is_first: bool, is_end: bool) -> str:
-    """Return what a row of a snapshot is in Debezium's words; the very last one is ``last``."""
-    if is_first_table and is_first:
-        return "first"
-    if is_end:
-        return "last_in_data_collection"
-    return "first_in_data_collection" if is_first else "true"
 
 
 class PostgresChangesConnector(SourceConnector):
@@ -781,8 +779,9 @@ class PostgresChangesConnector(SourceConnector):
         for what in ("schema", "table", "column"):
             if parsed[f"{what}.include.list"] and parsed[f"{what}.exclude.list"]:
                 yield f"{what}.exclude.list", f'"{what}.include.list" is already specified'
-        if parsed["snapshot.mode"].strip().lower() in ("configuration_based", "custom"):
-            yield "snapshot.mode", "this connector has no such snapshots; set one of the other modes"
+        mode = snapshot_mode(parsed)
+        if mode is None or mode == "custom":
+            yield "snapshot.mode", "this connector reads neither rows nor changes so; set one of the other modes"
         if "sink" in parsed["notification.enabled.channels"] and not parsed["notification.sink.topic.name"]:
             yield (
                 "notification.sink.topic.name",

@@ -186,7 +186,7 @@ class TableForm:
         self._row = struct(fields, name=row_name, optional=True)
         self._key_forms = [(name, *keyed[name]) for name in facts.key if name in keyed]
         self._key: Schema | None = None
-        if self._key_forms:
+        if facts.key:  # a struct without fields, if no column of the key has a form
             key_fields = [(adjusted_field(name, capture.field_names), form.schema) for name, _, form in self._key_forms]
             self._key = struct(key_fields, name=adjusted_schema(f"{base}.Key", capture.schema_names))
         envelope = [("before", self._row), ("after", self._row), ("source", SOURCE), ("transaction", BLOCK)]
