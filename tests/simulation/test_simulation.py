@@ -55,7 +55,9 @@ def test_instances_share_tasks_whatever_happens(name: str) -> None:
 
 
 def digests(seeds: range) -> list[str]:
-    return [simulate_seed(plan_of(name), inputs_of(name, seed), seed).digest for name in NAMES for seed in seeds]
+    shared = [("count", 100), ("stateless", 104)]  # of two instances
+    cases = [*((name, seed) for name in NAMES for seed in seeds), *shared]
+    return [simulate_seed(plan_of(name), inputs_of(name, seed), seed).digest for name, seed in cases]
 
 
 def test_a_seed_has_one_log_and_one_story_in_every_process() -> None:
@@ -130,6 +132,10 @@ def test_a_commit_that_shows_is_not_undone_by_an_earlier_one_that_is_marked_late
     brokers.commit("thread-1", {place: OffsetAndMetadata(10)}, 0.0, 0.0)
     brokers.mark()
     assert brokers.committed[place].offset == 10
+
+
+def test_an_application_ends_only_when_all_that_is_committed_can_be_read() -> None:
+    assert simulate_seed(plan_of("count"), inputs_of("count", 42), 42).violations == []
 
 
 def test_a_failure_is_made_small() -> None:

@@ -391,7 +391,7 @@ class PartitionQueues:
         self._waiting: PriorityQueue[deque[RawRecord]] = PriorityQueue(lambda queue: queue[0].timestamp)
 
     def __bool__(self) -> bool:
-        return len(self._waiting) > 0
+        return bool(self._waiting)
 
     def add(self, record: RawRecord) -> None:
         """Add a record behind those of its partition."""
@@ -416,9 +416,10 @@ class PartitionQueues:
             self.add(inputs[0])
         elif inputs:
             run(inputs)
-        while self:
+        waiting = self._waiting
+        while waiting:
             records = [self.take()]
-            while not one_by_one and self:
+            while not one_by_one and waiting:
                 records.append(self.take())
             run(records)
 

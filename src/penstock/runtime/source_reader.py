@@ -43,6 +43,7 @@ class SourceReader:
         self.node = node
         self._serdes = serdes
         self._context = context
+        self._reads_changes = isinstance(serdes.value, ChangeSerde)
         self._by_column = by_column
         # Kafka never asks the extractor of a global table: entries have the times of their records.
         self._extractor = None if node.global_store else node.timestamp_extractor
@@ -55,7 +56,7 @@ class SourceReader:
             for row, error in sorted(failures.items()):
                 self._context.undecodable(self.node.name, record_context(batch, row), error)
             piece = _without(piece, sorted(failures))
-        if isinstance(self._serdes.value, ChangeSerde):
+        if self._reads_changes:
             changes = [(None, None) if change is None else change for change in piece.values.items()]
             piece.values = Column.of_items([new for new, _ in changes])
             piece.olds = Column.of_items([old for _, old in changes])

@@ -102,6 +102,7 @@ class TopologyTestDriver:
         self._is_used = self._waits_for_tasks = False
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
+        self._logical_names: dict[str, str] = {}  # of the topics that were asked for
         self._collected: list[RawRecord] = []
         self._written: dict[str, deque[RawRecord]] = {}
         self._closed = False
@@ -504,11 +505,12 @@ class TopologyTestDriver:
 
     def _logical(self, topic: str) -> str:
         """Return the name of a topic in the topology; internal topics may have their full names too."""
-        check_given(topic, str, "the name of a topic", "a text")
-        if not topic.startswith(self._prefix):
-            return topic
-        plain = topic.removeprefix(self._prefix)
-        return plain if plain in self.topology.internal_topics else topic
+        name = self._logical_names.get(topic) if type(topic) is str else None
+        if name is None:
+            check_given(topic, str, "the name of a topic", "a text")
+            plain = topic.removeprefix(self._prefix)
+            name = self._logical_names[topic] = plain if plain in self.topology.internal_topics else topic
+        return name
 
     def _source(self, topic: str) -> SourceNode | None:
         topic = self._logical(topic)

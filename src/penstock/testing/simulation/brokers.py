@@ -308,6 +308,10 @@ class Brokers:
         wanted = set(places)
         return max((each.marks_at_s for each in self._unmarked if wanted & each.places.keys()), default=None)
 
+    def is_settled(self, places: Iterable[TopicPartition]) -> bool:
+        """Return whether readers see all that was committed to partitions."""
+        return self.marks_at_s(places) is None
+
     def shows_at_s(self, places: Iterable[TopicPartition] | None = None) -> float | None:
         """Return when the offsets of partitions show that the group has committed; None: they do.
 

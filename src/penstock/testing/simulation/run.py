@@ -322,9 +322,9 @@ class _Run:
 
     def _is_done(self) -> bool:
         brokers = self._brokers
-        return self._fed == len(self._inputs) and all(
-            max(brokers.newest_offset(tp), 0) >= brokers.end_of(tp) for tp in self._places
-        )
+        if self._fed < len(self._inputs) or not brokers.is_settled(self._places):
+            return False
+        return all(max(brokers.newest_offset(tp), 0) >= brokers.end_of(tp) for tp in self._places)
 
     def _stands_at(self) -> str:
         brokers = self._brokers

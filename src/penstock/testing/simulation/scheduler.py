@@ -66,6 +66,10 @@ class Process:
     releases: list[Callable[[], None]] = field(default_factory=list)
 
 
+def _yes() -> bool:
+    return True
+
+
 def _not_held() -> threading.Lock:
     """Return a baton that somebody has: who acquires it waits for its release, by any thread."""
     baton = threading.Lock()
@@ -121,6 +125,11 @@ class Scheduler:
         self._actors: list[Actor] = []
         self._processes: dict[Process, None] = {}
         self._baton = _not_held()
+        self._has_ended: Callable[[], bool] = _yes  # of the present `run`
+        self._limit_s = 0.0
+        self._error: BaseException | None = None  # of what happens between two steps of actors
+        self._steps = 0  # of actors that one has let go on
+        self._has_dying = False  # whether there may be actors of processes that are dead
         self._after_deaths: list[Callable[[], object]] = []
         self._threads = {threading.get_ident()}  # of the simulation itself, and of all actors
 
@@ -139,16 +148,21 @@ class Scheduler:
         actor.thread = threading.Thread(target=self._live, args=(actor,), name=f"simulated {name}", daemon=True)
         self._actors.append(actor)
         self._processes[process] = None
+        self._has_dying |= process.is_dead
         actor.thread.start()
         return actor
 
     def run(self, has_ended: Callable[[], bool], limit_s: float) -> bool:
         """Let actors run until the end, or until the time is over; return whether it was the end."""
-        while not has_ended():
-            actor = self._next()
-            if actor is None or self.now_s > limit_s:
-                return False
-            self._resume(actor)
+        self._has_ended, self._limit_s = has_ended, limit_s
+        try:
+            while not has_ended():
+                actor = self._next()
+                if actor is None or self.now_s > limit_s:
+                    return False
+                self._resume(actor)
+        finally:
+            self._has_ended = _yes
         return True
 
     def point(self, what: str) -> None:
@@ -177,8 +191,10 @@ class Scheduler:
             return
         self._require_life(actor)
         actor.wakes_s, actor.ready = self.now_s + max(0.0, timeout_s), ready
-        self._baton.release()
-        actor.baton.acquire()
+        following = self._follower()
+        if following is not actor:
+            (self._baton if following is None else following.baton).release()
+            actor.baton.acquire()
         self._require_life(actor)
 
     def look_s(self) -> float:
@@ -189,7 +205,7 @@ class Scheduler:
     def kill(self, process: Process) -> None:
         """End a process: its actors get no further than to where they stand, before anything else happens."""
         if not process.is_dead:
-            process.is_dead = True
+            process.is_dead = self._has_dying = True
             self.after_deaths(lambda: [release() for release in process.releases])
 
     def after_deaths(self, action: Callable[[], object]) -> None:
@@ -210,38 +226,62 @@ class Scheduler:
 
     def _next(self) -> Actor | None:
         """Choose the actor that goes on; the clock advances if none can."""
-        self._actors = living = [each for each in self._actors if not each.is_done]
-        for each in living:
-            if each.process.is_dead:
-                return each
+        living = self._actors
+        if self._has_dying:
+            for each in living:
+                if each.process.is_dead:
+                    return each
+            self._has_dying = False
         while self._after_deaths:
             self._after_deaths.pop(0)()
         while living:
             now = self.now_s
-            able = [
-                each
-                for each in living
-                if each.process.paused_until_s <= now
-                and (each.wakes_s <= now or (each.ready is not None and each.ready()))
-            ]
+            able = []
+            for each in living:
+                if each.process.paused_until_s <= now:
+                    ready = each.ready
+                    if each.wakes_s <= now or (ready is not None and ready()):
+                        able.append(each)
             if able:
                 return self.dice.choice(able) if len(able) > 1 else able[0]
-            wakes = [max(each.wakes_s, each.process.paused_until_s) for each in living]
-            later = [time for time in wakes if time > now]
-            if not later:
+            later = None
+            for each in living:
+                time = max(each.wakes_s, each.process.paused_until_s)
+                if time > now and (later is None or time < later):
+                    later = time
+            if later is None:
                 return None
-            self.now_s = min(later)
+            self.now_s = later
         return None
+
+    def _follower(self) -> Actor | None:
+        """Choose who goes on behind the present actor, in its thread; None: the simulation itself does."""
+        self._current = following = None
+        self._steps += 1
+        try:
+            if not self._has_ended():
+                following = self._next()
+        except BaseException as error:  # noqa: BLE001 - of the simulation, not of this actor
+            self._error = error
+        self._current = None if self.now_s > self._limit_s else following
+        return self._current
 
     def _resume(self, actor: Actor) -> None:
         self._current = actor
         actor.baton.release()
-        if not self._baton.acquire(timeout=_PATIENCE_S):
-            raise InvalidStateError(
-                f"{actor.name} has run for {_PATIENCE_S:.0f} s without reaching a point of the simulation",
-                hint="Does a function of the topology wait for something, or take a lock?",
-            )
+        steps = self._steps
+        while not self._baton.acquire(timeout=_PATIENCE_S):
+            if self._steps == steps:
+                name = actor.name if self._current is None else self._current.name
+                raise InvalidStateError(
+                    f"{name} has run for {_PATIENCE_S:.0f} s without reaching a point of the simulation",
+                    hint="Does a function of the topology wait for something, or take a lock?",
+                )
+            steps = self._steps
         self._current = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
     def _live(self, actor: Actor) -> None:
         self._threads.add(threading.get_ident())
@@ -255,6 +295,7 @@ class Scheduler:
             actor.error = error
         finally:
             actor.is_done = True
+            self._actors.remove(actor)
             self._threads.discard(threading.get_ident())  # another thread may have it next
             self._baton.release()  # the last thing that this thread does
 

@@ -342,7 +342,7 @@ class GroupMembers:
             self._forget_left()
             self._advance()
             self._warn_of_missing()
-            names = {*self._newer_than(before), *self._shown_anew()}
+            names = sorted({*self._newer_than(before), *self._shown_anew()})
             refused, error = self._refused(), self._failure()
         if names:
             self._tell(names)
