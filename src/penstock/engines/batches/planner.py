@@ -1,9 +1,9 @@
-"""Planning of an application's batches on the driver: the new records in its topics, and how many come next."""
+"""Planning of the batches of an application on the driver: new records in its topics, and how many come next."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.base.clock import unix_ms
 from penstock.engines.application.identities import recreated_error, recreated_topics
-from penstock.engines.batches.batch_bytes import ByteLimit
 from penstock.engines.batches.bins import cut_into_bins
 from penstock.engines.batches.planned_batch import PlannedBatch, note_planned
 from penstock.engines.offsets.group_resets import resets_since
@@ -20,9 +19,10 @@ from penstock.engines.offsets.record_order import PartitionBacklog
 from penstock.engines.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
 from penstock.engines.spark.spark_log import QUERY, newest_planned, sync_offsets
 from penstock.errors import UnknownTopicError
+from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from penstock.engines.offsets.offsets import Offsets
     from penstock.engines.offsets.reading_settings import ReadSettings
     from penstock.engines.spark.job import SparkJob
-    from penstock.log.base import Span, TopicLog, TopicPartition
+    from penstock.log.base import Span, TopicLog
 
-__all__ = ["Planner", "Throttle"]
+__all__ = ["ByteLimit", "Planner", "Throttle"]
 
 _WAIT_FOR_DATA_S = 0.4  # the log ends the wait; this is how long a stop of the query may have to wait
 _LOOK_S = 10.0
@@ -336,3 +336,81 @@ class Throttle:
         if records:
             self._planned = records
             self._since = self._clock() if self._reading.max_batch_ms else 0.0
+
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+Sizes = Callable[[Ranges], Mapping[TopicPartition, int]]
+
+_LARGE_BYTES = 1 << 20  # of a record: as much as a topic takes by default
+_LOOK_S, _LONG_S = 2.0, 60.0
+_SAFETY = 16
+_TRIES = 8
+
+
+class ByteLimit:
+    """The limit of a batch in bytes.
+
+    Args:
+        most_bytes: The most bytes of a batch.
+        sizes: Estimates the bytes of the records of ranges.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, most_bytes: int, sizes: Sizes, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most_bytes = most_bytes
+        self._sizes = sizes
+        self._clock = clock
+        self._looked: float | None = None
+        self._record_bytes = 0.0  # mean of the partition with the largest records, when sizes were asked for last
+
+    def admitted(
+        self, begin: Offsets, ends: dict[TopicPartition, int], admit: Callable[[int], dict[TopicPartition, int]]
+    ) -> dict[TopicPartition, int]:
+        """Return the ends of a batch within the limit, with at least one record.
+
+        If not every partition may have a record, the positions decide which ones come first, so none waits for long.
+
+        Args:
+            begin: The offsets at which the batch begins.
+            ends: The offsets at which it would end by the limit of records.
+            admit: Returns the ends of a batch of at most so many records, but at least one of each partition.
+        """
+        for _ in range(_TRIES):
+            ranges = {tp: (begin[tp], end) for tp, end in ends.items() if end > begin[tp]}
+            records = sum(end - start for start, end in ranges.values())
+            if self._is_surely_small(records):
+                return ends
+            sizes = self._sizes(ranges)
+            self._looked = self._clock()
+            self._record_bytes = max(size / (ranges[tp][1] - ranges[tp][0]) for tp, size in sizes.items())
+            total = sum(sizes.values())
+            if total <= self._most_bytes:
+                return ends
+            if records <= len(ranges):
+                return self._some(begin, ends, sizes)
+            ends = admit(max(1, min(records - 1, int(records * self._most_bytes / total))))
+        return ends
+
+    def _is_surely_small(self, records: int) -> bool:
+        """Return whether the records fit unless they are far larger than earlier ones; then no sizes are needed."""
+        age = None if self._looked is None else self._clock() - self._looked
+        if not records:
+            return True
+        if age is None or age > _LONG_S:
+            return False
+        if records * max(_LARGE_BYTES, self._record_bytes) <= self._most_bytes:
+            return True
+        return age < _LOOK_S and records * self._record_bytes * _SAFETY <= self._most_bytes
+
+    def _some(self, begin: Offsets, ends: Offsets, sizes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Admit a record of each of as many partition numbers as fit, in all topics of a number, as tasks join them."""
+        numbers = sorted({tp.partition for tp in sizes})
+        first = sum(begin[tp] for tp in sizes) % len(numbers)
+        taken: set[int] = set()
+        left = self._most_bytes
+        for number in [*numbers[first:], *numbers[:first]]:
+            left -= sum(size for tp, size in sizes.items() if tp.partition == number)
+            if taken and left < 0:
+                break
+            taken.add(number)
+        return {tp: end if tp.partition in taken else begin[tp] for tp, end in ends.items()}

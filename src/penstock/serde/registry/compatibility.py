@@ -1,20 +1,28 @@
-"""Compatibility of schemas: whether data written with one can be read with another, for all kinds of schemas."""
+"""Compatibility of schemas: whether data written with one can be read with another, for all kinds of schemas.
+
+Avro has its rules of schema resolution. In Protobuf fields are identified by their numbers, and a number must keep its
+wire type. Descriptors in base64, which Python's clients send, and ``.proto`` texts, which those of Java send, are
+compared alike. A text with parts that the parser here does not know is kept as it is, and never found incompatible.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.serde.formats.avro import ParsedSchema, parse_avro
+from penstock.serde.formats.proto_classes import message_class
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.registry.avro_rules import avro_differences
 from penstock.serde.registry.avro_validity import check_avro
 from penstock.serde.registry.documents import parse_json
 from penstock.serde.registry.json_rules import json_differences
 from penstock.serde.registry.model import Reference, StoredSchema, refused
-from penstock.serde.registry.protobuf_rules import ProtobufSchema, protobuf_differences
 
-__all__ = ["Resolve", "check_new", "differences"]
+__all__ = ["ProtobufSchema", "Resolve", "avro_differences", "check_new", "differences", "protobuf_differences"]
 
 Resolve = Callable[[Reference], StoredSchema]
 _MOST_REFERENCES = 100
@@ -125,3 +133,206 @@ def _json(schema: StoredSchema, resolve: Resolve) -> Any:
     if others and isinstance(document, dict):
         document = {**document, "$penstock:references": others}
     return document
+
+
+_PROMOTIONS = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+
+
+def avro_differences(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+    """List the reasons why the reader cannot read the writer's data, each with its place in the reader's schema."""
+    return _AvroComparison(reader, writer).compare(reader.schema, writer.schema, "")
+
+
+class _AvroComparison:
+    def __init__(self, reader: ParsedSchema, writer: ParsedSchema) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._pairs: set[tuple[str, str]] = set()  # records being compared, or found good: schemas may be recursive
+
+    def compare(self, reader: Any, writer: Any, path: str) -> list[str]:
+        kind, new = self._reader.type_of(reader)
+        old_kind, old = self._writer.type_of(writer)
+        if old_kind == "union":
+            return [
+                problem
+                for number, branch in enumerate(old)
+                for problem in self.compare(reader, branch, f"{path}/{number}" if kind == "union" else path)
+            ]
+        if kind == "union":
+            if any(not self.compare(branch, writer, path) for branch in new):
+                return []
+            return [f"{path or '/'}: MISSING_UNION_BRANCH: reader union lacking writer type {old_kind.upper()}"]
+        if kind != old_kind:
+            if kind in _PROMOTIONS.get(old_kind, ()):
+                return []
+            return [f"{path or '/'}: TYPE_MISMATCH: reader type {kind.upper()} not compatible with {old_kind.upper()}"]
+        if kind in {"record", "enum", "fixed"} and not _same_name(new, old):
+            return [f"{path}/name: NAME_MISMATCH: expected {old['name']}"]
+        if kind == "record":
+            return self._records(new, old, path)
+        if kind == "enum":
+            missing = [symbol for symbol in old["symbols"] if symbol not in new["symbols"]]
+            return [f"{path}/symbols: MISSING_ENUM_SYMBOLS: {missing}"] if missing and "default" not in new else []
+        if kind == "fixed":
+            return [] if new["size"] == old["size"] else [f"{path}/size: FIXED_SIZE_MISMATCH: expected {old['size']}"]
+        if kind == "array":
+            return self.compare(new["items"], old["items"], f"{path}/items")
+        if kind == "map":
+            return self.compare(new["values"], old["values"], f"{path}/values")
+        return []
+
+    def _records(self, new: Any, old: Any, path: str) -> list[str]:
+        pair = (new["name"], old["name"])
+        if pair in self._pairs:
+            return []
+        self._pairs.add(pair)
+        problems: list[str] = []
+        written = {field["name"]: field for field in old["fields"]}
+        for number, field in enumerate(new["fields"]):
+            here = f"{path}/fields/{number}"
+            names = [field["name"], *field.get("aliases", ())]
+            match = next((written[name] for name in names if name in written), None)
+            if match is not None:
+                problems += self.compare(field["type"], match["type"], f"{here}/type")
+            elif "default" not in field:
+                problems.append(f"{here}: READER_FIELD_MISSING_DEFAULT_VALUE: {field['name']}")
+        if problems:
+            self._pairs.discard(pair)
+        return problems
+
+
+def _same_name(reader: Any, writer: Any) -> bool:
+    """Compare two names without their namespaces, and aliases in full."""
+    name = writer["name"]
+    short = name.rpartition(".")[2]
+    return short == reader["name"].rpartition(".")[2] or any(
+        alias in {name, short} for alias in reader.get("aliases", ())
+    )
+
+
+_PROTO_TEXT = re.compile(r"\b(syntax|message|enum|package|edition)\b")
+_REPEATED, _REQUIRED = 3, 2
+_GROUPS = (
+    {"int32", "uint32", "int64", "uint64", "bool", "enum"},
+    {"sint32", "sint64"},
+    {"fixed32", "sfixed32"},
+    {"fixed64", "sfixed64"},
+    {"string", "bytes"},
+)
+
+
+@dataclass(frozen=True)
+class ProtobufSchema:
+    """A Protobuf file; ``descriptor`` is None if its text cannot be parsed."""
+
+    text: str
+    descriptor: Any
+
+    @classmethod
+    def of(cls, schema: SchemaText) -> ProtobufSchema:
+        """Parse a schema of either form.
+
+        Raises:
+            ValueError: The text has neither form.
+        """
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+        from google.protobuf.message import DecodeError
+
+        if _PROTO_TEXT.search(schema.text):
+            return cls(schema.text, _resolved(schema))
+        try:
+            return cls(schema.text, FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True)))
+        except (binascii.Error, DecodeError) as error:
+            raise ValueError("neither a .proto text nor a file descriptor in base64") from error
+
+    def messages(self) -> dict[str, Any]:
+        """Collect all messages by their names within the package."""
+        messages: dict[str, Any] = {}
+
+        def visit(prefix: str, message: Any) -> None:
+            name = f"{prefix}{message.name}"
+            messages[name] = message
+            for inner in message.nested_type:
+                visit(f"{name}.", inner)
+
+        for message in self.descriptor.message_type:
+            visit("", message)
+        return messages
+
+
+def _resolved(schema: SchemaText) -> Any:
+    """Return the descriptor of a text, with the full names of types; None if it cannot be made."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    descriptor = FileDescriptorProto()
+    try:
+        message_class(schema, None)[0].DESCRIPTOR.file.CopyToProto(descriptor)
+    except ValueError:
+        return None
+    return descriptor
+
+
+def protobuf_differences(new: ProtobufSchema, old: ProtobufSchema) -> list[str]:
+    """List the reasons why messages of the old schema cannot be read with the new one."""
+    if new.descriptor is None or old.descriptor is None:
+        return []
+    problems: list[str] = []
+    if new.descriptor.package != old.descriptor.package:
+        problems.append(f"package changed from {old.descriptor.package!r} to {new.descriptor.package!r}")
+    messages = new.messages()
+    for name, before in old.messages().items():
+        now = messages.get(name)
+        if now is None:
+            problems.append(f"{name}: the message is gone")
+        else:
+            problems += _fields(name, now, before)
+    return problems
+
+
+def _fields(message: str, now: Any, before: Any) -> list[str]:
+    problems: list[str] = []
+    fields = {field.number: field for field in now.field}
+    written = {field.number: field for field in before.field}
+    for number, old in written.items():
+        new = fields.get(number)
+        path = f"{message}.{old.name}"
+        if new is None:
+            if old.label == _REQUIRED:
+                problems.append(f"{path}: the required field is gone")
+            elif _oneof(old, before) is not None and _oneof(old, before) in _oneofs(now):
+                problems.append(f"{path}: the field of a oneof is gone")
+            continue
+        if _kind(old) != _kind(new) and not any({_kind(old), _kind(new)} <= group for group in _GROUPS):
+            problems.append(f"{path}: the type of field {number} changed from {_kind(old)} to {_kind(new)}")
+        if (old.label == _REPEATED) != (new.label == _REPEATED) and _kind(old) not in {"string", "bytes"}:
+            problems.append(f"{path}: field {number} changed between repeated and single")
+        if _oneof(old, before) is None and _oneof(new, now) in _oneofs(before) and _oneof(new, now) is not None:
+            problems.append(f"{path}: the field moved into the oneof {_oneof(new, now)!r}")
+    problems += [
+        f"{message}.{new.name}: a new field is required"
+        for number, new in fields.items()
+        if number not in written and new.label == _REQUIRED
+    ]
+    return problems
+
+
+def _kind(field: Any) -> str:
+    """Return the name of a field's type; for messages, the name of the message."""
+    name = str(type(field).Type.Name(field.type)).removeprefix("TYPE_").lower()
+    return field.type_name if name in {"message", "group"} else name
+
+
+def _oneof(field: Any, message: Any) -> str | None:
+    if not field.HasField("oneof_index") or field.proto3_optional:
+        return None
+    return str(message.oneof_decl[field.oneof_index].name)
+
+
+def _oneofs(message: Any) -> set[str | None]:
+    return {declared.name for declared in message.oneof_decl}
