@@ -15,8 +15,8 @@ from penstock.engines.spark.worker_process import ENVIRONMENT
 @pytest.mark.parametrize(
     ("given", "rows_in_jvm", "told", "not_told"),
     [
-        ("", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"], []),
-        ("", True, ["-Xss8m"], ["TieredStopAtLevel", "SerialGC"]),
+        ("", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m"], []),
+        ("", True, ["-Xss8m"], ["TieredStopAtLevel", "SerialGC", "-Xms"]),
         ("-XX:+UseZGC", False, ["-XX:TieredStopAtLevel=1", "-XX:+UseZGC"], ["SerialGC"]),
     ],
 )
@@ -29,7 +29,10 @@ def test_the_jvm_spares_what_only_planning_does_not_need(
 
 
 def test_what_the_user_tells_java_counts() -> None:
-    options = _java_options({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}, rows_in_jvm=False).split()
+    options = _java_options(
+        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -Xms1g"}, rows_in_jvm=False
+    ).split()
+    assert options.index("-Xms1g") > options.index("-Xms64m")
     assert options.index("-XX:TieredStopAtLevel=4") > options.index("-XX:TieredStopAtLevel=1")
 
 

@@ -72,6 +72,8 @@ _STREAMING: Mapping[str, str] = {
 # record and half of the JVM's CPU of each batch, away from the Python workers that do the work.
 _NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
 _SMALL_COLLECTOR = "-XX:+UseSerialGC"
+# Else Java begins with a 64th of the machine's memory, and fills a quarter of that before it first collects.
+_SMALL_HEAP = "-Xms64m"
 _JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
 _PARALLELISM = "spark.default.parallelism"
 _SPARE = "spark.penstock.spare.slots"
@@ -315,7 +317,7 @@ def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> st
     if writes_json():
         options.append(_JSON_APPENDER)
     if not rows_in_jvm:
-        options.append(_NO_OPTIMIZING_COMPILER)
+        options += [_NO_OPTIMIZING_COMPILER, _SMALL_HEAP]
         if "GC" not in users_options:  # Java refuses two collectors
             options.append(_SMALL_COLLECTOR)
     if _RECORDING not in users_options:
