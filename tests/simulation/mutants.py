@@ -194,10 +194,10 @@ MUTANTS = (
     Mutant("a lease is taken from a holder that runs", (LEASES, "Leases.acquire"),
            "elif held is not None and not force and holder_runs(held)", "elif False", is_of_records=True),
     Mutant("a record whose answer is lost counts as not written", (RECORD, "KafkaFencedRecord._write"),
-           "self._find_out()", "self._drop()", is_of_records=True),
+           "self._find_out()", "self._drop()", is_of_records=True, first_seed=45),
     Mutant("a journal that breaks: a statement whose answer is lost is not looked for", (JOURNAL, "StatementJournal.append"),
-           "if self._is_unsure and (missed", "if False and (missed", is_of_records=True),
+           "if self._is_unsure and (missed", "if False and (missed", is_of_records=True, first_seed=43),
     Mutant("a journal is written without a look at the lease", (JOURNAL, "StatementJournal.hold"),
            "self._log.fenced_record(name, (lease.application, lease.epoch))", "self._log.fenced_record(name)",
-           is_of_records=True),
+           is_of_records=True, first_seed=21),
 )  # fmt: skip
