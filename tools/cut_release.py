@@ -4,9 +4,10 @@
     python tools/cut_release.py 1.0.0 --dry-run    prints what would change
     python tools/cut_release.py --notes 1.0.0      prints the changelog of a version
 
-The date is that of SOURCE_DATE_EPOCH, else today (UTC). Refused: a version that is not above the present one, a
-changelog with nothing to release, *Removed* in anything but a major version (before 1.0 a minor one), a tree with
-changes that are not committed. The rest is done by .github/workflows/release.yml when the tag is pushed.
+The public names are recorded anew (tools/public_names.py). The date is that of SOURCE_DATE_EPOCH, else today (UTC).
+Refused: a version that is not above the present one, a changelog with nothing to release, *Removed* in anything but a
+major version (before 1.0 a minor one), a tree with changes that are not committed. The rest is done by
+.github/workflows/release.yml when the tag is pushed.
 """
 
 from __future__ import annotations
@@ -131,6 +132,9 @@ def main() -> int:
                 difflib.unified_diff(files[name].splitlines(keepends=True), text.splitlines(keepends=True), name, name)
             )
         return 0
+    record = [sys.executable, str(ROOT / "tools" / "public_names.py"), "--record"]
+    if subprocess.run(record, check=False).returncode:  # before the changelog is cut: it reads what was removed
+        return 1
     for name, text in made.items():
         (ROOT / name).write_text(text, encoding="utf-8")
     _git("commit", "--quiet", "--all", "--message", f"Version {chosen.version}")

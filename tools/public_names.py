@@ -5,8 +5,8 @@
 
 A name is a class, function, method or property of the API reference with its parameters, an error, a setting, or a
 command with its options. A name that is no longer there breaks programs: `--record` takes it out only if *Removed*
-of the changelog's *Unreleased* names it (docs/compatibility.md says what comes before that). A new name is recorded,
-and is kept from then on. Exits with 1 if something differs.
+of the changelog's *Unreleased* names it (docs/compatibility.md says what comes before that). New names are recorded
+when a release is cut, and are kept from then on. Exits with 1 if a recorded name is gone.
 """
 
 from __future__ import annotations
@@ -124,13 +124,12 @@ def _is_named(name: str, notice: str) -> bool:
 
 
 def findings(api: PublicApi) -> Iterator[str]:
-    """What differs between the sources and the record, and what to do about it."""
-    now, recorded = names_now(api), read_record()
-    silent = without_notice(recorded - now, CHANGELOG.read_text(encoding="utf-8"))
+    """Recorded names that are gone, and what to do about them."""
+    gone = read_record() - names_now(api)
+    silent = without_notice(gone, CHANGELOG.read_text(encoding="utf-8"))
     yield from (f"{name}: removed without a notice in CHANGELOG.md, Unreleased, Removed" for name in silent)
-    for name in sorted((recorded ^ now) - set(silent)):
-        what = "is new" if name in now else "is recorded, and gone"
-        yield f"{name}: {what}; run: python tools/public_names.py --record"
+    for name in sorted(gone - set(silent)):
+        yield f"{name}: recorded, and gone with a notice; run: python tools/public_names.py --record"
 
 
 def main() -> int:

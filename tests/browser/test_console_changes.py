@@ -185,9 +185,20 @@ def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callab
     page.wait_for_selector("#results canvas")
     page.locator("[data-example='SHOW STREAMS;']").click()
     page.wait_for_function("() => document.querySelector('#results')?.textContent.includes('clicks')")
-    field.fill("SELEC 1;")
+    field.fill("SHOW STREAMS;\nSELECT FROM clicks;")
     page.locator("#run").click()
-    page.wait_for_selector("#results [role=alert]")
+    page.wait_for_selector("#results [role=alert] .caret")
+    line, caret = page.locator("#results .caret").text_content().splitlines()
+    assert (line, caret) == ("SELECT FROM clicks;", f"{' ' * line.index('FROM')}^")
+    assert field.evaluate("f => f.value.slice(f.selectionStart)") == "FROM clicks;"
+    field.fill("typed")
+    field.press("Control+ArrowUp")
+    assert field.input_value() == "SHOW STREAMS;\nSELECT FROM clicks;"
+    field.press("Control+ArrowUp")
+    assert field.input_value() == "SHOW STREAMS;"
+    for _ in range(2):
+        field.press("Control+ArrowDown")
+    assert field.input_value() == "typed"
 
 
 def test_sql_that_changes_something_is_refused_where_the_console_only_reads(

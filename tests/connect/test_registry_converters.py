@@ -33,7 +33,8 @@ from penstock.connect.data import (
 )
 from penstock.connect.functions import installed_plugins
 from penstock.connect.plugins import Plugins
-from penstock.connect.registry_converters import JsonSchemaConverter, ProtobufConverter
+from penstock.connect.registry_converters import AvroConverter, JsonSchemaConverter, ProtobufConverter
+from penstock.errors import ConfigError
 from penstock.serde.formats.proto_classes import message_class
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.client import confluent_client
@@ -392,3 +393,13 @@ def test_messages_that_wrap_a_value_are_the_value_unless_the_setting_says_otherw
     made = ProtobufConverter()
     made.configure({"schema.registry.url": registry.url, "wrapper.for.raw.primitives": "false"}, "value")
     assert plain(made.to_connect("raw", data).value) == {"value": "v"}
+
+
+@pytest.mark.parametrize("kind", [AvroConverter, JsonSchemaConverter, ProtobufConverter])
+def test_an_identity_that_is_none_is_said(kind):
+    """With one: tests/unit/serde/registry/test_registry_tokens.py."""
+    converter = kind()
+    url = {"schema.registry.url": "http://127.0.0.1:9"}
+    converter.configure({**url, "penstock.registry.identity": "no_such_module:token"})
+    with pytest.raises(ConfigError, match="no_such_module"):
+        converter.client.schema(1)

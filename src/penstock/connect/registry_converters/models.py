@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.connect.config import Model, Refused
+from penstock.serde.schemas.schema_settings import IDENTITY
 
 __all__ = ["AVRO_MODEL", "JSON_SCHEMA_MODEL", "PROTOBUF_MODEL"]
 
@@ -42,7 +43,7 @@ _IDLE = {
     "key.schema.id.deserializer": "ids are read where they stand.",
     "value.schema.id.deserializer": "ids are read where they stand.",
 }
-_OWN = ("basic.auth.", "bearer.auth.", "ssl.", "schema.registry.")
+_OWN = ("basic.auth.", "bearer.auth.", "ssl.", "schema.registry.", f"{IDENTITY}.")
 
 
 def _model(format_name: str, **refused: str | Refused) -> Model:

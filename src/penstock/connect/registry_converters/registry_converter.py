@@ -37,7 +37,7 @@ from penstock.serde.registry.model import Reference
 from penstock.serde.registry.model import StoredSchema as Document
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for
 from penstock.serde.schemas.framing import frame, read_frame
-from penstock.serde.schemas.schema_settings import SchemaSettings
+from penstock.serde.schemas.schema_settings import IDENTITY, SchemaSettings
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as RegistrySchema
@@ -90,6 +90,12 @@ REGISTRY_SETTINGS: tuple[Setting, ...] = (
         "With use.latest.version: the seconds for which the newest schema is kept; -1 keeps it forever.",
     ),
     _setting("normalize.schemas", Kind.BOOLEAN, "false", "Compare schemas in their normal form."),
+    _setting(
+        IDENTITY,
+        Kind.STRING,
+        None,
+        "The identity whose tokens the registry gets: azure, google, or module:function. Options follow its name.",
+    ),
     _setting("schemas.cache.config", Kind.INT, "1000", "Number of schemas that are kept.", rule=Range(1)),
 )
 
@@ -247,7 +253,7 @@ class RegistryConverter(Converter):
         return {"topic": f"{topic}-{self.role}", "record": name, "topic_record": f"{topic}-{name}"}[strategy]
 
 
-_OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {"latest.cache.ttl.sec"}
+_OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {"latest.cache.ttl.sec", IDENTITY}
 
 
 def _unreadable(reader: SchemaText, writer: SchemaText) -> list[str]:

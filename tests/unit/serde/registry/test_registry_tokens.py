@@ -144,3 +144,12 @@ def test_settings_that_would_not_be_obeyed_are_refused(settings, message):
 def test_credentials_in_the_url_are_those_that_count_where_the_source_says_so():
     settings = {"url": "http://a:b@localhost:1", "basic.auth.credentials.source": "URL", "basic.auth.user.info": "c:d"}
     assert "basic.auth.user.info" not in SchemaSettings.of(settings).client()
+
+
+def test_a_converter_of_connect_sends_the_tokens_of_an_identity(registry):
+    from penstock.connect.registry_converters import AvroConverter
+
+    converter = AvroConverter()
+    converter.configure({"schema.registry.url": registry.url, "penstock.registry.identity": "robot_identity:token"})
+    assert converter.to_connect("orders", bytes([0, 0, 0, 0, 1, 4]) + b"hi").value == "hi"
+    assert registry.seen[-1]["Authorization"].startswith("Bearer e")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -220,9 +221,10 @@ async def on_error(request: Request, error: Exception) -> Response:  # noqa: ARG
         return problem(503, "too many open pages", "Close some, or try again.")
     assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
     by_kind = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return problem(int(str(error.facts.get("status", by_kind))), error.message, error.hint)
+    place = {name: error.facts[name] for name in ("line", "column") if isinstance(error.facts.get(name), int)}
+    return problem(int(str(error.facts.get("status", by_kind))), error.message, error.hint, place)
 
 
-def problem(status: int, message: str, hint: str) -> Response:
-    """Return an error as JSON."""
-    return EscapedJson({"error": {"code": status, "message": message, "hint": hint}}, status)
+def problem(status: int, message: str, hint: str, place: Mapping[str, Any] = MappingProxyType({})) -> Response:
+    """Return an error as JSON; ``place`` is the line and the column of a text that it is about."""
+    return EscapedJson({"error": {"code": status, "message": message, "hint": hint, **place}}, status)

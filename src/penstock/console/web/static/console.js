@@ -8,6 +8,10 @@ const freeze = document.getElementById("freeze");
 const MODULES = { topology: "./topology.js", batches: "./batches.js", sql: "./sql.js", topic: "./search.js" };
 let updated = () => {};
 
+// On a phone the menu is wider than the screen: it begins where the reader is.
+const here = document.querySelector(".menu [aria-current]");
+if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
+
 // Times
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

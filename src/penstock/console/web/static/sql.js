@@ -17,7 +17,10 @@ export function update() {}
 async function read(path, options) {
   const answer = await fetch(`${root}/api/v1${path}`, options);
   const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error([found.error?.message ?? answer.statusText, found.error?.hint].filter(Boolean).join(" "));
+  if (!answer.ok) {
+    const said = [found.error?.message ?? answer.statusText, found.error?.hint].filter(Boolean).join(" ");
+    throw Object.assign(new Error(said), { line: found.error?.line, column: found.error?.column });
+  }
   return found;
 }
 
@@ -68,7 +71,49 @@ function take(n) {
   field.focus();
 }
 
+// History: what was run in this browser, the newest last; Ctrl with the arrows goes through it.
+
+const KEPT = 50;
+let at = -1; // the place in the history; -1: what is typed now
+let typed = "";
+
+function past() {
+  try { return JSON.parse(localStorage.getItem("penstock-sql")) ?? []; } catch { return []; }
+}
+
+function remember(text) {
+  at = -1;
+  const kept = [...past().filter((each) => each !== text), text].slice(-KEPT);
+  try { localStorage.setItem("penstock-sql", JSON.stringify(kept)); } catch { /* nothing can be kept */ }
+}
+
+function go(step) {
+  const kept = past();
+  const next = at < 0 ? (step < 0 ? kept.length - 1 : -1) : at + step;
+  if (!kept.length || (next < 0 && step < 0) || (at < 0 && step > 0)) return;
+  if (at < 0) typed = field.value;
+  at = next < kept.length ? next : -1;
+  field.value = at < 0 ? typed : kept[at];
+}
+
+// The line of a mistake with a caret below it, and the cursor there.
+function place(text, line, column) {
+  const lines = text.split("\n");
+  const shown = lines[line - 1];
+  if (shown === undefined) return [];
+  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0) + column - 1;
+  field.focus();
+  field.setSelectionRange(start, start);
+  return [element("pre", { class: "scroll caret", tabindex: "0" }, `${shown}\n${" ".repeat(Math.max(0, column - 1))}^`)];
+}
+
 field.addEventListener("keydown", (event) => {
+  if (event.ctrlKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+    event.preventDefault();
+    close();
+    go(event.key === "ArrowUp" ? -1 : 1);
+    return;
+  }
   if ((event.ctrlKey || event.metaKey) && event.key === "Enter") { event.preventDefault(); run(); return; }
   if (event.ctrlKey && event.key === " ") { event.preventDefault(); complete(); return; }
   if (!words.length) return;
@@ -88,8 +133,9 @@ list.addEventListener("mousedown", (event) => {
 
 async function run() {
   close();
-  const text = field.value.trim();
-  if (!text) return;
+  const text = field.value.trimEnd();
+  if (!text.trim()) return;
+  remember(text);
   state.textContent = "running";
   results.replaceChildren();
   const began = performance.now();
@@ -101,7 +147,8 @@ async function run() {
     state.textContent = `done in ${((performance.now() - began) / 1000).toFixed(1)} s`;
   } catch (error) {
     state.textContent = "";
-    results.append(element("section", { class: "panel problem", role: "alert" }, element("p", {}, error.message)));
+    results.append(element("section", { class: "panel problem", role: "alert" }, element("p", {}, error.message),
+      ...(error.line ? place(text, error.line, error.column ?? 1) : [])));
   }
 }
 
