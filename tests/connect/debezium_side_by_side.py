@@ -126,7 +126,8 @@ class Recording:
             "offset.flush.interval.ms": "0",
             **case["connector"],
         }
-        self._marks = "transforms" not in config and config.get("snapshot.mode") != "initial_only"
+        self._streams = config.get("snapshot.mode") != "initial_only"
+        self._marks = self._streams and "transforms" not in config
         if config.get("message.prefix.include.list"):
             config["message.prefix.include.list"] += f",{MARKER}.*"
         self._config = config
@@ -169,7 +170,7 @@ class Recording:
         state = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name LIKE 'Debezium%'"
         deadline = time.monotonic() + PATIENCE_S
         with connected(self._server, "app") as connection:
-            while self._running and self._marks and not connection.execute(state).fetchone():
+            while self._running and self._streams and not connection.execute(state).fetchone():
                 self._take(0.05)
                 if time.monotonic() > deadline:
                     raise RuntimeError("Debezium does not begin to stream")

@@ -163,6 +163,11 @@ def rows(count):
         )  # fmt: skip
 
 
+def statements(url, table):
+    """The number of statements that have written the rows of a table."""
+    return execute(url, f"SELECT count(DISTINCT (xmin::text, cmin::text)) FROM {table}")[0][0]
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -185,6 +190,7 @@ def test_columns_hold_the_same_whether_rows_come_one_by_one_or_many_at_once(url,
     first, second = (execute(url, f"SELECT {t}::text FROM {t} ORDER BY id") for t in ("single", "many"))
     assert [each[0].replace("single", "many") for each in first] == [each[0] for each in second]
     assert len(second) == 30
+    assert statements(url, "many") == 1
     one.stop()
     many.stop()
 
@@ -197,6 +203,7 @@ def test_the_last_of_a_key_stays_whatever_comes_between(url):
     driver.produce("t", *(Struct(row, {"id": key, "n": at}) for at, key in enumerate(keys)))
     driver.put()
     assert execute(url, "SELECT id, n FROM t ORDER BY id") == sorted({key: at for at, key in enumerate(keys)}.items())
+    assert statements(url, "t") < 5
     driver.stop()
 
 

@@ -61,7 +61,7 @@ from penstock.serde.data.logical import (
     unscaled,
 )
 
-__all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form"]
+__all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form", "with_schema"]
 
 UNAVAILABLE = "__debezium_unavailable_value"
 VARIABLE = replace(
@@ -168,7 +168,7 @@ def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullab
     form = _form(pg_type, handling)
     if form is None:
         return None
-    nullable_form = _optional(form, nullable=nullable)
+    nullable_form = with_schema(form, form.schema.as_optional(nullable))
     return replace(
         nullable_form,
         unavailable=_unavailable(nullable_form.schema, pg_type, handling),
@@ -199,17 +199,16 @@ def _zero(form: ColumnForm) -> Any:
     return zeros.get(schema.type, 0)
 
 
-def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
-    """Return the form whose values may be null or not; structs say so themselves."""
-    schema, read = form.schema.as_optional(nullable), form.read
+def with_schema(form: ColumnForm, schema: Schema) -> ColumnForm:
+    """Return the form with another schema of its type; structs say theirs themselves."""
     if schema.type is not Type.STRUCT:
         return replace(form, schema=schema)
 
-    def of_schema(text: str) -> Struct | None:
-        parsed = read(text)
+    def of_schema(parsed: Struct | None) -> Struct | None:
         return None if parsed is None else Struct.of_checked(schema, parsed.all_raw())
 
-    return replace(form, schema=schema, read=of_schema)
+    read = form.read
+    return replace(form, schema=schema, read=lambda text: of_schema(read(text)), zero=of_schema(form.zero))
 
 
 def _form(kind: PgType, handling: Handling) -> ColumnForm | None:
@@ -247,7 +246,7 @@ def _array_form(kind: PgType, element: PgType, handling: Handling) -> ColumnForm
     if plain is None or element.name in ("money", "interval", "xml", "point") or element.domain is not None:
         return None
     is_enum = element.kind == "e"
-    inner = _optional(plain, nullable=not is_enum and element.kind != "c")
+    inner = with_schema(plain, plain.schema.as_optional(not is_enum and element.kind != "c"))
     read = inner.read
 
     def items(text: str) -> list[Any] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.base.log_lines import own_logger
-from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
+from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form, with_schema
 from penstock.connect.connectors.postgres.defaults import default_value
 from penstock.connect.connectors.postgres.envelope import (
     BLOCK,
@@ -178,7 +178,7 @@ class TableForm:
             if plain is None:
                 continue
             form = self._masked(column.name, facts_of, plain)
-            keyed[column.name] = at, replace(form, schema=replace(form.schema, parameters=plain.schema.parameters))
+            keyed[column.name] = at, with_schema(form, replace(form.schema, parameters=plain.schema.parameters))
             if capture.columns.takes(f"{relation.namespace}.{relation.name}.{column.name}"):
                 self._forms.append((column.name, at, form))
         fields = [(adjusted_field(name, capture.field_names), form.schema) for name, _, form in self._forms]
@@ -210,8 +210,8 @@ class TableForm:
         """Return the form of a column outside of keys: masked, with its comment and its type in the database."""
         capture, relation = self._capture, self.relation
         path = f"{relation.namespace}.{relation.name}.{name}"
-        if capture.comments and facts.comment:
-            form = replace(form, schema=replace(form.schema, doc=facts.comment))
+        if capture.comments and facts.comment and form.schema.doc is None:
+            form = with_schema(form, replace(form.schema, doc=facts.comment))
         form = capture.columns.form(path, facts.type, form)
         shown, full = source_type(facts.type, self._serial(facts)), f"{capture.database}.{path}"
         type_name = f"{capture.database}.{relation.namespace}.{relation.name}.{shown['type']}"
@@ -226,9 +226,8 @@ class TableForm:
         if is_propagated:
             parameters = {f"__debezium.source.column.{part}": text for part, text in shown.items()}
             parameters["__debezium.source.column.name"] = name
-            form = replace(
-                form, schema=replace(form.schema, parameters={**(form.schema.parameters or {}), **parameters})
-            )
+            schema = replace(form.schema, parameters={**(form.schema.parameters or {}), **parameters})
+            form = with_schema(form, schema)
         return form
 
     def _serial(self, facts: ColumnFacts) -> str | None:
