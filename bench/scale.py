@@ -3,6 +3,7 @@
 python bench/scale.py partitions [--counts 8 64 256 1000] [--shapes map count regrouped] [--log sqlite|kafka]
 python bench/scale.py bytes [--records 1000] [--log sqlite|kafka]
 python bench/scale.py handover [--counts 8 64 256 1000]
+python bench/scale.py threads [--cases partitions levels topics bytes keys queries] [--sizes N ...] [--log sqlite|kafka]
 python bench/scale.py ... --label before     (a name beside which other runs stay in the results)
 
 Each scenario is a file of its own, `scale_<name>.py`, with a docstring, ``arguments(parser)``, and ``run(given)``, which
@@ -21,7 +22,7 @@ from typing import Any
 
 import machine
 
-SCENARIOS = ("partitions", "bytes", "handover")
+SCENARIOS = ("partitions", "bytes", "handover", "threads")
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 
 

@@ -274,7 +274,7 @@ def _running_context() -> SparkContext | None:
 
 def spare_slots(context: SparkContext) -> int:
     """Return the number of tasks that Spark runs at once beyond those that stream threads count with."""
-    return int(context.getConf().get(_SPARE) or 0)
+    return int(context._conf.get(_SPARE) or 0)  # noqa: SLF001 - getConf() copies all settings, with a request for each
 
 
 def users_spark_settings(config: StreamsConfig) -> dict[str, Any]:

@@ -6,13 +6,16 @@ and opened again on the next use, in the parent and in the child.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import select
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.errors import EnvironmentProblemError, InvalidStateError, LogError
 from penstock.log.embedded.schema import ensure_schema
@@ -29,6 +32,10 @@ _KEEP_WAL_BYTES = 128 * 1024 * 1024
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.005  # between two looks for the writes of other processes
 _IDLE_PAUSE_S = 0.02  # the longest of them after a silence of two seconds
 _PAUSE_OF_SILENCE = 0.01  # of the silence so far
+_ALERT_S = 0.25  # from a write to the file until its commit shows; with a slower disk it is seen as late again
+_UNTOLD_S = 0.25  # between two looks while the system is to tell of a write
+_MOST_UNTOLD = 3  # writes of which it has not told
+_IN_MODIFY = 2
 
 
 class Database:
@@ -49,6 +56,9 @@ class Database:
         self._pid = os.getpid()
         self._own_writes = 0
         self._changed_s = 0.0  # when a wait was last ended by a write
+        self._waits = threading.Lock()  # held by the thread that the system is to tell
+        self._events: FileEvents | None = None
+        self._untold = 0
         _OPEN.add(self)
         with self.reading():
             pass
@@ -111,11 +121,12 @@ class Database:
         """Wait until the log's version is no longer this one or until the time-out, and return its version.
 
         Writes by other threads of this process end the wait at once, those by other processes within 5 ms; after a
-        silence within a hundredth of it, 20 ms at most.
+        silence within a hundredth of it, 20 ms at most. Where the operating system tells of writes to a file, it ends
+        the silence.
         """
         began = time.monotonic()
         deadline = began + timeout_s
-        longest = min(max(_LONGEST_PAUSE_S, _PAUSE_OF_SILENCE * (began - self._changed_s)), _IDLE_PAUSE_S)
+        longest = _longest_pause_s(began - self._changed_s)
         pause = _FIRST_PAUSE_S if longest == _LONGEST_PAUSE_S else longest
         with self._written:
             writes = self._writes()
@@ -123,15 +134,45 @@ class Database:
                 while (left := deadline - time.monotonic()) > 0:
                     if self.url.path is None:
                         pause = left
-                    self._written.wait(min(pause, left))
+                    is_silent = time.monotonic() - self._changed_s > _ALERT_S
+                    is_told = self._is_told(min(left, _UNTOLD_S)) if is_silent else None
+                    if is_told is None:
+                        self._written.wait(min(pause, left))
+                        pause = min(2 * pause, longest)
+                    elif is_told:  # not yet committed
+                        self._changed_s, self._untold = time.monotonic(), 0
+                        pause, longest = _FIRST_PAUSE_S, _LONGEST_PAUSE_S
                     before, writes = writes, self._writes()
                     if writes != before:
+                        self._untold += is_told is False
                         break
-                    pause = min(2 * pause, longest)
                 else:
                     return now
         self._changed_s = time.monotonic()
         return now
+
+    def _is_told(self, timeout_s: float) -> bool | None:
+        """Wait, without the lock, until the system tells of a write to the file; None where it tells of none.
+
+        Another thread may be waiting so already: then this one looks for itself. A system that has not told of writes
+        (a folder of another machine) is not asked again.
+        """
+        if self.url.path is None or self._untold >= _MOST_UNTOLD or not self._waits.acquire(blocking=False):
+            return None
+        try:
+            if self._events is None:
+                self._events = FileEvents(f"{self.url.path}-wal")
+            events = self._events
+            self._lock.release()
+            try:
+                return events.wait(timeout_s)
+            finally:
+                self._lock.acquire()
+        except OSError:
+            self._untold = _MOST_UNTOLD
+            return None
+        finally:
+            self._waits.release()
 
     def _writes(self) -> tuple[int, int]:
         """Return numbers that change with the writes of this process and of others; less work than `version`."""
@@ -185,6 +226,7 @@ class Database:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._events = None
 
     def before_fork(self) -> None:
         """Lock this log, and close its file unless a transaction is open."""
@@ -201,6 +243,7 @@ class Database:
         if self.url.path is not None and self._connection is not None:
             _PARENTS.append(self._connection)  # closing it here would end the parent's transaction
             self._connection = None
+            self._events = None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -234,6 +277,40 @@ class Database:
 
 class EnvironmentOrLogError(LogError, EnvironmentProblemError):
     """The operating system does not allow writing to the log."""
+
+
+class FileEvents:
+    """What Linux tells of writes to a file (inotify), by whichever process.
+
+    Raises:
+        OSError: There is no such file, or the system tells of none.
+    """
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(library, "inotify_init1"):
+            raise OSError(errno.ENOSYS, "this system has no inotify")
+        self._file = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._file < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        weakref.finalize(self, os.close, self._file)  # not before the last thread that waits has ended
+        if library.inotify_add_watch(self._file, os.fsencode(path), _IN_MODIFY) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+        self._ready = select.poll()
+        self._ready.register(self._file, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a write since the last wait; return whether there was one."""
+        if not self._ready.poll(1000 * timeout_s):
+            return False
+        with suppress(BlockingIOError):
+            while os.read(self._file, 4096):
+                pass
+        return True
+
+
+def _longest_pause_s(silence_s: float) -> float:
+    return min(max(_LONGEST_PAUSE_S, _PAUSE_OF_SILENCE * silence_s), _IDLE_PAUSE_S)
 
 
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
