@@ -26,7 +26,7 @@ class ProgressCounter:
         self._counts: dict[tuple[int, str, str], Mapping[str, Any]] = {}
         self._seconds: dict[tuple[int, str], Mapping[str, float]] = {}
         self._commits: dict[tuple[int, str], int] = {}
-        self._totals: dict[tuple[int, str, str], TaskCounts] = {}
+        self._totals: dict[tuple[int, str, str], tuple[Mapping[str, Any], TaskCounts]] = {}  # as written, and read
         self._restored: dict[tuple[int, str], dict[tuple[str, int], tuple[int, bool]]] = {}
         self._globally: dict[tuple[int, str], TaskCounts] = {}
         self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
@@ -155,9 +155,12 @@ class ProgressCounter:
         if task["records_in"] < before.get("records_in", 0):  # it has come back to this thread, and counts anew
             before = {}
         counts = {name: task[name] - before.get(name, 0) for name in _COUNTS}
-        totals = TaskCounts.of_document(counted.get(task["task"], {}))
-        new = totals.since(self._totals.get(key, TaskCounts()))
-        self._totals[key] = totals
+        written = counted.get(task["task"], {})
+        last, before_counts = self._totals.get(key, ({}, TaskCounts()))
+        new = TaskCounts()
+        if written != last:  # most tasks of many have done nothing since the last look
+            totals = TaskCounts.of_document(written)
+            new, self._totals[key] = totals.since(before_counts), (written, totals)
         shown = {"task": task["task"], "thread": thread, "stream_time_ms": task["stream_time_ms"], **opened, **counts}
         sizes = {"entries": task.get("entries", {}), "store_bytes": task.get("store_bytes", {})}
         return {**shown, **sizes, "busy_s": new.seconds.total, "counts": new.document()}

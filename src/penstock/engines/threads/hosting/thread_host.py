@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.base.log_lines import Work, own_logger
@@ -278,7 +277,7 @@ class ThreadHost:
         self._report = {
             "state": "restoring" if tasks.pending else "running",
             "notes": self._notes,  # the same again: the positions are those before the present turn
-            "tasks": [asdict(each) for each in figures.tasks],
+            "tasks": [each.document() for each in figures.tasks],
             "positions": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.positions.items()},
             "committed": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.committed.items()},
             "ends": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.ends.items()},
