@@ -68,9 +68,12 @@ def first_difference(what: str, expected: Any, actual: Any) -> str | None:
 def is_of_the_driver(case: dict[str, Any]) -> bool:
     """Whether the record holds, beyond final values, what depends on the Java driver's interleaving or cache.
 
-    Aggregations that keep their history ("trace") show each change.
+    Aggregations that keep their history ("trace") show each change. A serde that looks at headers is given those of the
+    task's last record when a store is read: the driver's one task may have seen another record last.
     """
     operators = {n["op"] for n in case["topology"]}
+    if "stamped" in json.dumps(case["topology"]):
+        return True
     if "fkJoin" in operators and operators & {"aggregate", "count", "reduce"}:
         return True  # what is folded there includes results that another interleaving does not have
     is_cached = int(case["config"].get("statestore.cache.max.bytes", 0)) > 0

@@ -39,6 +39,7 @@ __all__ = ["run_case"]
 Case = dict[str, Any]
 Row = dict[str, Any]
 OF_THE_DRIVER = "its record holds what only the Java driver's interleaving and cache produce"
+OF_QUERIES = "its queries, which are left out here, decide what the store forgets"
 
 
 def run_case(case: Case, splits: int | None) -> tuple[str | None, bool]:
@@ -57,7 +58,7 @@ def run_case(case: Case, splits: int | None) -> tuple[str | None, bool]:
                 return same_error(case["build_error"], error), False
             raise
         if "build_error" in case:
-            return f"the topology should be refused: {case['build_error']['message']}", False
+            return started.refusal(case["build_error"]), False
         if started.interpreted.refused is not None:
             raise LeftOut("the test driver refuses its records, which a log would take")
         return started.run(splits)
@@ -67,6 +68,8 @@ def _without_queries(case: Case) -> Case:
     kept = [number for number, record in enumerate(case["inputs"]) if "query" not in record]
     if len(kept) == len(case["inputs"]):
         return case
+    if any(node.get("type") == "lru" for node in case["topology"]):
+        raise LeftOut(OF_QUERIES)
     outputs = [case["outputs"][number] for number in kept if number < len(case["outputs"])]
     return {**case, "inputs": [case["inputs"][number] for number in kept], "outputs": outputs}
 
@@ -85,6 +88,16 @@ class _ContinuousCase:
         self.thread = new_thread(self.app, log, hooks=ThreadHooks(sensor=self.drops, clock=lambda: self.now_ms))
         self.own: set[tuple[str, int]] = set()  # topic and offset of the inputs
         self.read: dict[str, int] = dict.fromkeys(run.serdes, 0)
+
+    def refusal(self, recorded: Row) -> str | None:
+        """The difference between the recorded error and that of the thread's start, where processors are made."""
+        try:
+            self.thread.start()
+        except (Exception, CLASSES[ERROR]) as error:  # noqa: BLE001 - a failure is the result
+            return same_error(recorded, error)
+        finally:
+            self.thread.close(commit=False)
+        return f"the topology should be refused: {recorded['message']}"
 
     def run(self, splits: int | None) -> tuple[str | None, bool]:
         outputs = self.case["outputs"]
