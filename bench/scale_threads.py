@@ -81,8 +81,10 @@ def run(given: argparse.Namespace) -> list[dict[str, Any]]:
 def slopes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, float]:
     """How each figure grows from one size to the next: 1.0 in proportion to the size, 0.0 not at all, 2.0 with its square."""
     factor = math.log(now["size"] / before["size"])
-    figures = [name for name, figure in now.items() if name.endswith(("_s", "_mb", "_cores")) and figure]
-    return {name: round(math.log(now[name] / before[name]) / factor, 2) for name in figures if before.get(name)}
+    figures = [
+        name for name in now if name.endswith(("_s", "_mb", "_cores")) and min(now[name], before.get(name, 0)) > 0
+    ]
+    return {name: round(math.log(now[name] / before[name]) / factor, 2) for name in figures}
 
 
 def measured(name: str, size: int, servers: str | None) -> dict[str, Any]:
