@@ -33,6 +33,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.005  # between two looks for the wr
 _IDLE_PAUSE_S = 0.02  # the longest of them after a silence of two seconds
 _PAUSE_OF_SILENCE = 0.01  # of the silence so far
 _ALERT_S = 0.25  # from a write to the file until its commit shows; with a slower disk it is seen as late again
+_LEAST_ALERT_S = 0.02  # after a commit, as the next one may have begun
+_SPREAD, _DECAY = 4.0, 0.9  # how much longer it may take than the slowest lately
 _UNTOLD_S = 0.25  # between two looks while the system is to tell of a write
 _MOST_UNTOLD = 3  # writes of which it has not told
 _IN_MODIFY = 2
@@ -59,6 +61,8 @@ class Database:
         self._waits = threading.Lock()  # held by the thread that the system is to tell
         self._events: FileEvents | None = None
         self._untold = 0
+        self._alert_s = _ALERT_S
+        self._told_s = self._commit_s = 0.0
         _OPEN.add(self)
         with self.reading():
             pass
@@ -134,22 +138,32 @@ class Database:
                 while (left := deadline - time.monotonic()) > 0:
                     if self.url.path is None:
                         pause = left
-                    is_silent = time.monotonic() - self._changed_s > _ALERT_S
-                    is_told = self._is_told(min(left, _UNTOLD_S)) if is_silent else None
+                    is_silent = time.monotonic() - self._changed_s > self._alert_s
+                    is_told = has_begun = self._is_told(min(left, _UNTOLD_S)) if is_silent else None
                     if is_told is None:
                         self._written.wait(min(pause, left))
                         pause = min(2 * pause, longest)
-                    elif is_told:  # not yet committed
-                        self._changed_s, self._untold = time.monotonic(), 0
-                        pause, longest = _FIRST_PAUSE_S, _LONGEST_PAUSE_S
+                        has_begun = self._is_told(0.0)
                     before, writes = writes, self._writes()
                     if writes != before:
                         self._untold += is_told is False
                         break
+                    if has_begun:  # a write whose commit does not show yet
+                        self._changed_s = self._told_s = time.monotonic()
+                        self._alert_s, self._untold = _ALERT_S, 0
+                        pause, longest = _FIRST_PAUSE_S, _LONGEST_PAUSE_S
                 else:
                     return now
-        self._changed_s = time.monotonic()
+            self._note_change()
         return now
+
+    def _note_change(self) -> None:
+        """Note that a commit shows; that of the next writer may have begun, and takes as long."""
+        self._changed_s = time.monotonic()
+        if self._told_s:
+            self._commit_s = max(self._changed_s - self._told_s, _DECAY * self._commit_s)
+            self._told_s = 0.0
+        self._alert_s = min(max(_LEAST_ALERT_S, _SPREAD * self._commit_s), _ALERT_S)
 
     def _is_told(self, timeout_s: float) -> bool | None:
         """Wait, without the lock, until the system tells of a write to the file; None where it tells of none.
