@@ -258,6 +258,32 @@ def test_a_thread_leaves_out_refused_records_if_the_handler_says_so(app, guarant
     assert [value for _, value, _ in records_of(app.log, target)] == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("refused", [0, 1])
+def test_at_least_once_what_was_written_beside_refused_records_is_not_written_again(app, refused):
+    """The tasks of a turn share a request: the broker takes one partition of it, and refuses the other one."""
+    source, target = f"{app.id}-in", f"{app.id}-copies"
+    app.log.create_topic(source, 2)
+    app.log.create_topic(target, 2, {"max.message.bytes": "20000"})
+    builder = StreamsBuilder()
+    builder.stream(source).to(target, Produced(partitioner=lambda topic, key, value, count: int(key)))
+    config = {"application.id": app.id, "default.key.serde": "string", "default.value.serde": "string"}
+    config |= {"production.exception.handler": "continue", "processing.guarantee": "at_least_once"}
+    planned = thread_app(builder.build(config), config, app.log)
+    for partition, value in ((refused, "x" * 50_000), (refused, "b"), (1 - refused, "a")):
+        append(app.log, source, [(str(partition), value, 1)], partition)
+    thread = StreamThread(planned, app.log, app.writer(exactly_once=False), [*planned.tasks()])
+    thread.start()
+
+    def are_processed():
+        thread.step(0.1)
+        return sum(task.records_in for task in thread.figures().tasks) == 3
+
+    eventually(are_processed, PATIENCE_S)
+    thread.close(commit=True)
+    values = {at: [value for _, value, _ in records_of(app.log, target, at)] for at in (0, 1)}
+    assert values == {refused: [b"b"], 1 - refused: [b"a"]}
+
+
 _STEPS = ("ProduceRequest", "TxnOffsetCommitRequest", "EndTxnRequest")
 
 

@@ -206,6 +206,7 @@ def test_every_refusal_of_our_cases_has_its_place():
         ("CREATE STREAM n AS SELECT k, p->twon FROM s;", "Did you mean TOWN?"),
         ("CREATE STREAM q (a INT) WITH (kafka_topc='q', value_format='JSON');", "Did you mean KAFKA_TOPIC?"),
         ("CREATE STREAM q (a INT) WITH (kafka_topic='q', value_format='JSN');", "Formats are JSON"),
+        ("CREATE STREAM n AS SELECT k FROM orders WHERE SUM(a) > 1;", "\nFilter aggregates by HAVING."),
         ("INSERT INTO oders VALUES (1);", "Did you mean ORDERS?"),
         ("DROP STREAM ordrs;", "Did you mean ORDERS?"),
         ("ALTER STREAM ordrs ADD COLUMN b INT;", "Did you mean ORDERS?"),

@@ -270,8 +270,9 @@ def test_clients_say_at_once_why_there_is_no_token() -> None:
 
 def test_an_identity_without_effect_is_refused() -> None:
     for given in ({}, {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}):
-        with pytest.raises(ConfigError, match="would have no effect"):
+        with pytest.raises(ConfigError, match="would have no effect") as raised:
             ClientSettings.of("broker:9092", {IDENTITY: "aws", **given}).kafka_python()
+        assert raised.value.hint == "Tokens are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER."
     cases = {
         "aws": {"scope": "s"},
         "azure": {"region": "r"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -11,8 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from eventually import eventually
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.database import FileEvents
+from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 
 PATIENCE_S = 60.0
@@ -69,6 +72,32 @@ def test_no_write_of_another_process_is_missed_after_silences(tmp_path: Path, wa
                     thread.join()
             writer.stdin.close()
     assert seen == [{place: number + 1} for number in range(6) for _ in range(waiting)]
+
+
+def is_told(log: EmbeddedLog) -> None:
+    database = log._database
+    with database.reading():
+        pass  # the file is open
+    with database._written:
+        assert database._is_told(0.0) is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
+def test_the_system_tells_a_child_too_whose_parent_waits(tmp_path: Path) -> None:
+    """The thread that is told is in the parent alone."""
+    records = pa.RecordBatch.from_pydict({"timestamp": [1], "key": [b"k"], "value": [b"v"]})
+    with open_log(f"sqlite:///{tmp_path}/log.db") as log:
+        assert isinstance(log, EmbeddedLog)
+        log.create_topic("t")
+        waiting = threading.Thread(target=log.wait_for_data, args=({TopicPartition("t", 0): 0}, PATIENCE_S))
+        waiting.start()
+        eventually(log._database._waits.locked)
+        child = multiprocessing.get_context("fork").Process(target=is_told, args=(log,))
+        child.start()
+        child.join()
+        log.append("t", 0, records)
+        waiting.join()
+        assert child.exitcode == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")

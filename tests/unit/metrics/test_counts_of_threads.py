@@ -74,6 +74,26 @@ def test_a_task_that_comes_back_to_its_thread_counts_on():
     assert progress.records_in == 2
 
 
+def test_a_thread_that_begins_anew_counts_from_nothing():
+    """Its process was lost, or its member; the report of the new one has counted less, or already more."""
+    for records in (2, 9):
+        first, second, driver = ThreadCounts("INFO"), ThreadCounts("INFO"), ProgressCounter()
+        fetches = ["consumer", "fetch-ms", "", 7, 9.0, 2.0, 4.0]
+        run(first, 5, 0.5)
+        driver.progress(0, {"t": thread(first, 5, 1, commits=4, clients=[fetches])})
+        run(second, records, 0.25)
+        fetches = ["consumer", "fetch-ms", "", 3, 6.0, 2.0, 4.0]
+        new = thread(second, records, 1, commits=1, clients=[fetches], seconds={"process": 0.5}, began_ms=7)
+        progress = driver.progress(0, {"t": new})
+        (task,) = progress.tasks
+        counts = TaskCounts.of_document(task["counts"])
+        assert (counts.processed, counts.dropped, counts.reasons) == (records, 1, {("filter", "late"): 1})
+        assert (progress.records_in, task["busy_s"], task["seconds"]) == (records, 0.25, {"process": 0.5})
+        assert task["clients"] == [fetches]
+        assert driver.commits == 5
+        assert driver.progress(0, {"t": new}) is None
+
+
 def test_tasks_of_a_thread_report_their_own_time_and_so_the_skew():
     counts, driver = ThreadCounts("INFO"), ProgressCounter()
     for task, seconds in (("0_0", 0.1), ("0_1", 0.1), ("0_2", 0.5)):

@@ -253,7 +253,8 @@ class Database:
         self._lock.release()
 
     def abandon_connection(self) -> None:
-        """Drop, in the child, the connection of a parent that has forked inside a transaction."""
+        """Drop, in the child, the connection of a parent that has forked inside a transaction, and who was waiting."""
+        self._waits = threading.Lock()
         if self.url.path is not None and self._connection is not None:
             _PARENTS.append(self._connection)  # closing it here would end the parent's transaction
             self._connection = None

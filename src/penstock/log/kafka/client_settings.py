@@ -234,7 +234,7 @@ def _with_identity(settings: dict[str, str]) -> dict[str, str]:
         mechanism = own["sasl.mechanism"]
         raise ConfigError(
             f"{IDENTITY} would have no effect: security.protocol is {protocol} and sasl.mechanism {mechanism}",
-            hint="TokenProvider are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER.",
+            hint="Tokens are for security.protocol=SASL_SSL with sasl.mechanism=OAUTHBEARER.",
             setting=IDENTITY,
         )
     return own

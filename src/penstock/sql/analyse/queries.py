@@ -152,7 +152,7 @@ class QueryAnalysis:
             raise refusal(
                 called[0].at,
                 f"{clause} holds an aggregate function: {called[0].name}{what}",
-                "FilterStep aggregates by HAVING.",
+                "Filter aggregates by HAVING.",
             )
 
     def _items(self, step: PlanStep, moved: Sequence[Any] | None) -> list[Item]:

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock import Consumed, StreamsBuilder
+from penstock.engines.threads.loop import task as task_module
 from penstock.engines.threads.loop import thread as thread_module
 from penstock.engines.threads.loop.thread import ThreadHooks
 from penstock.errors import FencedError, InvalidStateError, ProcessingError, ProductionError
@@ -124,6 +126,38 @@ def test_at_least_once_tasks_of_a_turn_share_requests_unless_it_takes_long(
     thread.step(0)
     assert found == seen
     assert sum(len(records_of(log, repartition, at)) for at in range(2)) == 2
+    thread.close(commit=True)
+
+
+def test_at_least_once_outputs_do_not_wait_for_a_task_that_took_long(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_module, "_UNSENT_S", 30.0)
+    now_s = [0.0]
+    monkeypatch.setattr(task_module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
+
+    def slowly(value: str) -> str:
+        now_s[0] += 60.0 if value == "slow" else 0.0
+        return value
+
+    for topic in ("lines", "counts"):
+        log.create_topic(topic, 2)
+    builder = StreamsBuilder()
+    builder.stream("lines").map_values(slowly).to("counts")
+    config = SERDES | {"commit.interval.ms": 60_000, "processing.guarantee": "at_least_once"}
+    found: list[int] = []
+
+    def reach(point: str) -> None:
+        if point == "processed":
+            found.append(sum(len(records_of(log, "counts", at)) for at in range(2)))
+
+    thread = new_thread(thread_app(builder.build(SERDES), config, log, None), log, hooks=ThreadHooks(reach=reach))
+    thread.start()
+    for _ in range(2):
+        append(log, "lines", [("k", "fast", 1)], 0)
+        append(log, "lines", [("k", "slow", 1)], 1)
+        thread.step(0)
+    assert found == [0, 0, 2, 3]
     thread.close(commit=True)
 
 

@@ -31,6 +31,8 @@ class ProgressCounter:
         self._globally: dict[tuple[int, str], TaskCounts] = {}
         self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
         self._lost: dict[str, int] = {}
+        self._lives: dict[tuple[int, str], tuple[Any, ...]] = {}  # of each thread: its attempt, and when it began
+        self._commits_before = 0  # by threads that have begun anew since
 
     def note_lost(self, lost: Mapping[str, int]) -> None:
         """Have the next progress say how many records were gone before they were read, by ``topic-partition``."""
@@ -40,7 +42,7 @@ class ProgressCounter:
     @property
     def commits(self) -> int:
         """The number of commits of all threads so far."""
-        return sum(self._commits.values())
+        return self._commits_before + sum(self._commits.values())
 
     def progress(self, epoch: int, threads: Mapping[str, ThreadState]) -> BatchProgress | None:
         """Return what has happened since the last look; None if nothing has.
@@ -49,6 +51,9 @@ class ProgressCounter:
             epoch: The number of the epoch.
             threads: Its threads.
         """
+        for name, thread in threads.items():
+            if "tasks" in thread.report:
+                self._note_life((epoch, name), (thread.attempt, thread.report["began_ms"]))
         before = [dict(counted) for counted in self._counted()]
         tasks: list[dict[str, Any]] = []
         lag: dict[str, int] = {}
@@ -92,6 +97,16 @@ class ProgressCounter:
             seconds=seconds,
             lost=lost,
         )
+
+    def _note_life(self, at: tuple[int, str], life: tuple[Any, ...]) -> None:
+        """Forget what a thread has counted before it began anew, in another process or as another member."""
+        if self._lives.setdefault(at, life) == life:
+            return
+        self._lives[at] = life
+        self._commits_before += self._commits.pop(at, 0)
+        for counted in (self._seconds, *self._counted()):
+            for key in [each for each in counted if each[:2] == at]:
+                del counted[key]
 
     def _counted(self) -> tuple[dict[Any, Any], ...]:
         """Return what has been counted, of which reports have the differences."""

@@ -337,6 +337,7 @@ class ActiveTask:
         self.records_in = self.records_out = 0
         self.records_read = self.records_written = 0  # those of topics that are not internal
         self.is_changed = False  # whether there is anything to commit
+        self.took_s = 0.0  # the time of its last batch
         self._sub = app.subtopology(task)
         self._logical = {tp: app.logical(tp.topic) for tp in positions}
         self._internal = frozenset(app.plan.internal_topics)
@@ -380,7 +381,8 @@ class ActiveTask:
         count = sum(each.records.num_rows for each in batch)
         began = time.perf_counter()
         output = self._task.process(batch, now_ms, depth_first=self._depth_first and count <= 1)
-        self._size.note(count, time.perf_counter() - began)
+        self.took_s = time.perf_counter() - began
+        self._size.note(count, self.took_s)
         if self._sensor.detailed:
             self._sensor.on_store_calls(str(self.id), take_calls(self.replica.state))
         if self._ticks_at_ms is not None:

@@ -426,6 +426,9 @@ class StreamThread:
                 self._globals.add(tp, fetched)
 
     def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int], until_ms: int | None) -> bool:
+        if self._unsent and task.took_s > _UNSENT_S:  # the others' outputs do not wait for it
+            with self._times.step("send"):
+                self._send_unsent()
         with Work(task=str(task.id), batch=self._commits), self._times.step("process", str(task.id)):
             before = task.records_in
             output = task.process(now_ms, ends, until_ms)

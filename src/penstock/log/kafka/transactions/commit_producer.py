@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -309,6 +309,8 @@ class KafkaCommitProducer:
             self._plain.finish(written, self._patiently)
         except LogError as error:
             if isinstance(error.__cause__, NotWrittenError):
+                self._leave_out(written.accepted())  # else it would be written again with the rest
+                self._following |= written.following
                 refused = refusal(self._log, self._parts, error.__cause__)
                 raise (error if refused is None else refused) from error.__cause__
             raise
@@ -319,6 +321,15 @@ class KafkaCommitProducer:
         if unknown := places - written.following.keys():
             # The answer to an earlier attempt was lost, and the broker does not remember the offset any more.
             self._persist(lambda: self._look_up(unknown), "looking for the end of")
+
+    def _leave_out(self, accepted: dict[TopicPartition, int]) -> None:
+        """Take the first records of partitions out of the parts; all parts stay, as errors count them."""
+        parts, self._parts = cast("list[Part]", self._parts), []
+        for topic, partition, records in parts:
+            tp = TopicPartition(topic, partition)
+            taken = min(accepted.get(tp, 0), records.num_rows)
+            accepted[tp] = accepted.get(tp, 0) - taken
+            self._parts.append((topic, partition, records.slice(taken)))
 
     def _patiently(self, action: Callable[[], None]) -> None:
         self._persist(action, f"writing records of {self._writer.transactional_id!r}")

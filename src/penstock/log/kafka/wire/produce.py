@@ -247,12 +247,21 @@ class ProduceRequests:
                 leader.connection.close()
         self._leaders = []
 
+    def accepted(self) -> dict[TopicPartition, int]:
+        """Return the number of records of each partition that are accepted, its first ones."""
+        records: dict[TopicPartition, int] = {}
+        for tp, _, count in self._answers:
+            records[tp] = records.get(tp, 0) + count
+        return records
+
     def _accept(self, sent: dict[TopicPartition, _Batch], answer: Any) -> None:
+        refusal: NotWrittenError | None = None
         for topic in answer.responses:
             for each in topic.partition_responses:
                 tp = TopicPartition(topic.name, each.index)
                 if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
-                    raise NotWrittenError(each.error_code, tp)
+                    refusal = refusal or NotWrittenError(each.error_code, tp)
+                    continue
                 sent[tp].accepted = True
                 self._answers.append((tp, each, sent[tp].count))
                 self.offsets.setdefault(tp, each.base_offset)
@@ -260,6 +269,8 @@ class ProduceRequests:
                     self.following[tp] = each.base_offset + sent[tp].count
                 else:
                     self.following.pop(tp, None)
+        if refusal is not None:
+            raise refusal
 
 
 def _encoded(
