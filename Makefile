@@ -19,7 +19,7 @@ help:  ## this text
 setup: $(READY)  ## make .venv with the package and the development tools, and install the commit hooks
 	@tools/install_hooks
 
-$(READY): pyproject.toml tools/setup_venv
+$(READY): pyproject.toml tools/setup_venv src/penstock/base/version.py
 	@tools/setup_venv
 	@touch $(READY)
 
@@ -117,14 +117,14 @@ docs-check: $(READY)  ## the site alone, strictly: links, navigation, a page and
 	$(BIN)/python tools/build_site.py
 
 # The time of the commit is that of the build, so that everybody gets the same bytes from it.
-dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 dist: $(READY)  ## the wheel and the sdist of this commit, the same bytes each time, and their bill of materials, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python tools/sbom.py dist/penstock.cdx.json
 
 release: $(READY)  ## cut a release: make release VERSION=1.0.0 writes, commits and tags it
-	$(BIN)/python tools/cut_release.py $(VERSION)
+	$(BIN)/python tools/cut_release.py "$(VERSION)"
 
 clean:  ## remove what the other targets made (not your topics: the demo's data in .demo goes with `rm -r .demo`)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site spark-warehouse

@@ -5,9 +5,10 @@
     python tools/cut_release.py --notes 1.0.0      prints the changelog of a version
 
 The public names are recorded anew (tools/public_names.py). The date is that of SOURCE_DATE_EPOCH, else today (UTC).
-Refused: a version that is not above the present one, a changelog with nothing to release, *Removed* in anything but a
-major version (before 1.0 a minor one), a tree with changes that are not committed. The rest is done by
-.github/workflows/release.yml when the tag is pushed.
+Refused: a version that is not above the present one, a changelog with nothing to release (the version after its
+candidate may have nothing new), *Removed* in anything but a major version (before 1.0 a minor one), a tree with changes
+that are not committed, a tag that is there. If the commit fails, for a hook for example, all files are as before. The
+rest is done by .github/workflows/release.yml when the tag is pushed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _VERSIONED = {  # file -> what stands before the version in it
     "CITATION.cff": r"^version: ",
     "deploy/helm/penstock/Chart.yaml": r"^(?:version|appVersion): ",
 }
+_ENTRY = re.compile(r"^- ", re.MULTILINE)
 
 
 class Refused(Exception):  # noqa: N818 - what the tool says, no error of a library
@@ -56,19 +58,31 @@ def cut(files: Mapping[str, str], version: str, date: str) -> dict[str, str]:
         raise Refused(f"{version} is not above {present[1]}, the present version")
     made = {}
     for name, before in _VERSIONED.items():
+        old, new = (_of_chart(each) if name.endswith("Chart.yaml") else each for each in (present[1], version))
         made[name], times = re.subn(
-            f"({before}){re.escape(present[1])}", rf"\g<1>{version}", files[name], flags=re.MULTILINE
+            rf"({before}){re.escape(old)}(?![\w.-])", rf"\g<1>{new}", files[name], flags=re.MULTILINE
         )
         if not times:
             raise Refused(f"{name} does not name {present[1]}, the present version")
     changelog = files[CHANGELOG]
     unreleased = notes(changelog, "Unreleased")
-    if not unreleased:
-        raise Refused("the changelog has nothing under Unreleased")
+    is_final = present[1].partition("rc")[0] == version  # what it has is under its candidates
+    if not _ENTRY.search(unreleased):
+        if unreleased or not is_final:
+            raise Refused("the changelog has nothing under Unreleased")
+        unreleased = f"No changes since {present[1]}."
     if "### Removed" in unreleased and not _may_remove(_parts(version)):
         raise Refused(f"{version} may not remove anything, and the changelog has ### Removed: only a major version may")
-    made[CHANGELOG] = changelog.replace("## Unreleased\n", f"## Unreleased\n\n## {version} - {date}\n", 1)
+    above, heading, below = changelog.partition("## Unreleased\n")
+    if unreleased not in below:
+        below = f"\n{unreleased}\n{below}"
+    made[CHANGELOG] = f"{above}{heading}\n## {version} - {date}\n{below}"
     return made
+
+
+def _of_chart(version: str) -> str:
+    """A version as charts write it: candidates as semantic versions have them."""
+    return version.replace("rc", "-rc.")
 
 
 def notes(changelog: str, version: str) -> str:
@@ -98,12 +112,39 @@ def _may_remove(parts: tuple[int, int, int, float]) -> bool:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    """Run git in this tree.
+
+    Raises:
+        Refused: It fails.
+    """
+    done = subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise Refused(f"git {words[0]} fails: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
 
 
-def _refuse_changes() -> None:
+def _refuse_what_is_there(tag: str) -> None:
     if _git("status", "--porcelain"):
         raise Refused("the tree has changes that are not committed")
+    if _git("tag", "--list", tag):
+        raise Refused(f"there is a tag {tag} already")
+
+
+def _commit(made: Mapping[str, str], version: str) -> None:
+    """Write the files, commit and tag them; where that fails, all is as before.
+
+    Raises:
+        Refused: It fails.
+    """
+    before = _git("rev-parse", "HEAD").strip()
+    try:
+        for name, text in made.items():
+            (ROOT / name).write_text(text, encoding="utf-8")
+        _git("commit", "--quiet", "--all", "--message", f"Version {version}")
+        _git("tag", "--annotate", f"v{version}", "--message", f"Version {version}")
+    except BaseException:
+        _git("reset", "--hard", "--quiet", before)  # what the tree had was committed
+        raise
 
 
 def main() -> int:
@@ -122,7 +163,7 @@ def main() -> int:
             return 0
         made = cut(files, chosen.version, f"{now:%Y-%m-%d}")
         if not chosen.dry_run:
-            _refuse_changes()
+            _refuse_what_is_there(f"v{chosen.version}")
     except Refused as refusal:
         print(f"not released: {refusal}", file=sys.stderr)
         return 1
@@ -135,10 +176,11 @@ def main() -> int:
     record = [sys.executable, str(ROOT / "tools" / "public_names.py"), "--record"]
     if subprocess.run(record, check=False).returncode:  # before the changelog is cut: it reads what was removed
         return 1
-    for name, text in made.items():
-        (ROOT / name).write_text(text, encoding="utf-8")
-    _git("commit", "--quiet", "--all", "--message", f"Version {chosen.version}")
-    _git("tag", "--annotate", f"v{chosen.version}", "--message", f"Version {chosen.version}")
+    try:
+        _commit(made, chosen.version)
+    except Refused as refusal:
+        print(f"not released: {refusal}", file=sys.stderr)
+        return 1
     print(f"v{chosen.version} is committed and tagged; push it: git push origin HEAD v{chosen.version}")
     return 0
 

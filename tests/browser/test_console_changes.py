@@ -191,6 +191,10 @@ def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callab
     line, caret = page.locator("#results .caret").text_content().splitlines()
     assert (line, caret) == ("SELECT FROM clicks;", f"{' ' * line.index('FROM')}^")
     assert field.evaluate("f => f.value.slice(f.selectionStart)") == "FROM clicks;"
+    field.fill("DESCRIBE CONNECTOR c WITH ('db.password'='hidden');")
+    page.locator("#run").click()
+    page.wait_for_function("() => !document.querySelector('#results .caret')?.textContent.startsWith('SELECT')")
+    assert "hidden" not in page.evaluate("localStorage.getItem('penstock-sql')")
     field.fill("typed")
     field.press("Control+ArrowUp")
     assert field.input_value() == "SHOW STREAMS;\nSELECT FROM clicks;"

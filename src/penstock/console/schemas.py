@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.json_depth import depth_of
 from penstock.errors import ConfigError, SchemaRegistryError
 from penstock.serde.schemas.client import confluent_client, registry_errors, shown_url
 from penstock.serde.schemas.schema_settings import SchemaSettings
@@ -22,6 +23,10 @@ LEVELS = (
 )  # fmt: skip
 KINDS = ("AVRO", "JSON", "PROTOBUF")
 _NOT_FOUND = 404
+_DEEPEST = 200
+# A page is looked at again by itself, so it waits for no other attempt; and a registry that never answers must not keep
+# the threads that serve all pages.
+_PATIENCE = {"timeout": 10.0, "max.retries": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Schemas:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        conf = SchemaSettings().with_defaults(settings).client()
+        conf = _PATIENCE | SchemaSettings().with_defaults(settings).client()
         conf.pop("cache.latest.ttl.sec", None)
         self.url = shown_url(str(conf.get("url")))
         self._client = confluent_client(conf)
@@ -67,12 +72,13 @@ class Schemas:
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects, in order."""
-        return sorted(self._ask("list the subjects", self._client.get_subjects))
+        return list(self._ask("list the subjects", lambda: sorted(map(str, self._client.get_subjects()))))
 
     def versions(self, subject: str) -> list[int]:
         """Return the versions of a subject; none if there is no such subject."""
         try:
-            return sorted(self._ask(f"list the versions of {subject!r}", self._client.get_versions, subject))
+            what = f"list the versions of {subject!r}"
+            return list(self._ask(what, lambda: sorted(map(int, self._client.get_versions(subject)))))
         except SchemaRegistryError as error:
             if error.facts.get("status") == _NOT_FOUND:
                 return []
@@ -123,8 +129,15 @@ class Schemas:
         self._ask(f"set the compatibility of {subject!r}", self._client.set_compatibility, subject, level)
 
     def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
-        with registry_errors(self.url, what):
-            return call(*arguments)
+        self._client.clear_caches()  # it would register nothing whose id it remembers, also if it was deleted since
+        try:
+            with registry_errors(self.url, what):
+                return call(*arguments)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SchemaRegistryError(
+                f"what {self.url} answers to the request to {what} is not the answer of a schema registry",
+                hint="Check the address: http://localhost:8081 of a registry, without a path.",
+            ) from error
 
 
 def _schema(kind: str, text: str) -> Schema:
@@ -136,10 +149,19 @@ def _schema(kind: str, text: str) -> Schema:
 
 
 def _indented(text: str) -> str:
+    r"""Return a schema with a line for each of its parts, if it is JSON.
+
+    >>> print(_indented('{"type":"string"}'))
+    {
+      "type": "string"
+    }
+    """
     try:
+        if depth_of(text.encode("utf-8", "replace")) > _DEEPEST:
+            return text
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
-        return text
+        return text.replace("\r\n", "\n")
 
 
 def difference(before: str, after: str) -> list[tuple[str, str]]:
@@ -148,5 +170,12 @@ def difference(before: str, after: str) -> list[tuple[str, str]]:
     >>> difference("a\nb", "a\nc")
     [(' ', 'a'), ('-', 'b'), ('+', 'c')]
     """
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    return [(line[0], line[2:]) for line in lines if line[0] != "?"]
+    one, other = before.splitlines(), after.splitlines()
+    lines: list[tuple[str, str]] = []
+    # Not ndiff, which compares each line with each by its letters: minutes for some hundreds of fields.
+    for kind, first, end, first_after, end_after in SequenceMatcher(None, one, other).get_opcodes():
+        if kind == "equal":
+            lines += [(" ", line) for line in one[first:end]]
+        else:
+            lines += [("-", line) for line in one[first:end]] + [("+", line) for line in other[first_after:end_after]]
+    return lines

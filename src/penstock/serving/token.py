@@ -14,15 +14,19 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from penstock.serving.guard import Application, Receive, Scope, Send, local_address
 
-__all__ = ["VISITOR", "Admission", "TokenDoor", "new_token"]
+__all__ = ["TWICE", "VISITOR", "Admission", "TokenDoor", "new_token"]
 
 Admission: TypeAlias = Callable[[str, Mapping[str, str]], object | None]
-"""Token and headers of a request -> who comes with them; None: nobody who is let in."""
+"""Token and headers of a request -> who comes with them; None: nobody who is let in.
+
+Values of a header that is there several times are joined by `TWICE`, which no single value contains.
+"""
+TWICE = "\n"
 VISITOR = "penstock.visitor"  # in the scope of a request: who comes
 
 _MONTH_S = 30 * 24 * 3600
 _PARAMETER = "token"
-_HELP = "open the address that was printed at the start: it ends in ?token=..."
+_HELP = "open the address that was printed at the start, which ends in ?token=...; if the console has users, use yours"
 _READS = ("GET", "HEAD")
 _STYLE = (
     "body{font:1rem/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:28rem;margin:15vh auto;padding:0 1rem}"
@@ -32,13 +36,13 @@ _STYLE = (
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sign in \u00b7 Penstock</title><style>{style}</style></head>
-<body><main><h1>Penstock</h1><p>This console asks for its token. It was printed at the start, at the end of the address:
-<code>?token=...</code></p>{wrong}
+<body><main><h1>Penstock</h1><p>This console asks for a token: your own if it has users, else the one that was printed
+at the start, at the end of the address: <code>?token=...</code></p>{wrong}
 <form method="get" action="{action}">{kept}
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required
  autofocus><button>Sign in</button></form></main></body></html>
 """
-_WRONG = '<p role="alert">This is not the token of this console.</p>'
+_WRONG = '<p role="alert">This is not a token of this console.</p>'
 _POLICY = "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 
@@ -68,7 +72,7 @@ class TokenDoor:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope)
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == _PARAMETER]
         cookie = f"penstock-{(scope.get('server') or ('', 0))[1]}"
@@ -93,6 +97,15 @@ class TokenDoor:
     def _visitor(self, headers: Mapping[str, str], cookie: str) -> object | None:
         found = self._admission(_bearer(headers), headers)
         return self._admission(_cookie(headers, cookie), headers) if found is None else found
+
+
+def _headers_of(scope: Scope) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        between = "; " if name == "cookie" else TWICE
+        headers[name] = f"{headers[name]}{between}{value}" if name in headers else value
+    return headers
 
 
 def _path_of(scope: Scope) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -14,7 +16,8 @@ from test_console_users import FILE, TOKENS
 
 pytest.importorskip("confluent_kafka.schema_registry", reason="confluent-kafka is not installed: make setup")
 
-from penstock.console.schemas import Schemas
+from penstock.console import schemas as schemas_of_console
+from penstock.console.schemas import Schemas, _indented, difference
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Permissions
 from penstock.console.web.visitors import Users
@@ -139,3 +142,78 @@ def test_a_registry_that_does_not_answer_is_a_note_on_the_page(tmp_path: Path) -
             with client(running) as anna:
                 assert "No schema registry is known." in anna.get("/schemas").text
                 assert anna.get("/api/v1/schemas").status_code == 404
+
+
+def test_a_schema_that_was_deleted_is_registered_again(server: ConsoleServer) -> None:
+    again = {"subject": "again-value", "type": "AVRO", "schema": order("id")}
+    with client(server) as anna:
+        for _ in range(3):
+            assert anna.post("/api/v1/schemas", json=again).status_code == 200
+            assert "again-value" in anna.get("/api/v1/schemas").json()["subjects"]
+            assert anna.post("/api/v1/schemas/delete", json={"subject": "again-value"}).status_code == 200
+            assert "again-value" not in anna.get("/api/v1/schemas").json()["subjects"]
+
+
+def test_an_open_page_of_a_subject_says_that_it_is_gone(server: ConsoleServer) -> None:
+    with client(server) as anna, client(server) as other:
+        body = {"subject": "gone-value", "type": "JSON", "schema": "{}"}
+        assert anna.post("/api/v1/schemas", json=body).status_code == 200
+        with other.stream("GET", "/live", params={"of": "/schemas?subject=gone-value"}) as events:
+            pages = (line for line in events.iter_lines() if line.startswith("data: "))
+            assert "Register a new version" in next(pages)
+            assert anna.post("/api/v1/schemas/delete", json={"subject": "gone-value"}).status_code == 200
+            assert "there is no subject" in next(pages)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said", "shown"),
+    [
+        (200, b"<html>", 502, "is not the answer of a schema registry"),
+        (200, b"7", 502, "is not the answer of a schema registry"),
+        (401, b'{"error_code": 401, "message": "who?"}', 502, "refuses to list the subjects"),
+        (500, b'{"error_code": 500, "message": "no"}', 502, "refuses to list the subjects"),
+        (None, b"", 502, "cannot be reached to list the subjects"),
+    ],
+)
+def test_what_is_no_registry_or_never_answers_is_said(
+    status: int | None, answer: bytes, said: int, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if status is None:
+                ended.wait()
+                return
+            self.send_response(status)
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    monkeypatch.setitem(schemas_of_console._PATIENCE, "timeout", 0.5 if status is None else 120.0)
+    other = ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    thread = threading.Thread(target=other.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with recorded(tmp_path) as data:
+            for running in _serving(data, f"http://127.0.0.1:{other.server_port}"):
+                with client(running) as anna:
+                    assert shown in anna.get("/schemas").text
+                    assert anna.get("/api/v1/schemas").status_code == said
+    finally:
+        ended.set()
+        other.shutdown()
+        thread.join()
+        other.server_close()
+
+
+def test_schemas_that_are_large_deep_or_from_windows_are_shown() -> None:
+    before, after = ([f'"name": "{name}{n}",' for n in range(3000)] for name in ("column_", "field_"))
+    lines = difference("\n".join(before), "\n".join(after))
+    assert lines == [("-", line) for line in before] + [("+", line) for line in after]
+    deep = "[" * 100_000 + "]" * 100_000
+    assert _indented(deep) == deep
+    assert _indented('syntax = "proto3";\r\nmessage A {}\r\n') == 'syntax = "proto3";\nmessage A {}\n'

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from recorded import APPLICATION, Recorded, recorded
 
+from penstock.cli.servers.sql_source import SqlServerClient
 from penstock.cli.servers.ui import ConsoleOptions
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Permissions
@@ -90,6 +91,24 @@ def test_an_open_page_of_one_role_is_not_that_of_another(server: ConsoleServer) 
         assert "Create a topic" not in body("vera")
 
 
+def test_the_log_of_changes_has_refused_statements_and_no_secrets(
+    server: ConsoleServer, data: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.console.audit")
+    data.site.statements = nowhere = SqlServerClient("http://127.0.0.1:9")
+    text = "CREATE SOURCE CONNECTOR c WITH ('db.password' = 'hid''den', \"api.key\"='hidden', 'topic'='orders');"
+    for name in ("omar", "anna"):
+        with client(server, TOKENS[name]) as visitor:
+            assert visitor.post("/api/v1/sql", json={"sql": text}).status_code in (400, 403)
+    nowhere.close()
+    data.site.statements = None
+    refused, failed = [record.getMessage() for record in caplog.records]
+    assert refused.startswith("omar (operator) at 127.0.0.1: run SQL: refused: omar is operator")
+    assert failed.startswith("anna (admin) at 127.0.0.1: SQL 'CREATE SOURCE CONNECTOR c")
+    assert "orders" in failed
+    assert "hid" not in refused + failed
+
+
 def test_sql_and_messages_are_for_administrators(server: ConsoleServer) -> None:
     with client(server, TOKENS["omar"]) as omar:
         for path in ("/api/v1/sql", "/api/v1/topics/orders/messages"):
@@ -103,11 +122,13 @@ def test_sql_and_messages_are_for_administrators(server: ConsoleServer) -> None:
     ("line", "message"),
     [
         ("anna:admin:short", "line 1 of users names no user"),
-        (f"anna:boss:{'x' * 32}", "no role 'boss'"),
+        (f"anna:boss:{'x' * 32}", "line 1 of users: there is no role 'boss'"),
+        (f"anna:{'x' * 32}:{'y' * 32}", "line 1 of users: there is no role between name and token"),
         (f":admin:{'x' * 32}", "line 1 of users names no user"),
         ("anna:admin:sha256:" + "0" * 63, "line 1 of users"),
-        (f"anna:admin:{'x' * 32}\nomar:viewer:{'x' * 32}", "line 2 of users"),
-        (f"anna:admin:{'x' * 32}\nanna:viewer:{'y' * 32}", "line 2 of users"),
+        ("anna:admin:SHA256:" + "z" * 64, "64 hexadecimal digits"),
+        (f"anna:admin:{'x' * 32}\nomar:viewer:{'x' * 32}", "line 2 of users has the token of anna"),
+        (f"anna:admin:{'x' * 32}\nanna :viewer:{'y' * 32}", "line 2 of users names anna again"),
         ("# nobody", "names no user"),
     ],
 )
@@ -115,7 +136,13 @@ def test_a_file_that_says_something_else_is_refused_without_its_tokens(line: str
     with pytest.raises(ConfigError) as raised:
         Users.of(line.splitlines(), "users")
     assert message in str(raised.value)
-    assert "x" * 32 not in str(raised.value)
+    assert "x" * 20 not in str(raised.value)
+
+
+def test_a_file_from_windows_names_the_same_users(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"t" * 32).hexdigest().upper()
+    (tmp_path / "users").write_bytes(f"\ufeffanna:admin:SHA256:{digest}\r\n".encode())
+    assert Users.read(tmp_path / "users")("t" * 32, {}) == Visitor("anna", Role.ADMIN)
 
 
 def test_a_user_of_a_proxy_has_the_highest_role_of_their_groups() -> None:
@@ -126,9 +153,12 @@ def test_a_user_of_a_proxy_has_the_highest_role_of_their_groups() -> None:
     assert proxy("t" * 32, {"x-user": "vera"}) == Visitor("vera", Role.VIEWER)
     assert proxy("t" * 32, {"x-groups": "owners"}) is None, "the proxy names nobody"
     assert proxy("w" * 32, {"x-user": "anna", "x-groups": "owners"}) is None, "not the proxy"
-    shown = proxy("t" * 32, {"x-user": "a\nb"})
+    shown = proxy("t" * 32, {"x-user": "a\u2028b"})
     assert shown is not None
-    assert "\n" not in shown.name
+    assert "\u2028" not in shown.name
+    unnamed = BehindProxy("t" * 32, "X-User", "X-Groups", {"": Role.ADMIN})
+    for groups in ({}, {"x-groups": ""}, {"x-groups": "a, ,b"}):
+        assert unnamed("t" * 32, {"x-user": "vera", **groups}) == Visitor("vera", Role.VIEWER)
 
 
 def test_users_of_a_proxy_over_http(data: Recorded) -> None:
@@ -142,6 +172,10 @@ def test_users_of_a_proxy_over_http(data: Recorded) -> None:
             assert omar.post(CREATE, json={"topic": "x"}).status_code == 403
         with client(server, "t" * 32) as nobody:
             assert nobody.get("/").status_code == 401
+            named = ("x-user", "vera"), ("x-groups", "shop")
+            assert nobody.get("/", headers=named).status_code == 200
+            for again in (("x-groups", "sre"), ("x-user", "omar")):  # one from the visitor, one from the proxy
+                assert nobody.get("/", headers=(*named, again)).status_code == 401
     finally:
         server.close()
 
@@ -158,6 +192,10 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             options.address()
+    with pytest.raises(ConfigError, match="--user-header excludes --allow-writes"):
+        ConsoleOptions(token=token, user_header="X", allow_writes=True).address()
+    with pytest.raises(ConfigError, match="--group-role names no group"):
+        ConsoleOptions(token=token, user_header="X", groups_header="Y", group_role=["=admin"]).address()
     with pytest.raises(ConfigError, match="no role 'chief'"):
         ConsoleOptions(token=token, user_header="X", groups_header="Y", group_role=["sre=chief"]).address()
     assert ConsoleOptions(users_file=file).permissions().writes

@@ -9,6 +9,7 @@ from penstock.config import StreamsConfig
 from penstock.console.applications import OwnApplication
 from penstock.console.recorder import Recorder
 from penstock.console.web.embedded import EmbeddedConsole
+from penstock.errors import ConfigError
 from penstock.log.open import open_log
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
@@ -39,7 +40,7 @@ def served(checkpoint, state, tmp_path, request):
     server = QueryServer(service, pages=[console.beside()])
     server.start()
     url = console.served_at(server.url, lambda: server.is_stopping)
-    with httpx.Client(base_url=server.url, trust_env=False) as http:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=120) as http:
         yield http, url, alerts, request.param == "true"
     server.close()
     console.close()
@@ -50,7 +51,7 @@ def test_queries_need_no_token_and_the_console_does(served):
     assert http.get("/stores").status_code == 200
     for path in ("/ui/", "/ui/topics", "/ui/api/v1/apps", "/ui/static/console.css", "/ui/live"):
         assert http.get(path).status_code == 401
-    with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=120) as browser:
         page = browser.get(url)
         assert page.status_code == 200
         assert "token=" not in str(page.url)
@@ -145,3 +146,33 @@ def test_users_of_a_file_and_a_registry_in_the_settings_are_those_of_the_console
     finally:
         server.close()
         console.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "cannot be read"),
+        ({"penstock.console.token": TOKEN}, "penstock.console.users excludes penstock.console.token"),
+        ({"penstock.console.allow.writes": "true"}, "penstock.console.users excludes penstock.console.allow.writes"),
+    ],
+)
+def test_users_that_cannot_be_and_settings_beside_them_are_refused_before_anything_is_opened(tmp_path, settings, why):
+    users = tmp_path / "users"
+    if settings:
+        users.write_text(f"vera:viewer:{'v' * 32}\n")
+    own = OwnApplication("app", None, lambda: None)
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    given = {"application.id": "app", "bootstrap.servers": url, "penstock.console.users": str(users), **settings}
+    with pytest.raises(ConfigError, match=why):
+        EmbeddedConsole(own, StreamsConfig(given))
+    assert not (tmp_path / "log.db").exists()
+
+
+def test_a_registry_that_the_console_cannot_use_does_not_keep_the_application_from_starting(tmp_path):
+    given = {"application.id": "app", "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
+             "penstock.console.token": TOKEN, "schema.registry.url": "http://127.0.0.1:9",
+             "schema.registry.ssl.ca.location": str(tmp_path / "nowhere.pem")}  # fmt: skip
+    config = StreamsConfig(given)
+    console = EmbeddedConsole(OwnApplication("app", Recorder.of(config, lambda: "RUNNING"), lambda: None), config)
+    assert console._site.schemas is None
+    console.close()

@@ -206,8 +206,8 @@ def test_a_browser_without_the_cookie_is_asked_for_the_token_and_comes_where_it_
     assert f'action="{path.partition("?")[0]}"' in page
     for name, _, value in (each.partition("=") for each in path.partition("?")[2].split("&") if each):
         assert f'name="{name}" value="{value}"' in page
-    assert "not the token" not in page
-    assert "not the token" in ask(port, "/?token=wrong", None, "Accept: text/html")[2]
+    assert "not a token" not in page
+    assert "not a token" in ask(port, "/?token=wrong", None, "Accept: text/html")[2]
     joint = "&" if "?" in path else "?"
     status, headers, _ = ask(port, f"{path}{joint}token={TOKEN}", None, "Accept: text/html")
     assert (status, headers["location"]) == (303, path)

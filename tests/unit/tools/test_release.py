@@ -117,6 +117,7 @@ def test_the_changelog_is_cut_and_all_files_name_the_version(tools, files):
         ("1.0", {}, "is no version"),
         ("v1.0.0", {}, "is no version"),
         ("1.0.0", {"### Added\n\n- A verb.\n\n": ""}, "nothing under Unreleased"),
+        ("1.0.0", {"- A verb.\n\n": "### Fixed\n\n"}, "nothing under Unreleased"),
         ("8.1.0", {"### Added": "### Removed"}, "may not remove anything"),
         ("0.2.1", {"### Added": "### Removed"}, "may not remove anything"),
     ],
@@ -131,13 +132,85 @@ def test_a_version_that_may_not_follow_is_refused(version, change, why, tools, f
 
 
 def test_versions_that_may_follow(tools, files):
-    from cut_release import cut
+    from cut_release import Refused, cut, notes
 
     files["CHANGELOG.md"] = CHANGELOG.replace("### Added", "### Removed")
     for version in ("0.2.0", "1.0.0rc1", "1.0.0", "2.0.0"):
         assert f"## {version} - " in cut(files, version, "2027-03-01")["CHANGELOG.md"]
     candidate = cut(files, "1.0.0rc1", "2027-03-01")
     assert cut({**candidate, "CHANGELOG.md": CHANGELOG}, "1.0.0", "2027-03-02")
+    with pytest.raises(Refused, match="nothing under Unreleased"):
+        cut(candidate, "1.0.1", "2027-03-02")
+    final = cut(candidate, "1.0.0", "2027-03-02")
+    assert notes(final["CHANGELOG.md"], "1.0.0") == "No changes since 1.0.0rc1."
+    assert "- A verb." in notes(final["CHANGELOG.md"], "1.0.0rc1")
+    chart = "deploy/helm/penstock/Chart.yaml"
+    assert (
+        re.findall(r"^\w*[vV]ersion: (\d.*)$", candidate[chart], re.MULTILINE) == ["1.0.0-rc.1"] * 2
+    )  # helm takes no other
+    assert re.findall(r"^\w*[vV]ersion: (\d.*)$", final[chart], re.MULTILINE) == ["1.0.0"] * 2
+
+
+@pytest.fixture
+def repository(tools, files, tmp_path, monkeypatch):
+    """A repository with all that names the version, and a stand-in for the record of public names."""
+    import cut_release
+
+    record = "from pathlib import Path; Path(__file__).with_suffix('.txt').write_text('recorded\\n')\n"
+    for name, text in {**files, "tools/public_names.py": record, "tools/public_names.txt": "before\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(cut_release, "ROOT", tmp_path)
+    for name, value in {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+                        **{f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER")
+                           for what in ("NAME", "EMAIL")}}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # tests may run in a hook
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "All")
+    return tmp_path, git
+
+
+def _release(monkeypatch, version: str) -> int:
+    import cut_release
+
+    monkeypatch.setattr(sys, "argv", ["cut_release.py", version])
+    return cut_release.main()
+
+
+def test_a_release_is_one_commit_with_a_tag(repository, monkeypatch):
+    folder, git = repository
+    assert _release(monkeypatch, "1.0.0") == 0
+    assert git("log", "--format=%s") == "Version 1.0.0\nAll"
+    assert git("rev-parse", "v1.0.0^{commit}") == git("rev-parse", "HEAD")
+    assert git("status", "--porcelain") == ""
+    assert (folder / "tools" / "public_names.txt").read_text() == "recorded\n"
+    assert '__version__ = "1.0.0"' in (folder / "src/penstock/base/version.py").read_text()
+
+
+@pytest.mark.parametrize("what", ["a file", "a tag", "a hook"])
+def test_a_release_that_fails_leaves_all_as_it_was(what, repository, monkeypatch, capsys):
+    folder, git = repository
+    if what == "a file":
+        (folder / "notes.txt").write_text("not committed")
+    if what == "a tag":
+        git("tag", "v1.0.0")
+    if what == "a hook":
+        hook = folder / ".git" / "hooks" / "pre-commit"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\necho the hook says no >&2; exit 1\n")
+        hook.chmod(0o755)
+    before = git("status", "--porcelain"), git("rev-parse", "HEAD"), git("tag")
+    assert _release(monkeypatch, "1.0.0") == 1
+    assert (git("status", "--porcelain"), git("rev-parse", "HEAD"), git("tag")) == before
+    why = {"a file": "not committed", "a tag": "there is a tag v1.0.0", "a hook": "the hook says no"}
+    assert why[what] in capsys.readouterr().err
 
 
 def test_this_changelog_can_be_cut(tools):

@@ -86,7 +86,7 @@ class SqlServerClient:
             if not (writes or isinstance(parsed.statement, _READS)):
                 raise SqlError(
                     f"this console only reads, and {parsed.text.split(None, 1)[0].upper()} changes something",
-                    hint="Start it with --allow-writes.",
+                    hint="It needs --allow-writes; of a console with users, the role admin.",
                 )
         return [self._result(parsed) for parsed in script]
 

@@ -89,6 +89,11 @@ class ConsoleOptions:
                 "--user-header needs --token, which the proxy sends, and excludes --users-file",
                 hint="Give the token in PENSTOCK_UI_TOKEN, and let the proxy add it: Authorization: Bearer TOKEN.",
             )
+        if self.user_header and self.allow_writes:
+            raise ConfigError(
+                "--user-header excludes --allow-writes",
+                hint="Roles say what users may change: --groups-header and --group-role GROUP=admin.",
+            )
         if (self.groups_header or self.group_role) and not (self.user_header and self.groups_header):
             raise ConfigError(
                 "--groups-header and --group-role are for users of a proxy",
@@ -118,7 +123,9 @@ class ConsoleOptions:
             return Users.read(self.users_file)
         if not self.user_header:
             return None
-        roles = {group: Role.of(role) for group, _, role in (each.rpartition("=") for each in self.group_role)}
+        roles = {group.strip(): Role.of(role) for group, _, role in (each.rpartition("=") for each in self.group_role)}
+        if "" in roles:
+            raise ConfigError("--group-role names no group", hint="Write GROUP=ROLE, for example sre=operator.")
         return BehindProxy(self.token, self.user_header, self.groups_header, roles)
 
     def permissions(self) -> Permissions:

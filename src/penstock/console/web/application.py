@@ -63,7 +63,7 @@ def make_console(site: Site, streams: int = 128) -> Application:
         streams: The largest number of open pages that are kept up to date.
     """
     renderer = Renderer(site.root)
-    channels = Channels(renderer.body, lambda: site.is_stopping(), streams)  # noqa: PLW0108 - set later
+    channels = Channels(renderer.kept, lambda: site.is_stopping(), streams)  # noqa: PLW0108 - set later
 
     def visitor_of(request: Request) -> Visitor:
         return cast("Visitor", request.scope.get(VISITOR, site.permissions.everybody))

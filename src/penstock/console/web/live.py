@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 
 from penstock.console.web.page import Page, Visit
+from penstock.errors import PenstockError
 
 __all__ = ["Channels", "TooManyStreamsError"]
 
@@ -103,7 +104,7 @@ class Channels:
     async def _follow(self, channel: _Channel, page: Page, visit: Visit) -> None:
         stamp: object = object()
         while not self._is_stopping():
-            newest = await run_in_threadpool(page.stamp, visit)
+            newest = await run_in_threadpool(_stamp_of, page, visit)
             if newest is None or newest != stamp:
                 stamp = newest
                 body = await run_in_threadpool(self._render, page, visit)
@@ -114,3 +115,11 @@ class Channels:
                     channel.changed.set()
                     channel.changed = asyncio.Event()
             await asyncio.sleep(page.seconds)
+
+
+def _stamp_of(page: Page, visit: Visit) -> object:
+    """Return the page's stamp; None if what it shows is gone, so that it is rendered and says so."""
+    try:
+        return page.stamp(visit)
+    except PenstockError:
+        return None

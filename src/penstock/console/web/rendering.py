@@ -71,6 +71,13 @@ class Renderer:
             return self._render("problem", visit, {"error": visit.site.exposure.error(error)})
         return self._render(page.name, visit, facts)
 
+    def kept(self, page: Page, visit: Visit) -> str:
+        """Render what changes of a page that is open; what it shows may be gone meanwhile."""
+        try:
+            return self.body(page, visit)
+        except NotThereError as error:
+            return self._render("problem", visit, {"error": error})
+
     def whole(self, page: Page, visit: Visit) -> str:
         """Render a page with its frame."""
         body = self.body(page, visit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,13 @@ from pathlib import Path
 
 from penstock.base.escapes import one_line
 from penstock.errors import ConfigError
+from penstock.serving.token import TWICE
 
 __all__ = ["BehindProxy", "OneToken", "Role", "Users", "Visitor"]
 
 _DIGEST = "sha256:"
 _LEAST = 32  # characters of a token
+_HEX = re.compile(r"[0-9a-f]{64}")
 _MOST_NAME = 100
 _HINT = "Write lines NAME:ROLE:TOKEN, with viewer, operator or admin, and a token of 32 characters or its sha256:HEX."
 
@@ -97,7 +100,7 @@ class Users:
             ConfigError: It cannot be read, or a line has another form; tokens are not part of the message.
         """
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the users of the console cannot be read: {error}", hint=_HINT) from error
         return cls.of(lines, str(file))
@@ -122,10 +125,15 @@ class Users:
             where = f"line {number} of {source}"
             if not name or len(token) < _LEAST:
                 raise ConfigError(f"{where} names no user with a role and a token", hint=_HINT)
-            digest = token.removeprefix(_DIGEST).lower() if token.startswith(_DIGEST) else _digest(token)
-            if len(digest) != 64 or digest in users or name in {each.name for each in users.values()}:
-                raise ConfigError(f"{where}: the name or the token is there twice, or the digest is none", hint=_HINT)
-            users[digest] = Visitor(one_line(name)[:_MOST_NAME], Role.of(role))
+            user = Visitor(one_line(name.strip())[:_MOST_NAME], _role_in(role, where))
+            digest = token.lower().removeprefix(_DIGEST) if token.lower().startswith(_DIGEST) else _digest(token)
+            if _HEX.fullmatch(digest) is None:
+                raise ConfigError(f"{where}: after sha256: come no 64 hexadecimal digits", hint=_HINT)
+            if user.name in {each.name for each in users.values()}:
+                raise ConfigError(f"{where} names {user.name} again", hint="Each user has one line.")
+            if digest in users:
+                raise ConfigError(f"{where} has the token of {users[digest].name}", hint="Each user has another token.")
+            users[digest] = user
         if not users:
             raise ConfigError(f"{source} names no user", hint=_HINT)
         return cls(users)
@@ -163,12 +171,25 @@ class BehindProxy:
         return any(role > Role.VIEWER for role in self.roles.values())
 
     def __call__(self, token: str, headers: Mapping[str, str]) -> Visitor | None:
-        """Return whom the proxy names; None: the request does not come from it, or names nobody."""
-        name = one_line(headers.get(self.user_header.lower(), "").strip())[:_MOST_NAME]
-        if not name or not secrets.compare_digest(token.encode(), self.token.encode()):
+        """Return whom the proxy names; None: the request does not come from it, or does not name one user.
+
+        A header that is there twice may come from the proxy and from the visitor, so that nobody is named by it.
+        """
+        named, listed = (headers.get(header.lower(), "").strip() for header in (self.user_header, self.groups_header))
+        name = one_line(named)[:_MOST_NAME]
+        if not name or TWICE in named + listed or not secrets.compare_digest(token.encode(), self.token.encode()):
             return None
-        groups = {group.strip() for group in headers.get(self.groups_header.lower(), "").split(",")}
+        groups = {group.strip() for group in listed.split(",")} - {""}
         return Visitor(name, max((role for group, role in self.roles.items() if group in groups), default=Role.VIEWER))
+
+
+def _role_in(text: str, where: str) -> Role:
+    """Return the role of a line. A long text in its place may be a token, so it is not part of the error."""
+    try:
+        return Role.of(text)
+    except ConfigError as error:
+        what = error.message if len(text) < _LEAST else "there is no role between name and token"
+        raise ConfigError(f"{where}: {what}", hint=_HINT) from None
 
 
 def _digest(token: str) -> str:

@@ -29,6 +29,7 @@ from penstock.errors import (
     LogUnavailableError,
     OffsetOutOfRangeError,
     PenstockError,
+    SchemaRegistryError,
     UnknownTopicError,
 )
 from penstock.serving import VISITOR
@@ -92,6 +93,7 @@ _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (AuthorizationError, 403),
     (LogUnavailableError, 503),
 )
+_PASSED_ON = (404, 409, 422)  # of what a schema registry answers
 
 
 def api_routes(site: Site, channels: Channels) -> Mount:
@@ -220,9 +222,16 @@ async def on_error(request: Request, error: Exception) -> Response:  # noqa: ARG
     if isinstance(error, TooManyStreamsError):
         return problem(503, "too many open pages", "Close some, or try again.")
     assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
-    by_kind = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
     place = {name: error.facts[name] for name in ("line", "column") if isinstance(error.facts.get(name), int)}
-    return problem(int(str(error.facts.get("status", by_kind))), error.message, error.hint, place)
+    return problem(_status_of(error), error.message, error.hint, place)
+
+
+def _status_of(error: PenstockError) -> int:
+    status = error.facts.get("status")
+    if isinstance(error, SchemaRegistryError):  # its 401 is about the console's own credentials, not the visitor's
+        return int(str(status)) if status in _PASSED_ON else 502
+    by_kind = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+    return by_kind if status is None else int(str(status))
 
 
 def problem(status: int, message: str, hint: str, place: Mapping[str, Any] = MappingProxyType({})) -> Response:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from penstock.base.masking import without_passwords
+from penstock.base.secrets import is_secret
 from penstock.console.actions import audit
 from penstock.console.limits import ANSWER_CHARACTERS, cut
 from penstock.console.sources import SqlResult, Statements
@@ -19,6 +22,7 @@ from penstock.serde.plain import plain
 __all__ = ["complete", "connectors", "query", "statements"]
 
 _MOST_CHARACTERS = 20_000
+_PAIR = re.compile(r"""(["'`]?)([\w.-]+)\1(\s*=\s*)'(?:[^']|'')*'""")
 
 
 def connectors(visit: Visit) -> Any:
@@ -54,17 +58,36 @@ def query(visit: Visit) -> Any:
 
 def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
     """Run statements; those that change something need an administrator, and are logged."""
-    require(visit, Role.ADMIN)
+    try:
+        require(visit, Role.ADMIN)
+    except PenstockError as error:
+        audit(who, "run SQL", f"refused: {error.message}")
+        raise
     text = body.get("sql")
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')
+    said = f"SQL {_without_secrets(text)[:500]!r}"
     try:
         results = _statements(visit).run(text, writes=True, records=not visit.site.exposure.is_limited)
     except PenstockError as error:
-        audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
+        audit(who, said, f"refused: {error.message}")
         raise
-    audit(who, f"SQL {text[:500]!r}", "done")
+    audit(who, said, "done")
     return {"results": [_document(each) for each in results]}
+
+
+def _without_secrets(text: str) -> str:
+    """Return statements for the log, without the values of secret settings.
+
+    >>> _without_secrets("CREATE SOURCE CONNECTOR c WITH ('db.password' = 'it''s one', 'topic'='t');")
+    "CREATE SOURCE CONNECTOR c WITH ('db.password' = '***', 'topic'='t');"
+    """
+
+    def shown(pair: re.Match[str]) -> str:
+        quote, name, equals = pair.groups()
+        return f"{quote}{name}{quote}{equals}'***'" if is_secret(name) else pair[0]
+
+    return without_passwords(_PAIR.sub(shown, text))
 
 
 def _document(result: SqlResult) -> dict[str, Any]:

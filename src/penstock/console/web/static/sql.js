@@ -74,6 +74,8 @@ function take(n) {
 // History: what was run in this browser, the newest last; Ctrl with the arrows goes through it.
 
 const KEPT = 50;
+// Of a setting whose value nobody may read: such a statement is not kept.
+const SECRET = /(password|passwd|passphrase|secret|credential|token|authorization|cookie|jaas|user.info|(api|access|account|private|shared)[._-]?key)[\w.-]*["'`]?\s*=\s*'/i;
 let at = -1; // the place in the history; -1: what is typed now
 let typed = "";
 
@@ -83,6 +85,7 @@ function past() {
 
 function remember(text) {
   at = -1;
+  if (SECRET.test(text) || /:\/\/[^/\s]*:[^/\s]*@/.test(text)) return;
   const kept = [...past().filter((each) => each !== text), text].slice(-KEPT);
   try { localStorage.setItem("penstock-sql", JSON.stringify(kept)); } catch { /* nothing can be kept */ }
 }
@@ -101,10 +104,11 @@ function place(text, line, column) {
   const lines = text.split("\n");
   const shown = lines[line - 1];
   if (shown === undefined) return [];
-  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0) + column - 1;
+  const before = [...shown].slice(0, column - 1).join(""); // columns count characters, not halves of them
+  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0) + before.length;
   field.focus();
   field.setSelectionRange(start, start);
-  return [element("pre", { class: "scroll caret", tabindex: "0" }, `${shown}\n${" ".repeat(Math.max(0, column - 1))}^`)];
+  return [element("pre", { class: "scroll caret", tabindex: "0" }, `${shown}\n${before.replace(/[^\t]/gu, " ")}^`)];
 }
 
 field.addEventListener("keydown", (event) => {
