@@ -7,6 +7,8 @@ from penstock.connect.rest import WorkerServer
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
+from penstock.connect.worker.view import WorkerView
+from penstock.errors import LogUnavailableError
 from test_connect_worker import ask, until
 from test_connect_worker import settings as worker_settings
 
@@ -39,6 +41,16 @@ def test_waits_double_up_to_their_limit_and_begin_anew_after_a_good_run():
     clock.now += 1
     assert restarts.due([TASK]) == [TASK]
     assert restarts.due([TASK]) == []
+
+
+def test_a_task_that_was_restarted_by_a_request_meanwhile_is_not_restarted_again():
+    clock = Clock()
+    restarts = TaskRestarts(clock)
+    for state in ("RUNNING", "PAUSED"):
+        restarts.note(TASK, "FAILED", CONFIG)
+        restarts.note(TASK, state, CONFIG)
+        clock.now += 10
+        assert restarts.due([TASK]) == []
 
 
 def test_attempts_are_counted_and_tasks_of_other_workers_forgotten():
@@ -103,6 +115,58 @@ def test_a_restart_of_a_connector_that_was_deleted_meanwhile_is_left_out(tmp_pat
             herder.tick()
         assert ask(server, "GET", "/connectors")[1] == []
         assert "reader" not in herder.connectors
+    finally:
+        server.stop()
+
+
+def started(folder, *names):
+    """A worker with sources of one task each, which run."""
+    server = WorkerServer(WorkerConfig.of(worker_settings(folder, **{"tasks.in.process": "true"}), "distributed"))
+    server.start()
+    assert server.wait_until_ready(60)
+    for name in names:
+        file = {"connector.class": "FileStreamSource", "file": str(folder / f"{name}.txt"), "topic": "t"}
+        assert ask(server, "PUT", f"/connectors/{name}/config", file)[0] == 201
+    statuses = server.worker.herder.stores.statuses
+    until(lambda: [status.state for status in statuses.tasks.values()] == ["RUNNING"] * len(names), 60)
+    return server, server.worker.herder
+
+
+def test_a_worker_that_was_removed_from_its_group_leaves_the_states_of_its_tasks_to_their_next_owner(
+    tmp_path, monkeypatch
+):
+    server, herder = started(tmp_path, "reader")
+    try:
+        away = WorkerView("", leads=False, generation=1, connectors=frozenset(), tasks=frozenset(), joined=False)
+        before = dict(herder.stores.statuses.tasks), dict(herder.stores.statuses.connectors)
+        with herder.turn("reading a restart behind its session"):
+            monkeypatch.setattr(herder.membership, "poll", lambda *_: away)
+            herder.stores.configs.put_restart(RestartRequest("reader", only_failed=False, include_tasks=True))
+            herder.tick()
+            assert (herder.stores.statuses.tasks, herder.stores.statuses.connectors) == before
+    finally:
+        monkeypatch.undo()
+        server.stop()
+
+
+def test_a_restart_whose_state_cannot_be_written_leaves_later_requests_for_the_next_tick(tmp_path, monkeypatch):
+    server, herder = started(tmp_path, "one", "two")
+    try:
+        statuses = herder.stores.statuses
+
+        def away(_):
+            raise LogUnavailableError("no broker answers", hint="It comes back.")
+
+        with herder.turn("restarting both"):
+            for name in ("one", "two"):
+                herder.stores.configs.put_restart(RestartRequest(name, only_failed=False, include_tasks=True))
+            monkeypatch.setattr(statuses, "put_tasks", away)
+            with pytest.raises(LogUnavailableError):
+                herder.tick()
+            monkeypatch.undo()
+            second = herder.tasks.handle(("two", 0))
+            herder.tick()
+        until(lambda: herder.tasks.handle(("two", 0)) not in (None, second), 60)
     finally:
         server.stop()
 

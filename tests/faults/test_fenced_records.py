@@ -26,7 +26,7 @@ from kafka_proxy import END_TXN, INIT_PRODUCER, LIST_TRANSACTIONS, PRODUCE, Kafk
 from penstock.base.clock import unix_ms
 from penstock.engines.application.application_note import read_application, take_application, write_application
 from penstock.engines.application.internal_topics import changelog_writer
-from penstock.errors import FencedError
+from penstock.errors import FencedError, InvalidStateError, LogUnavailableError
 from penstock.log import leases
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.fenced_record import RecordName, StoredRecord, change_record
@@ -363,6 +363,23 @@ def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
         journal.append(entry(1))  # the same statement once more, as a user does
         journal.append(entry(2))
         assert StatementJournal(log, f"{name}-statements").read() == [entry(0), entry(1), entry(2)]
+
+
+def test_a_session_whose_catalog_lacks_a_stored_statement_adds_no_other_one(
+    kafka: Broker, proxy: KafkaProxy, name: str
+) -> None:
+    with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
+        journal = StatementJournal(log, f"{name}-statements")
+        journal.hold(log.acquire_lease(name, "session"))
+        journal.append(entry(0))
+        proxy.lose_answers(END_TXN, 10_000)
+        with pytest.raises(LogUnavailableError):
+            journal.append(entry(1))
+        proxy.lose_answers(END_TXN, 0)
+        for number in (2, 3, 1):
+            with pytest.raises(InvalidStateError, match="CREATE TYPE t1 AS INT; was stored"):
+                journal.append(entry(number))
+        assert StatementJournal(log, f"{name}-statements").read() == [entry(0), entry(1)]
 
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)

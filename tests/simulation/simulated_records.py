@@ -170,6 +170,7 @@ class RecordsRun:
                 except InvalidStateError as error:  # the one before was stored, so the service has to be opened again
                     if not entry.text.endswith("instead"):
                         self.violations.append(f"{entry.text}: {error.message}")
+                    self._check_ended(journal, entry)
                     return
             self._done.append(entry.text)
             self.scheduler.tell(f"has stored {entry.text}")
@@ -177,6 +178,12 @@ class RecordsRun:
             self.scheduler.wait(self.scheduler.dice.random() * 3)
 
     # What must not be
+
+    def _check_ended(self, journal: StatementJournal, entry: JournalEntry) -> None:
+        """Check that a session whose catalog lacks a statement writes no other one behind it."""
+        with suppress(InvalidStateError, FencedError):
+            journal.append(JournalEntry(f"{entry.text}-after", {}, 0))
+            self.violations.append(f"{entry.text}-after follows a statement that its session does not have")
 
     def _check_end(self) -> None:
         try:

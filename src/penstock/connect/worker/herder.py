@@ -304,22 +304,24 @@ class Herder:
         for name, level in levels:
             with suppress(RequestError):  # a level that this worker does not know
                 self.loggers.set(name, level)
-        requests, self.stores.configs.restarts = self.stores.configs.restarts, []
-        for request in requests:
-            self._restart(request)
+        requests = self.stores.configs.restarts
+        while requests:  # if one fails, the next tick takes those behind it
+            self._restart(requests.pop(0))
 
     def _restart(self, request: RestartRequest) -> None:
         statuses = self.stores.statuses
         name = request.connector
         if name not in self.stores.configs.state.connectors:
             return  # it was deleted after the request
-        if name in self.connectors:
+        if name in self.connectors and name in self.view.connectors:
             status = statuses.connectors.get(name)
             if not request.only_failed or (status is not None and status.state == "FAILED"):
                 self.restart_connector(name)
         if request.include_tasks:
             restarted = []
             for task in self.tasks.of(name):
+                if task not in self.view.tasks:
+                    continue  # another worker may have it by now, and write its state
                 status = statuses.tasks.get(task)
                 if not request.only_failed or (status is not None and status.state == "FAILED"):
                     self.restart_task(task)

@@ -73,9 +73,11 @@ class TaskRestarts:
 
     def note(self, task: ConnectorTaskId, state: str, config: Mapping[str, str | None]) -> None:
         """Note a state that a task has reported."""
-        if state == "RUNNING" and task in self._tasks:
-            self._tasks[task].running_since = self._now()
         if state != "FAILED":
+            if (known := self._tasks.get(task)) is not None:
+                known.due = None  # somebody has restarted it meanwhile
+                if state == "RUNNING":
+                    known.running_since = self._now()
             return
         try:
             policy = RestartPolicy.of(config)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import FencedError, InvalidStateError, LogError
+from penstock.errors import FencedError, InvalidStateError, LogError, PenstockError
 from penstock.log.base import Lease, TopicLog, TopicPartition
 from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName
@@ -75,7 +75,7 @@ class StatementJournal:
         self._next = 0  # no entry behind it comes before this offset
         self._exists = False
         self._end: FencedRecord | None = None
-        self._overtaken: FencedError | None = None
+        self._ended: PenstockError | None = None  # why this session may add nothing more
         self._is_unsure = False  # whether the last entry may be stored or not
 
     def hold(self, lease: Lease) -> None:
@@ -103,13 +103,15 @@ class StatementJournal:
 
         Raises:
             FencedError: Another session has the lease, or has written an entry.
+            InvalidStateError: An earlier entry was stored although its answer was lost. The catalog of this session lacks
+                it, so that this one and all later entries are refused.
             LogUnavailableError: The log did not answer: the entry may be stored or not. The same entry may be added
                 again, and is stored once.
         """
         if self._end is None:
             raise InvalidStateError(f"this session may not write to {self.topic}", hint="The one with the lease may.")
-        if self._overtaken is not None:
-            raise self._overtaken
+        if self._ended is not None:
+            raise self._ended
         if not self._exists:
             ensure_topic(self._log, self.topic, 1, LASTING)
             self._exists = True
@@ -118,11 +120,12 @@ class StatementJournal:
             self._is_unsure = False
             if missed == [entry]:
                 return
-            self._require_lease()  # else the statement may be that of the session that has it
-            raise InvalidStateError(
+            self._ended = InvalidStateError(
                 f"{' '.join(missed[0].text.split())[:120]} was stored, though its answer was lost",
                 hint="Open this session again: it then has that statement.",
             )
+            self._require_lease()  # else the statement may be that of the session that has it
+            raise self._ended
         body = entry.to_json()
         checksum = _checksum(self._last, body)
         value = json.dumps({**body, "checksum": checksum}, ensure_ascii=False).encode()
@@ -130,7 +133,7 @@ class StatementJournal:
         try:
             self._end.replace(value, before.version)
         except FencedError as error:  # nothing was written, and the entries that follow are of another session
-            self._overtaken = error
+            self._ended = error
             raise
         self._is_unsure = False
         self._last, self._newest = checksum, value
@@ -141,7 +144,7 @@ class StatementJournal:
         try:
             self._end.take()
         except FencedError as error:
-            self._overtaken = error
+            self._ended = error
             raise
 
     def _missed(self, offset: int) -> list[JournalEntry]:
