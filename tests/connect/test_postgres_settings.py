@@ -583,6 +583,34 @@ def test_signals_come_although_inserts_are_skipped(started):
     assert operations(drain(driver)) == ["r"]
 
 
+def test_a_publication_that_lacks_operations_is_said(started, caplog):
+    driver, run = started(*TABLE, **{"skipped.operations": "d", "snapshot.mode": "no_data"})
+    drain(driver)
+    driver.restart()
+    assert "the publication" not in caplog.text
+    driver.config["skipped.operations"] = "none"
+    driver.restart()
+    assert "the publication dbz_publication has no operations of the kind delete" in caplog.text
+    (statement,) = {line.partition("Run: ")[2] for line in caplog.text.splitlines() if "Run: " in line}
+    run(statement, "DELETE FROM t")
+    assert operations(drain(driver)) == ["d"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '["public.t"]', '{"data-collections": ["public.("]}', '{"data-collections": "public.t"}',
+        '{"data-collections": ["public.t"], "additional-conditions": ["id > 1"]}', "{",
+    ],
+)  # fmt: skip
+def test_a_signal_that_cannot_be_read_is_left_out(started, data, caplog):
+    signals = "CREATE TABLE sig (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))"
+    driver, run = started(*TABLE, signals, **{"snapshot.mode": "no_data", "signal.data.collection": "public.sig"})
+    run(f"INSERT INTO sig VALUES ('s', 'execute-snapshot', '{data}')", "UPDATE t SET c = 7")
+    assert operations(drain(driver)) == ["c", "u"]
+    assert "the signal s cannot be read" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("value", "before"),
     [
@@ -627,6 +655,8 @@ def test_snapshots_based_on_the_configuration_read_rows_and_changes_or_one_of_th
     found = operations(drain(driver))
     run("UPDATE t SET c = 7")
     assert [*found, *operations(drain(driver))] == expected
+    driver.restart()  # rows come at each start
+    assert operations(drain(driver)) == expected[:1] * ("r" in expected)
 
 
 @pytest.mark.parametrize("mode", ["serializable", "read_committed", "READ_UNCOMMITTED"])
@@ -648,6 +678,20 @@ def test_notifications_say_how_an_incremental_snapshot_goes_on(started):
     assert [note["additional_data"].get("last_processed_key") for note in notes[2:5]] == ["1", "2", "3"]
     assert [note["additional_data"]["status"] for note in notes[5:7]] == ["SUCCEEDED", "UNKNOWN_SCHEMA"]
     assert notes[5]["additional_data"]["total_rows_scanned"] == "3"
+
+
+def test_an_incremental_snapshot_that_has_no_more_rows_behind_a_restart_says_that_it_has_ended(started):
+    signals = "CREATE TABLE sig (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))"
+    more = {"snapshot.mode": "no_data", "signal.data.collection": "public.sig", "incremental.snapshot.chunk.size": "1"}
+    sink = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "notes"}
+    driver, run = started(*TABLE, "INSERT INTO t VALUES (2, 'a', 'b', 6)", signals, **more, **sink)
+    run("""INSERT INTO sig VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')""")
+    while not any(record.topic == "srv.public.t" for record in driver.poll()):
+        pass
+    run("DELETE FROM t WHERE id = 2")
+    driver.restart()
+    notes = [record.value["type"] for record in drain(driver) if record.topic == "notes"]
+    assert notes == ["SKIPPED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 
 def messages(records):

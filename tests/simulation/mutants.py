@@ -5,11 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType
+
+from penstock.testing.simulation.application import Layout
+from penstock.testing.simulation.faults import Fault, draw
+from penstock.testing.simulation.scheduler import dice_of
+from penstock.testing.simulation.simulate import layout_of
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -36,6 +41,8 @@ class Mutant:
         is_shared: Whether two instances are to share the tasks.
         first_seed: A seed that has found it: the search begins there, and goes on where the code has changed since.
         is_of_records: Whether leases and journals show it, see `simulated_records`.
+        faults: Draws the faults of a seed.
+        layout: Chooses the threads and machines of a seed.
     """
 
     name: str
@@ -47,6 +54,8 @@ class Mutant:
     is_shared: bool = False
     first_seed: int = 0
     is_of_records: bool = False
+    faults: Callable[[int], list[Fault]] = draw
+    layout: Callable[[int], Layout] = layout_of
 
     def __str__(self) -> str:
         return self.name
@@ -100,6 +109,18 @@ THREAD, TASK, REPLICA = (f"{LOOP}.thread", "StreamThread"), f"{LOOP}.task", f"{R
 
 def _thread(method: str) -> tuple[str, str]:
     return f"{LOOP}.thread", f"StreamThread.{method}"
+
+
+def _two_threads_lost(seed: int) -> list[Fault]:
+    """Draw a machine that loses power with two threads, and slow answers while the driver fences the one and the other."""
+    dice = dice_of("two threads lost", seed)
+    at = dice.randint(60, 500)
+    slow = [Fault(at + dice.randint(1, 150), "late", round(dice.uniform(0.3, 3.0), 1)) for _ in range(8)]
+    return sorted([Fault(at, "power"), *slow])
+
+
+def _three_threads(_seed: int) -> Layout:
+    return Layout(threads=3, machines=2)
 
 
 MUTANTS = (
@@ -165,7 +186,7 @@ MUTANTS = (
     Mutant("changes are left out of a commit", _thread("commit"), "if task.is_changed or task.id in last:",
            "if task.is_changed and moved[task.id]:", ("clocked",)),
     Mutant("a lost thread that has come back gets tasks before it is fenced", (f"{HOSTING}.epoch", "Epoch._deliver"),
-           "if name in self._fencing:", "if False:", ("stateless",), 2_000),
+           "if name in self._fencing:", "if False:", ("stateless",), first_seed=183, faults=_two_threads_lost, layout=_three_threads),
     Mutant("a lost thread that has come back is fenced by its name", (f"{HOSTING}.epoch", "Epoch.lost"),
            "self._fencing |= dict.fromkeys(lost)", "pass", ("stateless",), 2_000),
     Mutant("a lost thread is not fenced", (f"{HOSTING}.lost_threads", "LostThreads.replace"),

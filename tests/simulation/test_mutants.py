@@ -8,9 +8,7 @@ from itertools import chain, count
 import pytest
 
 from mutants import MUTANTS, Mutant
-from penstock.testing.simulation.faults import draw
 from penstock.testing.simulation.run import run
-from penstock.testing.simulation.simulate import layout_of
 from simulated_records import run_records
 from simulated_topologies import inputs_of, plan_of
 
@@ -19,8 +17,10 @@ def violations(mutant: Mutant, seed: int) -> list[str]:
     if mutant.is_of_records:
         return run_records(seed).violations
     name = mutant.shown_by[seed % len(mutant.shown_by)]
-    layout = replace(layout_of(seed), is_embedded=True, instances=2) if mutant.is_shared else layout_of(seed)
-    return run(plan_of(name), inputs_of(name, seed), seed, draw(seed), layout).violations
+    layout = mutant.layout(seed)
+    if mutant.is_shared:
+        layout = replace(layout, is_embedded=True, instances=2)
+    return run(plan_of(name), inputs_of(name, seed), seed, mutant.faults(seed), layout).violations
 
 
 RARE = 400  # a fault that more seeds may be needed for is looked for by `make test-all`
@@ -37,6 +37,7 @@ def test_a_fault_that_was_mended_is_found(mutant: Mutant) -> None:
             if violations(mutant, seed):
                 break
             assert tries < mutant.most_seeds, "it is not found"
+    assert violations(mutant, seed) == [], f"seed {seed} fails without the fault, too"
 
 
 def test_each_fault_has_its_place_in_the_source() -> None:

@@ -103,8 +103,8 @@ class StatementJournal:
 
         Raises:
             FencedError: Another session has the lease, or has written an entry.
-            InvalidStateError: An earlier entry was stored although its answer was lost. The catalog of this session lacks
-                it, so that this one and all later entries are refused.
+            InvalidStateError: An earlier entry was stored, though its answer was lost: as the catalog of this session
+                lacks it, this one and all later entries are refused.
             LogUnavailableError: The log did not answer: the entry may be stored or not. The same entry may be added
                 again, and is stored once.
         """

@@ -40,6 +40,7 @@ class Capture:
         identities: The replica identities of tables, by patterns: a kind, and the name of its index.
         skipped: The operations that do not come out.
         published: What a publication that is made has; None: all.
+        needed: What a publication that is there needs.
         confirms: The server may forget what is written.
         signal_tables: The tables of signals.
         message_content: The form of the content of messages of applications.
@@ -55,6 +56,7 @@ class Capture:
     identities: tuple[tuple[Patterns, str, str | None], ...]
     skipped: frozenset[str]
     published: tuple[str, ...] | None
+    needed: tuple[str, ...]
     confirms: bool
     signal_tables: frozenset[str]
     message_content: ColumnForm
@@ -91,6 +93,7 @@ class Capture:
             propagated_types=Patterns.of(parsed["datatype.propagate.source.type"], "datatype.propagate.source.type"),
         )
         skipped = frozenset(each.strip() for each in parsed["skipped.operations"])
+        needed = _needed(skipped, has_signals=bool(parsed["signal.data.collection"]))
         content = column_form(PgType(17, "bytea"), -1, handling, nullable=True)
         assert content is not None  # noqa: S101 - bytea has a form
         return cls(
@@ -105,9 +108,8 @@ class Capture:
             },
             tuple(_identities(parsed["replica.identity.autoset.values"])),
             skipped,
-            _published(skipped, has_signals=bool(parsed["signal.data.collection"]))
-            if "skipped.operations" in settings
-            else None,
+            needed if "skipped.operations" in settings and skipped != {"none"} else None,
+            needed,
             parsed["flush.lsn.source"] and parsed["lsn.flush.mode"] != "manual",
             frozenset(each.strip() for each in parsed["signal.data.collection"]),
             content,
@@ -223,10 +225,8 @@ def _identities(text: str) -> Iterable[tuple[Patterns, str, str | None]]:
             yield Patterns.of([table], "replica.identity.autoset.values"), identity.split()[0].upper(), index
 
 
-def _published(skipped: frozenset[str], *, has_signals: bool) -> tuple[str, ...] | None:
-    """Return what a publication has, so that the server does not send what is skipped; signals are inserts."""
-    if skipped == {"none"}:
-        return None
+def _needed(skipped: frozenset[str], *, has_signals: bool) -> tuple[str, ...]:
+    """Return what a publication needs, so that the server does not send what is skipped; signals are inserts."""
     return tuple(
         name for letter, name in OPERATIONS.items() if letter not in skipped or (letter == "c" and has_signals)
     )

@@ -88,10 +88,10 @@ def _infinite(text: str, kind: PgType, handling: Handling, form: ColumnForm) -> 
 def _parsed(text: str, kind: PgType, form: ColumnForm) -> Any:
     if kind.name == "numeric" and not re.fullmatch(r"\s*[+-]?[\d.]+(?:[eE][+-]?\d+)?\s*", text):
         return None
-    if kind.name == "numeric" and kind.modifier >= 0:
-        text = _padded(text.strip(), (kind.modifier - 4) & 0x7FF)
     prepare = _FORMS.get(kind.name)
     try:
+        if kind.name == "numeric" and kind.modifier >= 0:
+            text = _padded(text.strip(), (kind.modifier - 4) & 0x7FF)
         value = form.read(text if prepare is None else prepare(text))
     except (ValueError, InvalidOperation, OverflowError, TypeError):
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -161,9 +160,9 @@ class IncrementalSnapshots:
 
     def _obey(self, identity: str, kind: str, text: str) -> Iterator[Progress]:
         try:
-            data = json.loads(text) if text.strip() else {}
-        except ValueError:
-            _LOG.warning("the signal %s has no JSON in its data: %s", identity, text[:200])
+            data = _signal_data(text)
+        except (ValueError, re.error) as error:
+            _LOG.warning("the signal %s cannot be read: %s: %s", identity, error, text[:200])
             return
         match kind:
             case "log":
@@ -228,10 +227,10 @@ class IncrementalSnapshots:
 
     # Chunks
 
-    def go_on(self) -> None:
-        """Read the next chunk after a restart in the middle of a snapshot."""
+    def go_on(self) -> Iterator[Progress]:
+        """Read the next chunk after a restart in the middle of a snapshot; yield progress."""
         if self._needs_chunk:
-            deque(self._next_chunk(), maxlen=0)
+            yield from self._next_chunk()
             self._needs_chunk, self._restored = False, {}
 
     def seen(self, name: tuple[str, str], event: Event) -> None:
@@ -357,6 +356,21 @@ class IncrementalSnapshots:
         row = (f"{self._chunk}-{what}", f"snapshot-window-{what}", json.dumps(dict(data)))
         values = sql.SQL(", ").join(map(sql.Literal, row))  # not parameters: the name of the table may have a %
         self._server.execute(sql.SQL("INSERT INTO {} VALUES ({})").format(sql.Identifier(*table), values))
+
+
+def _signal_data(text: str) -> dict[str, Any]:
+    """Return the data of a signal; raise ValueError or re.error if they do not say which tables it is about."""
+    data = json.loads(text) if text.strip() else {}
+    if not isinstance(data, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 - of the text
+    patterns, conditions = data.get("data-collections") or (), data.get("additional-conditions") or ()
+    if not isinstance(patterns, (list, tuple)):
+        raise ValueError("data-collections is no list")  # noqa: TRY004 - of the text
+    if not isinstance(conditions, (list, tuple)) or not all(isinstance(each, dict) for each in conditions):
+        raise ValueError("additional-conditions is no list of objects")
+    for each in (*patterns, *(each.get("data-collection", "") for each in conditions)):
+        re.compile(str(each))
+    return data
 
 
 def _is_table(pattern: str, name: str) -> bool:

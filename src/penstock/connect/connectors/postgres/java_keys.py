@@ -208,7 +208,7 @@ def key_to_hex(types: Sequence[str], values: Sequence[str] | None) -> str:
         return (_HEAD + _NULL).hex()
     try:
         return _Writer().array(types, values).hex()
-    except (ValueError, struct.error):  # such as a date before the year 1 or behind 9999
+    except (ValueError, struct.error, DataError):  # such as a date before the year 1 or behind 9999, or NaN
         return _Writer().array(["text"] * len(values), values).hex()
 
 
@@ -222,6 +222,8 @@ def key_of_hex(text: str) -> list[str] | None:
     ['-2', 'é', '5', '7', '9']
     >>> key_of_hex(key_to_hex(["numeric", "bytea", "numeric", "bool"], ["-1.50", r"\x00ff", "0", "t"]))
     ['-1.50', '\\x00ff', '0', 't']
+    >>> key_of_hex(key_to_hex(["numeric", "date"], ["NaN", "infinity"]))
+    ['NaN', 'infinity']
     """
     try:
         return _Reader(bytes.fromhex(text)).array()

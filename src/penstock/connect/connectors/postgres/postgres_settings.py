@@ -50,7 +50,7 @@ _BASED = "snapshot.mode.configuration.based"
 _BASED_DATA, _BASED_STREAM = f"{_BASED}.snapshot.data", f"{_BASED}.start.stream"
 _BASED_MODES: Mapping[tuple[bool, bool], str] = {
     (True, True): "always",
-    (True, False): "initial_only",
+    (True, False): "always_only",  # not a mode of its own
     (False, True): "no_data",
 }
 

@@ -113,6 +113,7 @@ class Server:
         creates_publication: str,
         by_root: bool = False,
         published: Sequence[str] | None = None,
+        needed: Sequence[str] = (),
     ) -> bool:
         """Check the server, and make the publication if it is not there.
 
@@ -121,6 +122,7 @@ class Server:
             creates_publication: ``all_tables``, ``filtered``, ``no_tables`` or ``disabled``.
             by_root: Changes of partitions are published as those of the table that they are partitions of.
             published: The operations that a publication which is made has; None: all.
+            needed: The operations without which one that is there gets a warning.
 
         Returns:
             Whether the slot is there.
@@ -138,8 +140,10 @@ class Server:
             options = ["publish_via_partition_root = true"] if by_root else []
             options += [f"publish = '{','.join(published)}'"] if published is not None else []
             self._publish(tables, creates_publication, f" WITH ({', '.join(options)})" if options else "")
-        elif creates_publication == "filtered" and tables:
-            self._publish_also(tables)
+        else:
+            self._warn_of_publication(needed)
+            if creates_publication == "filtered" and tables:
+                self._publish_also(tables)
         row = self.fetched("SELECT plugin, database FROM pg_replication_slots WHERE slot_name = %s", [self._slot])
         if not row:
             return False
@@ -187,6 +191,16 @@ class Server:
                 )
             parts = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
             self.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, parts, rest))
+
+    def _warn_of_publication(self, needed: Sequence[str]) -> None:
+        """Say which operations a publication lacks, as one does that was made when settings left them out."""
+        ((options,),) = self.fetched("SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = %s", [self._publication])
+        if missing := [each for each in needed if not options.get(f"pub{each}", True)]:
+            _LOG.warning(
+                "the publication %s has no operations of the kind %s: they do not come out. "
+                "Run: ALTER PUBLICATION %s SET (publish = '%s')",
+                self._publication, ", ".join(missing), self._publication, ",".join(needed),
+            )  # fmt: skip
 
     def _publish_also(self, tables: Sequence[tuple[str, str]]) -> None:
         """Add the tables that a publication lacks, as when table.include.list has more of them than before."""

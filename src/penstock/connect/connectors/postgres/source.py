@@ -146,6 +146,7 @@ class PostgresChangesTask(SourceTask):
             creates_publication=parsed["publication.autocreate.mode"],
             by_root=parsed["publish.via.partition.root"],
             published=capture.published,
+            needed=capture.needed,
         )
         self._server.identify(tables, capture.identity)
         if stored is not None and ("events" in stored or int(stored.get("seen_until", 0)) > int(stored.get("lsn", 0))):
@@ -153,7 +154,7 @@ class PostgresChangesTask(SourceTask):
                 "the stored offset is one of an earlier version, in the middle of a transaction or behind a snapshot",
                 hint="Reset the connector's offsets: it then takes a new snapshot.",
             )
-        self._streams = parsed["snapshot.mode"] != "initial_only"
+        self._streams = parsed["snapshot.mode"] not in ("initial_only", "always_only")
         if self._streams and self._has_slot and self._server.has_lost_log():
             if parsed["snapshot.mode"] != "when_needed":
                 raise ConnectError(
@@ -216,7 +217,7 @@ class PostgresChangesTask(SourceTask):
     def _needs_snapshot(self) -> bool:
         mode = self._parsed["snapshot.mode"]
         is_stored = self._stored is not None and is_streaming(self._stored)
-        return mode == "always" or (not is_stored and mode != "no_data")
+        return mode in ("always", "always_only") or (not is_stored and mode != "no_data")
 
     def _export(self) -> SlotSnapshot:
         """Make the slot, or one for the time, and hold its snapshot until the rows are read.
@@ -513,7 +514,7 @@ class PostgresChangesTask(SourceTask):
         """
         flushed = self._log_end()
         waiting: list[SourceRecord] = self._heartbeat()
-        self._incremental.go_on()
+        waiting += self._brought_out(self._incremental.go_on())
         begun: Begin | None = None
         replicated: tuple[str | None, int | None] = (None, None)
         is_old, count, any_new, end = False, 0, False, 0
@@ -635,7 +636,7 @@ class PostgresChangesTask(SourceTask):
                 return []
             is_begun = self._left_out < written
             if isinstance(message, Insert) and not is_begun and self._incremental.is_signal_table(form.name):
-                records += self._signalled(form, form.row(message.new))
+                records += self._brought_out(self._incremental.signalled(form, form.row(message.new)))
             if OPERATIONS[type(message)] in self._capture.skipped:
                 return records
             try:
@@ -718,10 +719,10 @@ class PostgresChangesTask(SourceTask):
 
     # Snapshots while the stream goes on
 
-    def _signalled(self, form: TableForm, row: Row) -> list[SourceRecord]:
-        """Obey a signal; the rows of an incremental snapshot that it brings out."""
+    def _brought_out(self, events: Iterable[tuple[TableForm, Event] | Progress]) -> list[SourceRecord]:
+        """Return the records of rows of an incremental snapshot, and of its progress."""
         records: list[SourceRecord] = []
-        for each in self._incremental.signalled(form, row):
+        for each in events:
             if isinstance(each, Progress):
                 records += self._placed(self._notifications.incremental(each.kind, each.facts), self._offset())
                 continue
