@@ -24,9 +24,9 @@ LEVELS = (
 KINDS = ("AVRO", "JSON", "PROTOBUF")
 _NOT_FOUND = 404
 _DEEPEST = 200
-# A page is looked at again by itself, so it waits for no other attempt; and a registry that never answers must not keep
-# the threads that serve all pages.
-_PATIENCE = {"timeout": 10.0, "max.retries": 0}
+# A registry that never answers must not keep the threads that serve all pages. One more attempt, as the registry may
+# have closed a connection that was idle.
+_PATIENCE = {"timeout": 10.0, "max.retries": 1, "retries.wait.ms": 100}
 
 
 @dataclass(frozen=True, slots=True)

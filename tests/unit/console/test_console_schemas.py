@@ -51,7 +51,9 @@ def server(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def _serving(data: Recorded, registry: str) -> Iterator[ConsoleServer]:
     users = Users.of(FILE.splitlines(), "users")
     data.site.permissions = Permissions(writes=True)
-    data.site.schemas = schemas = Schemas({"schema.registry.url": registry})
+    limit = schemas_of_console._PATIENCE["timeout"]  # of a registry in this process, on a busy machine
+    patient = {} if limit < 10 else {"schema.registry.timeout": "120"}
+    data.site.schemas = schemas = Schemas({"schema.registry.url": registry, **patient})
     running = ConsoleServer(data.site, ConsoleAddress(port=0, admission=users))
     running.start()
     yield running
