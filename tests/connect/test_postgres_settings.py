@@ -660,7 +660,8 @@ def test_snapshots_based_on_the_configuration_read_rows_and_changes_or_one_of_th
 
 
 @pytest.mark.parametrize("mode", ["serializable", "read_committed", "READ_UNCOMMITTED"])
-def test_rows_are_those_of_one_moment_in_each_mode_of_isolation(started, mode):
+def test_each_mode_of_isolation_is_taken(started, mode):
+    """All of them read rows of one moment, as the setting's text says."""
     driver, _ = started(*TABLE, **{"snapshot.isolation.mode": mode})
     assert operations(drain(driver)) == ["r"]
 

@@ -288,7 +288,8 @@ CONFIG = ConfigDef(
             default="fail",
             rule=Choice(("skip", "warn", "fail")),
             doc="What happens to a row or change with a value that its column does not take: the task fails, "
-            "or it does not come out, with a line in the log (warn) or without (skip).",
+            "or it does not come out, with a line in the log (warn) or without (skip). Rows of incremental snapshots "
+            "always fail it.",
         ),
         Setting(
             name="snapshot.mode",
