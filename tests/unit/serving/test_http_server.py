@@ -139,9 +139,9 @@ SLOW = {
 def test_three_hundred_slow_clients_keep_nobody_out(application, sent):
     """All of them come first, and stay; the deadlines are minutes away. A request that is being served goes on."""
     patient = Limits(streams=8 if find_spec("h2") else 0, receive_s=600.0, idle_s=600.0, send_s=600.0)
-    server = HttpServer(
-        application, listen("127.0.0.1", 0, "server"), limits=patient, access=AccessRules(methods=READING | CHANGING)
-    )
+    listener = listen("127.0.0.1", 0, "server")
+    listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a response waits from its first part on
+    server = HttpServer(application, listener, limits=patient, access=AccessRules(methods=READING | CHANGING))
     server.start()
     with ExitStack() as open_ones:
         open_ones.callback(server.close)
@@ -153,8 +153,11 @@ def test_three_hundred_slow_clients_keep_nobody_out(application, sent):
             slow = open_ones.enter_context(socket.socket())
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.connect(("127.0.0.1", server.port))
+            slow.settimeout(120)
             with suppress(ConnectionError):
                 slow.sendall(sent)
+                if sent in (SLOW["a response that is not read"], SLOW["one request"]):
+                    slow.recv(1, socket.MSG_PEEK)  # until then it is being answered, and nobody's place
         for number in range(30):
             with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as good:
                 assert good.post("/", json=number).content == b"%d" % number
