@@ -204,6 +204,16 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     assert proxy.admission == BehindProxy(token, "X", "Y", {"cn=a,ou=b": Role.ADMIN})
 
 
+def test_a_file_of_users_is_read_once(tmp_path: Path) -> None:
+    """As it may be a pipe of the shell, which is empty afterwards."""
+    file = tmp_path / "users"
+    file.write_text("ada:admin:" + "a" * 40)
+    options = ConsoleOptions(users_file=file)
+    assert options.permissions().writes
+    file.write_text("")
+    assert isinstance(options.address().admission, Users)
+
+
 def test_one_token_without_names_allows_everything_or_nothing() -> None:
     assert OneToken("t")("t", {}) == Visitor("", Role.VIEWER)
     assert OneToken("t")("u", {}) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ _DEFAULT_PORT = 7071
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConsoleOptions:
     """Where the console listens, and what its visitors may see and do."""
 
@@ -114,9 +115,9 @@ class ConsoleOptions:
         token = None if self.no_token else self.token or kept_token()
         return ConsoleAddress(self.host, self.port, tuple(self.allowed_host), token)
 
-    @property
+    @cached_property
     def users(self) -> Users | BehindProxy | None:
-        """Who has a name and a role; None: nobody."""
+        """Who has a name and a role; None: nobody. Their file is read once: it may be a pipe."""
         from penstock.console.web.visitors import BehindProxy, Role, Users
 
         if self.users_file is not None:
