@@ -22,6 +22,7 @@ import polars as pl
 import psutil
 import pyarrow as pa
 
+from continuous_idle import processes, seconds_of
 from machine import pss
 from penstock import Consumed, Grouped, KafkaStreams, Produced, Repartitioned, StreamsBuilder
 from penstock.engines.kafka_streams import State
@@ -98,25 +99,19 @@ class Watched:
 
     seen: dict[int, float] = field(default_factory=dict)
 
-    def processes(self) -> list[psutil.Process]:
-        own = psutil.Process()
-        found = [own]
-        for process in own.children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if "kafka.Kafka" not in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
-
     def cpu_s(self) -> float:
         """CPU seconds so far, also of those that have ended since the last look."""
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                self.seen[process.pid] = sum(process.cpu_times()[:2])
+        for process in _all_processes():
+            self.seen[process.pid] = max(self.seen.get(process.pid, 0.0), seconds_of(process))
         return sum(self.seen.values())
 
     def mb(self) -> int:
         """Memory of all; pages that several share count once."""
-        return sum(pss(process) for process in self.processes()) >> 20
+        return sum(pss(process) for process in _all_processes()) >> 20
+
+
+def _all_processes() -> list[psutil.Process]:
+    return [process for kind in processes().values() for process in kind]
 
 
 @contextlib.contextmanager
@@ -186,7 +181,7 @@ def facts_of(
     time.sleep(IDLE_S)
     facts["idle_cores"] = round((watched.cpu_s() - before) / (time.perf_counter() - at), 3)
     facts["all_mb"] = watched.mb()
-    facts["processes"] = len(watched.processes())
+    facts["processes"] = len(_all_processes())
     if app is not None:
         app.close()
     return facts

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["RestoreWatch", "phase_of"]
 
 _log = own_logger(__name__)
+_LONG_S = 5.0  # in one step, or without a report: less is the common course
+_MOST = 3
 _Place = tuple[str, str, int]
 
 
@@ -107,10 +109,6 @@ class RestoreWatch:
             method(TopicPartition(at.topic, at.partition), at.store, *facts)
         except Exception:  # noqa: BLE001 - logged; the application goes on
             _log.exception("the restore listener raised")
-
-
-_LONG_S = 5.0  # in one step, or without a report: less is the common course
-_MOST = 3
 
 
 def phase_of(threads: Mapping[str, ThreadState], now: float) -> str:
