@@ -331,6 +331,13 @@ def noted(log: TopicLog, name: str) -> Any:
     return read_application(log, name)
 
 
+def held_journal(log: TopicLog, name: str) -> StatementJournal:
+    """The journal of statements of a session that has just taken the lease."""
+    journal = StatementJournal(log, f"{name}-statements")
+    journal.hold(log.acquire_lease(name, "session"))
+    return journal
+
+
 def entry(number: int) -> JournalEntry:
     return JournalEntry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number)
 
@@ -338,8 +345,7 @@ def entry(number: int) -> JournalEntry:
 @pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
 def test_a_statement_whose_answer_is_lost_is_stored_once(proxy: KafkaProxy, name: str, request_kind: int) -> None:
     with open_log(proxy.servers) as log:
-        journal = StatementJournal(log, f"{name}-statements")
-        journal.hold(log.acquire_lease(name, "session"))
+        journal = held_journal(log, name)
         journal.read()
         for number in range(4):
             if number in (1, 2):
@@ -353,8 +359,7 @@ def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
     kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
     with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
-        journal = StatementJournal(log, f"{name}-statements")
-        journal.hold(log.acquire_lease(name, "session"))
+        journal = held_journal(log, name)
         journal.append(entry(0))
         proxy.lose_answers(END_TXN, 10_000)
         with pytest.raises(Exception, match=r"."):
@@ -369,8 +374,7 @@ def test_a_session_whose_catalog_lacks_a_stored_statement_adds_no_other_one(
     kafka: Broker, proxy: KafkaProxy, name: str
 ) -> None:
     with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
-        journal = StatementJournal(log, f"{name}-statements")
-        journal.hold(log.acquire_lease(name, "session"))
+        journal = held_journal(log, name)
         journal.append(entry(0))
         proxy.lose_answers(END_TXN, 10_000)
         with pytest.raises(LogUnavailableError):
@@ -385,8 +389,7 @@ def test_a_session_whose_catalog_lacks_a_stored_statement_adds_no_other_one(
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
 def test_a_statement_that_a_lost_answer_has_doubled_counts_once(opened: Callable[[], TopicLog], name: str) -> None:
     log, topic = opened(), f"{name}-statements"
-    journal = StatementJournal(log, topic)
-    journal.hold(log.acquire_lease(name, "session"))
+    journal = held_journal(log, name)
     for number in range(3):
         journal.append(entry(number))
         if number != 1:
