@@ -91,11 +91,12 @@ def _spark(ahead: DaemonAhead, module: str = "pyspark.worker", **environment: st
             process.kill()
 
 
-def _worker_of(process: subprocess.Popen[bytes]) -> psutil.Process:
+def _parent_of_worker(process: subprocess.Popen[bytes]) -> int:
+    """Who has forked a worker; it is asked while it lives, which is as long as the connection."""
     assert process.stdout is not None
     (port,) = struct.unpack("!i", process.stdout.read(4))
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        return psutil.Process(struct.unpack("!i", connection.recv(4))[0])
+        return psutil.Process(struct.unpack("!i", connection.recv(4))[0]).ppid()
 
 
 @pytest.fixture
@@ -107,9 +108,9 @@ def ahead() -> Iterator[DaemonAhead]:
 
 def test_one_that_was_started_ahead_goes_on_as_sparks(ahead: DaemonAhead) -> None:
     with _spark(ahead) as process:
-        assert _worker_of(process).ppid() == ahead._process.pid
+        assert _parent_of_worker(process) == ahead._process.pid
         with _spark(ahead) as other:  # of another environment, say
-            assert _worker_of(other).ppid() == other.pid
+            assert _parent_of_worker(other) == other.pid
         assert process.stdin is not None
         process.stdin.close()  # as Spark ends it
         assert process.wait(60) == 0
@@ -119,7 +120,7 @@ def test_one_that_was_started_ahead_goes_on_as_sparks(ahead: DaemonAhead) -> Non
 
 def test_spark_sees_that_one_which_was_started_ahead_has_died(ahead: DaemonAhead) -> None:
     with _spark(ahead) as process:
-        assert _worker_of(process).is_running()
+        assert _parent_of_worker(process) == ahead._process.pid
         ahead._process.kill()
         assert process.wait(60) == 0
 
@@ -129,7 +130,7 @@ def test_of_two_processes_of_spark_at_once_one_goes_on_by_itself(ahead: DaemonAh
     with _spark(ahead) as one, _spark(ahead) as other:
         eventually(lambda: all(psutil.Process(each.pid).net_connections("unix") for each in (one, other)))
         os.kill(ahead._process.pid, signal.SIGCONT)
-        parents = {each.pid: _worker_of(each).ppid() for each in (one, other)}
+        parents = {each.pid: _parent_of_worker(each) for each in (one, other)}
         assert sorted(parents.values()).count(ahead._process.pid) == 1
         assert len({*parents.values()} & {*parents}) == 1
 
