@@ -54,7 +54,7 @@ types: $(READY)  ## mypy, strict
 unit: $(READY)  ## the tests alone, by four processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
 	@$(BIN)/python -m compileall -q -j 2 src tests
 	@$(BIN)/python tools/compile_tests.py 2
-	$(BIN)/pytest -n 4 --doctest-modules src tests $(ARGS)
+	$(BIN)/pytest -n 4 --reruns 1 --doctest-modules src tests $(ARGS)
 
 test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1
