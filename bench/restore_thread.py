@@ -33,7 +33,7 @@ from penstock.engines.threads.replicas.task_replica import TaskReplica
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.serde.column import Column
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import StringSerde
 from penstock.state.views import open_view
 from penstock.topology.plan.changelogs import changelogs_of
 from penstock.topology.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId

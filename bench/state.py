@@ -22,8 +22,7 @@ import polars as pl
 
 import machine
 from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore

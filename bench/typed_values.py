@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from penstock import Serdes
 from penstock.serde import Column
-from penstock.serde.buffers import bytes_column
+from penstock.serde.column import bytes_column
 
 
 @dataclass

@@ -196,13 +196,13 @@ def _columns_for_small_batches() -> Iterator[None]:
     from penstock.runtime import sinks, source_reader
     from penstock.runtime.aggregate import operators
     from penstock.runtime.suppress import operator
-    from penstock.serde import numbers
+    from penstock.serde import primitives
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (sinks, source_reader, operator):
             patch.setattr(module, "FEW", 8)
         patch.setattr(operators, "FEW", 2)
-        patch.setattr(numbers, "_FEW", 8)
+        patch.setattr(primitives, "_FEW_NUMBERS", 8)
         yield
 
 

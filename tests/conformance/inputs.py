@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
-from penstock.serde.text import BytesSerde
+from penstock.serde.primitives import BytesSerde
 
 __all__ = ["header_rows", "input_batches", "input_bytes", "input_headers"]
 

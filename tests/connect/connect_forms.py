@@ -27,6 +27,7 @@ from penstock.connect.data import (
 )
 from penstock.serde.data.logical import (
     DATE_NAME,
+    DAY_MS,
     DECIMAL_NAME,
     TIME_NAME,
     TIMESTAMP_NAME,
@@ -35,7 +36,6 @@ from penstock.serde.data.logical import (
     decimal_to_bytes,
     unscaled,
 )
-from penstock.serde.data.numbers import DAY_MS
 
 TYPES = {kind.value: kind for kind in Type}
 TAGS = {"$int8": Int8, "$int16": Int16, "$int32": Int32, "$bigint": BigInteger}

@@ -23,7 +23,7 @@ from penstock.connect.config import (
 )
 from penstock.connect.data import STRING, RetriableError, SourceRecord
 from penstock.errors import ConnectError
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 
 def low(name, doc, default=None, kind=Kind.STRING, **more):

@@ -24,8 +24,7 @@ from typing import Any
 from penstock import Consumed, Produced, Serdes, StreamsBuilder, TopologyTestDriver
 from penstock.serde.base import Serde
 from penstock.serde.changes import ChangeSerde
-from penstock.serde.subscription_serdes import ResponseSerde, SubscriptionSerde
-from penstock.serde.subscriptions import Subscription, SubscriptionResponse
+from penstock.serde.subscriptions import ResponseSerde, Subscription, SubscriptionResponse, SubscriptionSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.testing import EmbeddedRegistry
 from wire_fuzz import changed

@@ -19,15 +19,14 @@ from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import groups
 from penstock.runtime.tables.groups import group_windows
 from penstock.runtime.tables.stored import StoredTable
-from penstock.serde import buffers, partitioner, rowwise, text, windowed_serde
-from penstock.serde.buffers import nulls_of, to_bytes_list
-from penstock.serde.column import Column
-from penstock.serde.json_struct import StructSerde
-from penstock.serde.own import OwnSerde
+from penstock.serde import base, partitioner, primitives, windowed
+from penstock.serde import column as columns
+from penstock.serde.column import Column, nulls_of, to_bytes_list
+from penstock.serde.headers import OwnSerde
+from penstock.serde.json_serde import StructSerde
 from penstock.serde.partitioner import partitions_for
-from penstock.serde.text import StringSerde
-from penstock.serde.windowed import Window, Windowed, WindowedColumn
-from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serde.primitives import StringSerde
+from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, Window, Windowed, WindowedColumn
 from penstock.state.memory import MemoryTaskState
 from penstock.state.views import frames, open_view, session, window
 from penstock.state.views import keys as key_bytes
@@ -43,9 +42,9 @@ def by_column() -> Any:
     """Calls a function as if no rows were few."""
 
     def call(function: Any, *arguments: Any) -> Any:
-        limits = [(module, "_FEW") for module in (buffers, partitioner, text, frames, groups)]
-        limits += [(module, "FEW") for module in (rowwise, frames, key_bytes, session, window, windowed_serde)]
-        limits.append((buffers, "_FEW_BYTES"))
+        limits = [(module, "_FEW") for module in (columns, partitioner, frames, groups)]
+        limits += [(module, "FEW") for module in (base, frames, key_bytes, session, window, windowed)]
+        limits += [(columns, "_FEW_BYTES"), (primitives, "_FEW_TEXTS")]
         before = [getattr(module, name) for module, name in limits]
         for module, name in limits:
             setattr(module, name, -1)
@@ -157,11 +156,11 @@ class _Whole:
 
 
 def test_serdes_that_write_columns_faster_do_so_for_rowwise_too() -> None:
-    assert rowwise.encode_rows(OwnSerde(_Whole()), Column.of_items([1, 2])) == [b"1", b"2"]
+    assert base.encode_rows(OwnSerde(_Whole()), Column.of_items([1, 2])) == [b"1", b"2"]
     structs = Column.of_series(pl.Series("", [{"day": date(2020, 1, 1)}, None, {"day": None}]))
     serde = StructSerde({"day": int})
     for each, column in ((serde, structs), (TimeWindowedSerde(serde, 5), _windowed(structs))):
-        assert rowwise.encode_rows(each, column) == each.encode(column).to_pylist()
+        assert base.encode_rows(each, column) == each.encode(column).to_pylist()
 
 
 def _windowed(keys: Column) -> WindowedColumn:
@@ -180,8 +179,8 @@ def test_windowed_keys(by_column: Any, serde: Any, rows: list[tuple[str, Window]
     few, many = serde.encode(column), by_column(serde.encode, column)
     assert few.equals(many)
     assert serde.decode(few).items() == by_column(serde.decode, few).items()
-    assert rowwise.encode_rows(serde, column) == few.to_pylist()
-    assert rowwise.decode_rows(serde, few.to_pylist()).items() == serde.decode(few).items()
+    assert base.encode_rows(serde, column) == few.to_pylist()
+    assert base.decode_rows(serde, few.to_pylist()).items() == serde.decode(few).items()
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.api.processing.processor import Processor, Record
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
-from penstock.serde.windowed_serde import TimeWindowedSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
+from penstock.serde.windowed import TimeWindowedSerde
 from penstock.testing import TopologyTestDriver
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import (

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.memory import MemoryTaskState
 from penstock.state.task_place import StateOwner, StatePlace

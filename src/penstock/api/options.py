@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from penstock.serde.base import Serde
-    from penstock.serde.names import BooleanName, BytesName, FloatName, IntName, StrName, UuidName
+    from penstock.serde.serdes import BooleanName, BytesName, FloatName, IntName, StrName, UuidName
 
     T = TypeVar("T")
     Typed = Serde[T] | type[T]

@@ -28,7 +28,7 @@ from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
-from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import to_bytes_list
 from penstock.state.counted_overlay import count_calls, take_calls
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import TaskOverlay

@@ -12,7 +12,7 @@ from penstock.base.clock import unix_ms
 from penstock.metrics.task_counts import FLUSH, OTHER_ERRORS, OTHER_REASONS, Cause, Spread, TaskCounts
 from penstock.runtime.record import headers_of
 from penstock.runtime.sensor import Sensor
-from penstock.serde.buffers import LARGE_BINARY, parts
+from penstock.serde.column import LARGE_BINARY, parts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,15 +15,12 @@ from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.exception_handlers import is_decided
 from penstock.runtime.record import BytesColumn, Headers, RawRecord
 from penstock.runtime.rows import FEW, Place, Rows
-from penstock.serde.binding import bound, header_frame, split
-from penstock.serde.buffers import bytes_column, cut, to_bytes_list
 from penstock.serde.changes import ChangeSerde
-from penstock.serde.column import Column
-from penstock.serde.headers import RecordHeaders, plain_headers
+from penstock.serde.column import Column, bytes_column, cut, to_bytes_list
+from penstock.serde.headers import RecordHeaders, bound, header_frame, plain_headers, split
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.subscriptions import ResponseColumn
-from penstock.serde.windowed import WindowedColumn
-from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.exception_handlers import DeadLetter, Origin
     from penstock.serde.base import Serde
-    from penstock.serde.binding import TopicSerdes
+    from penstock.serde.headers import TopicSerdes
     from penstock.topology.nodes import SinkNode
     from penstock.topology.operations.functions import Function
 

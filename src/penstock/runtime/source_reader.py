@@ -12,18 +12,17 @@ from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, T
 from penstock.runtime.context import partition_time_meta
 from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, record_context
 from penstock.runtime.rows import FEW, DecodedRecords
-from penstock.serde.binding import ask_again, joined, schema_at_front
+from penstock.serde.base import UNDECODABLE, as_exception
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
-from penstock.serde.headers import RecordHeaders
-from penstock.serde.rowwise import UNDECODABLE, as_exception
+from penstock.serde.headers import RecordHeaders, ask_again, joined, schema_at_front
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
     from penstock.serde.base import Serde
-    from penstock.serde.binding import TopicSerdes
+    from penstock.serde.headers import TopicSerdes
     from penstock.topology.nodes import SourceNode
 
 __all__ = ["SourceReader", "reader_for"]

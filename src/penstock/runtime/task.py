@@ -31,9 +31,7 @@ from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.runtime.suppress import operator as suppress_operator
 from penstock.runtime.tables import operators as table_operators
 from penstock.runtime.tables import transforms
-from penstock.serde.binding import TopicSerdes
-from penstock.serde.headers import CurrentHeaders
-from penstock.serde.own import users_serde
+from penstock.serde.headers import CurrentHeaders, TopicSerdes, users_serde
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.configured.serdes import headers_user as headers_user_of

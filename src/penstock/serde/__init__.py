@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from penstock.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from penstock.serde.base import BaseSerde as BaseSerde
     from penstock.serde.base import Serde as Serde
     from penstock.serde.changes import ChangeSerde as ChangeSerde
     from penstock.serde.column import Column as Column
     from penstock.serde.headers import RecordHeaders as RecordHeaders
-    from penstock.serde.rowwise import BaseSerde as BaseSerde
     from penstock.serde.serdes import Serdes as Serdes
     from penstock.serde.windowed import Window as Window
     from penstock.serde.windowed import Windowed as Windowed
@@ -33,7 +33,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "BaseSerde": "rowwise",
+        "BaseSerde": "base",
         "ChangeSerde": "changes",
         "Column": "column",
         "RecordHeaders": "headers",

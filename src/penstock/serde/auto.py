@@ -18,10 +18,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.serde.buffers import fixed_width, from_fixed_width, join, large_binary, series_of
-from penstock.serde.column import Column
+from penstock.serde.base import BaseSerde
+from penstock.serde.column import Column, fixed_width, from_fixed_width, join, large_binary, series_of
 from penstock.serde.json_serde import json_text
-from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Window, Windowed
 
 __all__ = ["AutoSerde"]

@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from penstock.base.varints import INT_BYTES, read_signed, signed
 from penstock.errors import SerializationError
-from penstock.serde.base import Serde
-from penstock.serde.buffers import bytes_column, join, large_binary, series_of, without_suffix
-from penstock.serde.column import Column
-from penstock.serde.rowwise import BaseSerde, show
+from penstock.serde.base import BaseSerde, Serde, show
+from penstock.serde.column import Column, bytes_column, join, large_binary, series_of, without_suffix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
 from penstock.errors import ConfigError, SerializationError
+from penstock.serde.base import BaseSerde, show
 from penstock.serde.column import Column
 from penstock.serde.json_serde import dump_json
 from penstock.serde.models import MisfitError, RecordNode, compiled, holds_decimals, model_name, unlike, uses_pydantic
-from penstock.serde.rowwise import BaseSerde, show
 
 __all__ = ["ModelCodec", "ModelSerde"]
 

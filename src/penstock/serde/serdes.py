@@ -14,21 +14,36 @@ from penstock.errors import ConfigError
 from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
 from penstock.serde.changes import ChangeSerde
-from penstock.serde.json_serde import JsonSerde
-from penstock.serde.json_struct import StructSerde
-from penstock.serde.lists import ListSerde
+from penstock.serde.headers import own_serde
+from penstock.serde.json_serde import JsonSerde, StructSerde
 from penstock.serde.model_serde import ModelSerde
 from penstock.serde.models import is_model
-from penstock.serde.numbers import BooleanSerde, NumberSerde, TextLongSerde
-from penstock.serde.own import own_serde
-from penstock.serde.text import BytesSerde, StringSerde, UuidSerde, VoidSerde
-from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serde.primitives import (
+    BooleanSerde,
+    BytesSerde,
+    ListSerde,
+    NumberSerde,
+    StringSerde,
+    TextLongSerde,
+    UuidSerde,
+    VoidSerde,
+)
+from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde
 
 if TYPE_CHECKING:
-    from penstock.serde.names import BooleanName, BytesName, FloatName, IntName, StrName, UuidName
     from penstock.serde.windowed import Windowed
 
-__all__ = ["NESTED_NAMES", "SIMPLE_NAMES", "Serdes"]
+__all__ = [
+    "NESTED_NAMES",
+    "SIMPLE_NAMES",
+    "BooleanName",
+    "BytesName",
+    "FloatName",
+    "IntName",
+    "Serdes",
+    "StrName",
+    "UuidName",
+]
 
 T = TypeVar("T")
 
@@ -447,3 +462,11 @@ def _by_name(name: str) -> Serde[Any]:
     meant = did_you_mean(plain, [*_SIMPLE, *_NESTED])
     names = ", ".join([*_SIMPLE, *(f"{n}<...>" for n in _NESTED)])
     raise ConfigError(f"there is no serde {name!r}", hint=f"{meant} Known: {names}.".lstrip())
+
+
+StrName = Literal["string", "str"]
+IntName = Literal["long", "integer", "int", "short", "text_long"]
+FloatName = Literal["double", "float"]
+BooleanName = Literal["boolean", "bool"]
+BytesName = Literal["bytes", "bytearray", "byte_array"]
+UuidName = Literal["uuid"]

@@ -29,7 +29,7 @@ from penstock.runtime.local_tasks import LocalTasks
 from penstock.runtime.record import RawRecord
 from penstock.runtime.sensor import Sensor, SensorGroup
 from penstock.serde import Serdes
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.partitioner import KeyPartitioner
 from penstock.testing.driver_topics import TestInputTopic, TestOutputTopic
 from penstock.topology.operations.functions import Function

@@ -15,8 +15,16 @@ from penstock.base.terminal.html import facts_html, table_html
 from penstock.base.terminal.human_numbers import counted, time_of
 from penstock.errors import InvalidStateError, TopologyError
 from penstock.runtime.record import Headers
-from penstock.serde.binding import header_frame, joined, schema_at_front, split
-from penstock.serde.headers import CurrentHeaders, RecordHeaders, in_task, uses_headers
+from penstock.serde.headers import (
+    CurrentHeaders,
+    RecordHeaders,
+    header_frame,
+    in_task,
+    joined,
+    schema_at_front,
+    split,
+    uses_headers,
+)
 from penstock.state.views.notebook import shown
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
-from penstock.serde.registry.documents import BadDocumentError, parse_object
+from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.serde.registry.routes import ROUTES, handle
 from penstock.serde.registry.service import Registry
 from penstock.serving.api_page import api_page

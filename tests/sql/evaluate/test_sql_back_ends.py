@@ -13,8 +13,7 @@ from sql_rows import Rows
 
 from examples import examples
 from penstock.errors import SqlError
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.sql.evaluate import compile_predicate, compile_rows
 from penstock.sql.evaluate.vectorised import back_end, compile_columns, explain
 from penstock.sql.functions import EvaluationErrors

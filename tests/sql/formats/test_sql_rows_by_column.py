@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.errors import SerializationError
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.base import BaseSerde
+from penstock.serde.column import Column, RowColumn
 from penstock.sql.compile.serdes import RowsSerde, StateSerde
 from penstock.sql.evaluate import sql_type
 from penstock.sql.formats import FormatProperties, row_format

@@ -14,7 +14,7 @@ from penstock import Serdes
 from penstock.log.clients.producer import Producer
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
-from penstock.serde.binding import bound
+from penstock.serde.headers import bound
 from penstock.testing import EmbeddedRegistry
 
 TYPES: dict[str, tuple[Any, Any, Any]] = {

@@ -16,7 +16,7 @@ from penstock.errors import CheckpointMismatchError, FencedError, LogUnavailable
 from penstock.log.base import TopicLog
 from penstock.log.embedded.coordination import Lease
 from penstock.log.open import open_log
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import StringSerde
 from penstock.state.documents import write_document
 from penstock.topology.dataframe_source import DataFrameSource
 from penstock.topology.topology import Topology

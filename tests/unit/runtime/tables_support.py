@@ -10,8 +10,7 @@ from penstock.runtime.rows import Place, Rows
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import operator_for
 from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.state.memory import MemoryTaskState
 from penstock.state.views import open_view
 from penstock.topology.nodes import ProcessorNode, SourceNode

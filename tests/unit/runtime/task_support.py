@@ -8,7 +8,7 @@ from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
 from penstock.runtime.context import Surroundings
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import StringSerde
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.functions import Function

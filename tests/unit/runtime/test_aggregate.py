@@ -17,7 +17,7 @@ from penstock.runtime.fold.recognise import recognise
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.value_getters import read_store
 from penstock.serde.column import Column
-from penstock.serde.lists import ListSerde
+from penstock.serde.primitives import ListSerde
 from penstock.topology.operations.base import Aggregation, StreamAggregate, TableAggregate
 
 COUNT = Aggregation("count")

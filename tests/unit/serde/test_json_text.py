@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.serde.data import BytesError
-from penstock.serde.data.json_text import read_json
+from penstock.serde.data.json_values import read_json
 
 
 @pytest.mark.parametrize(

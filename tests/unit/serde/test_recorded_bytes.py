@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.serde import Column, Serdes, Window, Windowed
-from penstock.serde.murmur2 import murmur2
-from penstock.serde.partitioner import partition_for, partitions_for
+from penstock.serde.partitioner import murmur2, partition_for, partitions_for
 
 DATA = Path(__file__).parent / "data"
 

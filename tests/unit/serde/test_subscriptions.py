@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 
 from penstock.errors import SerializationError
 from penstock.serde import Column, Serde, Serdes
-from penstock.serde.murmur3 import hash128, hash128_many
-from penstock.serde.subscription_serdes import (
-    ResponseSerde,
-    SubscriptionSerde,
-    combined_keys,
-    foreign_prefixes,
-    primary_keys,
-)
 from penstock.serde.subscriptions import (
     Instruction,
     ResponseColumn,
+    ResponseSerde,
     Subscription,
     SubscriptionColumn,
     SubscriptionResponse,
+    SubscriptionSerde,
+    combined_keys,
+    foreign_prefixes,
+    hash128,
+    hash128_many,
+    primary_keys,
 )
 
 TEXTS = {

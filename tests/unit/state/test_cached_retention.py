@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.memory import MemoryMap, MemoryTaskState
 from penstock.state.overlay import Overlay

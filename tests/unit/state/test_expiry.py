@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state import overlay
 from penstock.state.memory import MemoryMap, MemoryTaskState

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from examples import examples
 from penstock.errors import StateError
 from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import NumberSerde, StringSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.memory import MemoryTaskState
 from penstock.state.views import ValueAndTimestamp, open_view

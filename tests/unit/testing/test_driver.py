@@ -9,7 +9,7 @@ import pytest
 from penstock import Consumed, Produced, StreamsBuilder
 from penstock.api.processing.processor import Processor, Record
 from penstock.errors import InvalidStateError, StateError, TopologyError
-from penstock.serde.text import StringSerde
+from penstock.serde.primitives import StringSerde
 from penstock.testing import TestRecord, TopologyTestDriver
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import MapValues, Process

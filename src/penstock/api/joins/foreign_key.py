@@ -105,7 +105,7 @@ class _Serdes:
 
     @classmethod
     def of(cls, left: Handle, right: Handle) -> _Serdes:
-        from penstock.serde.subscription_serdes import ResponseSerde, SubscriptionSerde
+        from penstock.serde.subscriptions import ResponseSerde, SubscriptionSerde
 
         primary, foreign = for_topic(left.key_serde), for_topic(right.key_serde)
         return cls(

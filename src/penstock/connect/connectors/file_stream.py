@@ -28,7 +28,7 @@ from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 __all__ = [
     "FILE_SINK",

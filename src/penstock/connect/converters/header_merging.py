@@ -30,7 +30,7 @@ from penstock.serde.data.logical import (
     date_from_days,
     time_from_millis,
 )
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 __all__ = ["Merger", "converted", "number_of"]
 

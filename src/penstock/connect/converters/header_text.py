@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.base.java_text.simple_dates import SimpleDateFormat
 from penstock.connect.data import BigInteger, DataError, Moment, Schema, Struct, java_class
-from penstock.serde.data.numbers import DAY_MS
-from penstock.serde.data.texts import java_text, number_text
+from penstock.serde.data.logical import DAY_MS
+from penstock.serde.data.values import java_text, number_text
 
 __all__ = ["DATE_FORMAT", "TIMESTAMP_FORMAT", "TIME_FORMAT", "header_text", "moment_text"]
 

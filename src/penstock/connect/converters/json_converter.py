@@ -14,8 +14,7 @@ from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Rol
 from penstock.connect.converters.json_envelopes import EnvelopeReader
 from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
 from penstock.connect.data import NO_VALUE, BytesError, DataError, Schema, SchemaAndValue
-from penstock.serde.data.json_text import read_json
-from penstock.serde.data.json_values import JsonOptions, from_json, to_json
+from penstock.serde.data.json_values import JsonOptions, from_json, read_json, to_json
 
 __all__ = ["JsonConverter"]
 

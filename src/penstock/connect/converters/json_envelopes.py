@@ -14,7 +14,7 @@ from json.scanner import make_scanner
 from typing import Any
 
 from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type
-from penstock.serde.data.json_text import read_integer
+from penstock.serde.data.json_values import read_integer
 from penstock.serde.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,

@@ -16,8 +16,7 @@ from penstock.connect.data import (
     with_default,
     wrapped,
 )
-from penstock.serde.data.json_text import quoted
-from penstock.serde.data.json_values import JsonOptions, from_json, to_json
+from penstock.serde.data.json_values import JsonOptions, from_json, quoted, to_json
 
 __all__ = ["schema_from_json", "schema_to_json"]
 

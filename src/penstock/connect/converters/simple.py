@@ -29,7 +29,7 @@ from penstock.connect.data import (
     java_class,
     type_of,
 )
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 __all__ = [
     "BooleanConverter",

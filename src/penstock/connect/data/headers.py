@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.serde.data.errors import DataError
-from penstock.serde.data.schema import Schema
-from penstock.serde.data.structs import Struct
-from penstock.serde.data.texts import java_text
-from penstock.serde.data.values import fits
+from penstock.serde.data.schema import DataError, Schema
+from penstock.serde.data.values import Struct, fits, java_text
 
 __all__ = ["Header", "Headers"]
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from penstock.connect.data.headers import Headers
 from penstock.serde.data.schema import Schema
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 __all__ = ["NO_VALUE", "ConnectRecord", "SchemaAndValue", "SinkRecord", "SourceRecord"]
 

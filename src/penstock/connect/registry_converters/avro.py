@@ -40,8 +40,7 @@ from penstock.serde.formats.avro import (
     to_avro,
 )
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.schemas.avro_bytes import is_plain
-from penstock.serde.schemas.avro_limits import check_value, is_bounded
+from penstock.serde.schemas.avro import check_value, is_bounded, is_plain
 from penstock.serde.schemas.client import Registered
 
 __all__ = ["AvroConverter"]

@@ -11,8 +11,7 @@ from penstock.connect.converters.converter import Role
 from penstock.connect.data import BytesError, DataError, Schema
 from penstock.connect.registry_converters.models import JSON_SCHEMA_MODEL
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
-from penstock.serde.data.json_text import MISSING, read_json
-from penstock.serde.data.json_values import JsonOptions, from_json, to_json
+from penstock.serde.data.json_values import MISSING, JsonOptions, from_json, read_json, to_json
 from penstock.serde.formats.json_schema import ONE_OF, from_json_schema, to_json_schema
 from penstock.serde.schemas.client import Registered
 

@@ -35,8 +35,8 @@ from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.registry.compatibility import differences
 from penstock.serde.registry.model import Reference
 from penstock.serde.registry.model import StoredSchema as Document
+from penstock.serde.schemas.base import frame, read_frame
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for
-from penstock.serde.schemas.framing import frame, read_frame
 from penstock.serde.schemas.schema_settings import IDENTITY, SchemaSettings
 
 if TYPE_CHECKING:

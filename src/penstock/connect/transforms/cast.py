@@ -42,7 +42,7 @@ from penstock.connect.transforms.transformation import (
     setting,
 )
 from penstock.serde.data.logical import DATE_NAME, TIME_NAME, TIMESTAMP_NAME, days_of, millis_of_day
-from penstock.serde.data.texts import java_text
+from penstock.serde.data.values import java_text
 
 __all__ = ["INPUTS", "OUTPUTS", "Cast", "cast_value", "check_input"]
 

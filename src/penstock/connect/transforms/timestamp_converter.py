@@ -40,7 +40,7 @@ from penstock.connect.transforms.transformation import (
     setting,
 )
 from penstock.errors import ConnectError
-from penstock.serde.data.numbers import DAY_MS
+from penstock.serde.data.logical import DAY_MS
 
 __all__ = ["TimestampConverter"]
 

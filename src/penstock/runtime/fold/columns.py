@@ -15,8 +15,7 @@ import polars as pl
 from penstock.errors import SerializationError
 from penstock.runtime.fold.recognise import KnownAggregation
 from penstock.runtime.tables.groups import FoldResult, RowGroups
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

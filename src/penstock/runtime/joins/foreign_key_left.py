@@ -19,8 +19,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.operators import drop_out_of_order
 from penstock.runtime.tables.value_getters import spread
-from penstock.serde.buffers import large_binary, to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, large_binary, to_bytes_list
 from penstock.serde.subscriptions import Hashes, Instruction, ResponseColumn, SubscriptionColumn
 from penstock.topology.operations.base import Operation
 from penstock.topology.operations.foreign_keys import ResponseJoin, SubscriptionSend

@@ -15,10 +15,15 @@ from penstock.runtime.rows import Place, Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.operators import drop_null_keys, drop_out_of_order
 from penstock.runtime.tables.value_getters import StoreTableView, read_store, spread, write_store
-from penstock.serde.buffers import large_binary, series_of
-from penstock.serde.column import Column
-from penstock.serde.subscription_serdes import combined_keys, foreign_prefixes, primary_keys
-from penstock.serde.subscriptions import Instruction, ResponseColumn, SubscriptionColumn
+from penstock.serde.column import Column, large_binary, series_of
+from penstock.serde.subscriptions import (
+    Instruction,
+    ResponseColumn,
+    SubscriptionColumn,
+    combined_keys,
+    foreign_prefixes,
+    primary_keys,
+)
 from penstock.topology.operations.base import Operation
 from penstock.topology.operations.foreign_keys import ForeignTableJoin, SubscriptionJoin, SubscriptionReceive
 

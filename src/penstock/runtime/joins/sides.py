@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from penstock.runtime.joins.pairs import Candidates
 from penstock.runtime.rows import Rows
-from penstock.serde.buffers import to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, to_bytes_list
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

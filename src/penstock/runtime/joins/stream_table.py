@@ -17,8 +17,7 @@ from penstock.runtime.record import RecordContext
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.value_getters import is_stored, spread
 from penstock.runtime.tables.versioned import history_of
-from penstock.serde.buffers import bytes_column, to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.serde.headers import plain_headers
 from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
 from penstock.topology.operations.base import Operation, StreamGlobalTableJoin, StreamTableJoin

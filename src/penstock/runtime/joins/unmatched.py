@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import to_bytes_list
 from penstock.state.views.outer_join import OuterJoinView, Waiting
 
 if TYPE_CHECKING:

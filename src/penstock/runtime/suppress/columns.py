@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from penstock.runtime.suppress.model import BufferBounds, BufferChanges, Held
 from penstock.runtime.tables.groups import RowGroups, group_keys
-from penstock.serde.buffers import bytes_column, series_of, to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, bytes_column, series_of, to_bytes_list
 from penstock.state.views.change_columns import ChangeColumns, concat_changes, lengths
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from penstock.runtime.suppress.columns import hold_back
 from penstock.runtime.suppress.model import BufferBounds, BufferChanges
 from penstock.runtime.suppress.rows import BatchBuffer, Eviction, RowChange, evictions, outcome_of, puts_of
 from penstock.runtime.tables.value_getters import StoreTableView, is_read
-from penstock.serde.buffers import bytes_column, large_binary, to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.base import decode_rows, encode_rows
+from penstock.serde.column import Column, bytes_column, large_binary, to_bytes_list
 from penstock.serde.headers import plain_headers
-from penstock.serde.rowwise import decode_rows, encode_rows
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns

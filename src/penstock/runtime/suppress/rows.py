@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from penstock.runtime.suppress.model import BufferBounds, BufferChanges, Held
-from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
 from penstock.state.views.change_columns import ChangeColumns
 

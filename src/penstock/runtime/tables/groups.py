@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.serde.base import Serde
 
-__all__ = ["GroupFold", "FoldResult", "RowGroups", "Segments", "group_keys", "group_windows"]
+__all__ = ["FoldResult", "GroupFold", "RowGroups", "Segments", "group_keys", "group_windows"]
 
 _FEW = 64
 _PLAIN_TYPES = ({str}, {int}, {bytes}, {bool}, {UUID})

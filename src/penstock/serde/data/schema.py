@@ -1,15 +1,46 @@
-"""Schemas of Connect's values: frozen, hashable, compared by content. Kafka's ``ConnectSchema``."""
+"""Schemas of Connect's values, frozen and compared by content (Kafka's ``ConnectSchema``), and errors of its data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-from penstock.serde.data.errors import DataError, SchemaBuilderError
+from penstock.errors import ConnectError, SerializationError
 
-__all__ = ["Field", "Schema", "Type", "array", "copy_basics", "map_of", "struct"]
+__all__ = [
+    "BytesError",
+    "DataError",
+    "Field",
+    "Schema",
+    "SchemaBuilderError",
+    "Type",
+    "array",
+    "copy_basics",
+    "map_of",
+    "struct",
+]
+
+_ERRORS = "org.apache.kafka.connect.errors"
+
+
+class DataError(ConnectError):
+    """A value that does not fit: its schema, a transformation or a converter. Kafka's ``DataException``."""
+
+    java_class: ClassVar[str] = f"{_ERRORS}.DataException"
+
+
+class SchemaBuilderError(DataError):
+    """A schema that cannot be built: a field twice, a default of another type. Kafka's ``SchemaBuilderException``."""
+
+    java_class: ClassVar[str] = f"{_ERRORS}.SchemaBuilderException"
+
+
+class BytesError(SerializationError):
+    """Bytes that do not decode. Kafka's ``SerializationException``."""
+
+    java_class: ClassVar[str] = "org.apache.kafka.common.errors.SerializationException"
 
 
 class Type(Enum):

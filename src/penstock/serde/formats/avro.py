@@ -21,8 +21,7 @@ from penstock.serde.data.logical import (
     decimal_from_bytes,
     decimal_to_bytes,
 )
-from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.formats.walks import SchemaWalk
+from penstock.serde.formats.schema_text import SchemaText, SchemaWalk
 
 __all__ = [
     "ENUM",

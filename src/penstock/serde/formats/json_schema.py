@@ -12,8 +12,7 @@ from penstock.serde.data import DataError, Schema, Type, map_of, struct
 from penstock.serde.data import array as array_of
 from penstock.serde.data.json_values import JsonOptions, from_json, to_json
 from penstock.serde.data.logical import DECIMAL_NAME
-from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.formats.walks import MOST_LEVELS, SchemaWalk
+from penstock.serde.formats.schema_text import MOST_LEVELS, SchemaText, SchemaWalk
 
 __all__ = ["ENUM", "ONE_OF", "from_json_schema", "part_at", "to_json_schema"]
 

@@ -13,16 +13,16 @@ from penstock.serde.data import DATE, TIME, TIMESTAMP, DataError, Schema, Type, 
 from penstock.serde.data import array as array_of
 from penstock.serde.data import struct as struct_of
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.serde.formats.proto_classes import SCALARS as NUMBERS
 from penstock.serde.formats.proto_classes import known_file, set_parameters
-from penstock.serde.formats.proto_text import SCALARS as NUMBERS
-from penstock.serde.formats.walks import SchemaWalk
+from penstock.serde.formats.schema_text import SchemaWalk
 
 __all__ = [
     "BOX",
     "BOX_FIELD",
     "ENUM",
-    "MESSAGE_TYPE",
     "ENUM_TYPE",
+    "MESSAGE_TYPE",
     "UNION",
     "WRAPPED",
     "ProtobufNaming",

@@ -1,4 +1,4 @@
-"""The contents of a registry: schemas, and the versions of subjects that point to them."""
+"""The contents of a registry: schemas, and the versions of subjects that point to them, and JSON from clients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,61 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from penstock.base.json_depth import depth_of
 from penstock.errors import SchemaRegistryError
-from penstock.serde.registry.documents import BadDocumentError, parse_json
 
-__all__ = ["Reference", "StoredSchema", "SubjectVersion", "refused"]
+__all__ = ["BadDocumentError", "Reference", "StoredSchema", "SubjectVersion", "parse_json", "parse_object", "refused"]
+
+MAX_DEPTH = 100
+
+
+class BadDocumentError(ValueError):
+    """The text is not valid JSON, or nested too deeply."""
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse JSON text.
+
+    >>> parse_json('{"a": [1]}')
+    {'a': [1]}
+
+    Raises:
+        BadDocumentError: The text is not JSON in UTF-8, contains NaN, an infinite number or lone surrogates, or is
+            nested more deeply than `MAX_DEPTH`.
+    """
+    try:
+        raw = text.encode() if isinstance(text, str) else text
+        if depth_of(raw) > MAX_DEPTH:
+            _refuse_depth()
+        document = json.loads(raw.decode(), parse_constant=_refuse)
+        json.dumps(document, ensure_ascii=False).encode()  # fails on lone surrogates, which nothing can store
+    except BadDocumentError:
+        raise
+    except UnicodeError as error:
+        raise BadDocumentError("the text has characters that UTF-8 cannot encode") from error
+    except ValueError as error:
+        raise BadDocumentError(f"not JSON: {str(error)[:200]}") from error
+    return document
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse the body of a request as a JSON object; an empty body is an empty object.
+
+    Raises:
+        BadDocumentError: The body is not a JSON object; see `parse_json`.
+    """
+    document = parse_json(body) if body.strip() else {}
+    if not isinstance(document, dict):
+        raise BadDocumentError("the body is not a JSON object")
+    return document
+
+
+def _refuse_depth() -> None:
+    raise BadDocumentError(f"JSON nested more than {MAX_DEPTH} levels deep is not taken")
+
+
+def _refuse(name: str) -> Any:
+    raise BadDocumentError(f"{name} is not JSON")
 
 
 def refused(status: int, code: int, message: str) -> SchemaRegistryError:

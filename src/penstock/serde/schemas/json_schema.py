@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from penstock.base.argument_checks import check_given
 from penstock.errors import ConfigError, SerializationError
-from penstock.serde.buffers import cut, large_binary, series_of
-from penstock.serde.column import Column
+from penstock.serde.base import show
+from penstock.serde.column import Column, cut, large_binary, series_of
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.json_serde import JsonSerde, decode_json
 from penstock.serde.model_serde import ModelCodec
 from penstock.serde.models import is_model
-from penstock.serde.rowwise import show
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
 

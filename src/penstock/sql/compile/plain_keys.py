@@ -16,11 +16,9 @@ from penstock.api.options import Materialized
 from penstock.api.serdes import UNKNOWN
 from penstock.api.stream import KStream
 from penstock.api.table import KTable
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
-from penstock.serde.rowwise import BaseSerde
-from penstock.serde.windowed import Windowed, WindowedColumn
-from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serde.base import BaseSerde
+from penstock.serde.column import Column, RowColumn
+from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde, Windowed, WindowedColumn
 from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.compile.serdes import RowsSerde, step_key_serde
 from penstock.sql.compile.steps import types_of

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.sql.analyse.plans import Expression
 from penstock.sql.evaluate import compile_predicate, compile_rows

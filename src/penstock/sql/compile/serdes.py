@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
-from penstock.serde.rowwise import BaseSerde
-from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serde.base import BaseSerde
+from penstock.serde.column import Column, RowColumn
+from penstock.serde.windowed import SessionWindowedSerde, TimeWindowedSerde
 from penstock.sql.analyse.plans import PlanStep
 from penstock.sql.catalog import DataFormat, Source, SourceWindow
 from penstock.sql.formats import FormatProperties, check_columns, format_info, row_format

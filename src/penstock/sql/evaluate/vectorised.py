@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.compiled import compile_rows
 from penstock.sql.evaluate.generate import parts

@@ -19,7 +19,7 @@ from penstock.serde.data import (
 from penstock.serde.data import struct as struct_of
 from penstock.serde.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 from penstock.serde.formats.avro import PRECISION
-from penstock.serde.formats.walks import SchemaWalk
+from penstock.serde.formats.schema_text import SchemaWalk
 from penstock.sql import types as sql
 from penstock.sql.formats.interface import Columns
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType

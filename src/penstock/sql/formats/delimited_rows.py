@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import exact
 from penstock.sql.formats.layouts import FEW, WHOLE, ColumnCapture, RowLayout, joined, literal, read_rows, text_column

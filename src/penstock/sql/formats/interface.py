@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.base import BaseSerde
 from penstock.sql.types import SqlType
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.json_depth import MOST_DEPTH, depth_of
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_columns import json_capture, json_texts, object_layout, single_layout
 from penstock.sql.formats.json_text import json_writer, object_writer

@@ -14,9 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.serde.buffers import large_binary, series_of
-from penstock.serde.column import Column
-from penstock.serde.row_column import RowColumn
+from penstock.serde.column import Column, RowColumn, large_binary, series_of
 from penstock.sql.types import BIGINT, BOOLEAN, INTEGER, STRING, TIMESTAMP, SqlType
 from penstock.sql.types.columns import DTYPES, typed_series
 

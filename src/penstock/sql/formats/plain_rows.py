@@ -10,11 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SerializationError
-from penstock.serde.column import Column
-from penstock.serde.numbers import NumberSerde
-from penstock.serde.row_column import RowColumn
-from penstock.serde.rowwise import BaseSerde
-from penstock.serde.text import BytesSerde, StringSerde
+from penstock.serde.base import BaseSerde
+from penstock.serde.column import Column, RowColumn
+from penstock.serde.primitives import BytesSerde, NumberSerde, StringSerde
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.layouts import FEW
 from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType

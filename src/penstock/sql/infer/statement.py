@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from penstock.base.json_depth import depth_of
 from penstock.errors import PenstockError
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.sql.catalog import DataFormat
 from penstock.sql.compile.serdes import format_serde
 from penstock.sql.formats import format_info

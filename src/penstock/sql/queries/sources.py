@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.runtime.record import RawRecord
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.windowed import Window, Windowed
 from penstock.sql.analyse.reads import read
 from penstock.sql.catalog import Catalog, Source

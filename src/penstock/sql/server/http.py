@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.escapes import json_text
 from penstock.errors import EnvironmentProblemError, PenstockError
 from penstock.serde.plain import plain
-from penstock.serde.registry.documents import BadDocumentError, parse_object
+from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.sql.queries.answer import Answer
 from penstock.sql.server.inserting import acknowledged, split_body, target_of
 from penstock.sql.server.printed import Printed

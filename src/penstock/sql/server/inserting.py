@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.nearest_name import did_you_mean
 from penstock.base.terminal.human_numbers import with_article
 from penstock.errors import PenstockError
-from penstock.serde.registry.documents import BadDocumentError, parse_object
+from penstock.serde.registry.model import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
 from penstock.sql.catalog import Source
 from penstock.sql.formats.json_values import json_reader, parse_json

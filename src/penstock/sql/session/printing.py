@@ -10,7 +10,7 @@ from typing import Any
 from penstock.base.nearest_name import did_you_mean
 from penstock.log.clients.consumer import Consumer
 from penstock.log.consumer_interface import ConsumerRecord
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal
 from penstock.sql.catalog import Source

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.clock import unix_ms
 from penstock.log.base import TopicLog
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.partitioner import partition_for
 from penstock.sql.analyse import InsertedRow
 from penstock.sql.compile import source_serdes

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.base.nearest_name import did_you_mean
 from penstock.errors import SqlError
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.analyse.expressions import Library

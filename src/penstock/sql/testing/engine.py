@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from penstock.api.builder import StreamsBuilder
 from penstock.errors import PenstockError, SqlError
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.sql.analyse import InsertedRow, QueryPlan, steps_of
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.catalog import Catalog, Source

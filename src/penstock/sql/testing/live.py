@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.api.builder import StreamsBuilder
 from penstock.errors import SqlError
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.sql.analyse import InsertedRow, QueryPlan
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes

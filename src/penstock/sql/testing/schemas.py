@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from penstock.serde.binding import bound
+from penstock.serde.headers import bound
 from penstock.serde.registry import Reference, StoredSchema
 from penstock.sql.catalog import DataFormat, Source
 from penstock.sql.compile.serdes import format_properties

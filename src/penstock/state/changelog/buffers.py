@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, parts, to_bytes_list
+from penstock.serde.column import bytes_column, from_fixed_width, join, large_binary, parts, to_bytes_list
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     RECORDS_SCHEMA,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     Headers,

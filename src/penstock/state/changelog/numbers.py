@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.serde.buffers import bytes_column
+from penstock.serde.column import bytes_column
 from penstock.state.changelog.base import now_of, records_of
 
 __all__ = ["APPLICATION", "NOTE", "TaskNumbers"]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column
+from penstock.serde.column import bytes_column
 from penstock.state.changelog.base import (
     NOTHING_NOTED,
     KeyedFormat,

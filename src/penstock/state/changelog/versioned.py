@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidStateError
-from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.changelog.base import NOTHING_NOTED, Written, changes_of, records_of
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import Overlay, ReadableMap

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError
-from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import to_bytes_list
 from penstock.state.base import CHANGES_SCHEMA
 
 __all__ = [

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, from_fixed_width, join, large_binary, series_of, to_bytes_list
+from penstock.serde.column import bytes_column, from_fixed_width, join, large_binary, series_of, to_bytes_list
 from penstock.state.views.change_buffer import (
     FIXED,
     OVERHEAD,

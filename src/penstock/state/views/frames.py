@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.serde.buffers import bytes_column, to_bytes_list
-from penstock.serde.rowwise import FEW, decode_rows, encode_rows
+from penstock.serde.base import FEW, decode_rows, encode_rows
+from penstock.serde.column import bytes_column, to_bytes_list
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
-from penstock.serde.buffers import to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.headers import CurrentHeaders, RecordHeaders, current_of, in_task, uses_headers
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import decode_stamped, encode_stamped, stamps_of, unframe

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.varints import INT_BYTES, read_signed, signed
-from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.views.frames import first_byte, frame, unframe
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
-from penstock.serde.buffers import to_bytes_list
-from penstock.serde.rowwise import FEW, encode_one, encode_rows
+from penstock.serde.base import FEW, encode_one, encode_rows
+from penstock.serde.column import to_bytes_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

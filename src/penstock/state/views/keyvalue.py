@@ -9,10 +9,8 @@ import numpy as np
 
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.errors import StateError
-from penstock.serde.base import Serde
-from penstock.serde.buffers import bytes_column, to_bytes_list
-from penstock.serde.column import Column
-from penstock.serde.rowwise import encode_one
+from penstock.serde.base import Serde, encode_one
+from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import decode_stamped, encode_stamped, unframe
 from penstock.state.views.keys import key_bytes, keys_bytes

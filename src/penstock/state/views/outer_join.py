@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.serde.buffers import bytes_column, to_bytes_list
+from penstock.serde.column import bytes_column, to_bytes_list
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, unframe
 from penstock.topology.stores import StoreSpec

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.base.java_names import with_java_names_of
-from penstock.serde.base import Serde
-from penstock.serde.buffers import to_bytes_list
-from penstock.serde.column import Column
-from penstock.serde.rowwise import FEW, decode_rows, encode_one, encode_rows
+from penstock.serde.base import FEW, Serde, decode_rows, encode_one, encode_rows
+from penstock.serde.column import Column, to_bytes_list
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame

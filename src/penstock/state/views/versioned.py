@@ -9,8 +9,7 @@ import numpy as np
 
 from penstock.base.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
-from penstock.serde.buffers import bytes_column, to_bytes_list
-from penstock.serde.column import Column
+from penstock.serde.column import Column, bytes_column, to_bytes_list
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import unframe
 from penstock.state.views.keys import key_bytes, keys_bytes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.serde.buffers import bytes_column
+from penstock.serde.column import bytes_column
 from penstock.state.base import ByteMap, Entries
 from penstock.state.views.frames import unframe
 from penstock.state.views.retention import NUMBER

@@ -9,7 +9,7 @@ from penstock.base.durations import TimestampLike, timestamp_ms
 from penstock.base.nearest_name import did_you_mean
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, PenstockError, SerializationError, TopologyError
-from penstock.serde.binding import bound, configured
+from penstock.serde.headers import bound, configured
 from penstock.serde.partitioner import KeyPartitioner
 from penstock.serde.plain import text_of
 from penstock.testing.driver_topics import TestInputTopic

@@ -21,7 +21,7 @@ from penstock.engines.spark.topology_bytes import AppCopies
 from penstock.errors import PenstockError
 from penstock.runtime.local_task import LocalTask, TaskRows
 from penstock.runtime.record import RawRecord
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.base import BaseSerde
 from penstock.testing.simulation.records import OutputTexts, described
 from penstock.testing.simulation.run import Input
 from penstock.topology.configured.apply import with_settings

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from penstock.serde.binding import bound, configured, has_schema
-from penstock.serde.headers import CurrentHeaders, in_task, uses_headers
+from penstock.serde.headers import CurrentHeaders, bound, configured, has_schema, in_task, uses_headers
 from penstock.topology.configured.default_serdes import with_default_serdes
 from penstock.topology.nodes import Node, ProcessorNode
 from penstock.topology.stores import StoreSpec

@@ -27,7 +27,7 @@ from penstock.log.groups.gone_back import epoch_note
 from penstock.log.streams_groups.offset_metadata import OffsetMetadata
 from penstock.runtime.aggregate.close import last_emit_meta
 from penstock.runtime.context import STREAM_TIME, partition_time_meta
-from penstock.serde.buffers import bytes_column
+from penstock.serde.column import bytes_column
 from penstock.state.changelog.base import records_of
 from penstock.state.changelog.numbers import NOTE
 

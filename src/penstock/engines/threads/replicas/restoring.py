@@ -29,7 +29,7 @@ from penstock.engines.threads.replicas.changelog_sources import (
 from penstock.engines.threads.replicas.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.deletions import may_miss_deletions
-from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import to_bytes_list
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.restores.progress import RestoreProgress
 

@@ -17,7 +17,7 @@ from penstock.engines.threads.replicas.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log.groups.gone_back import KnownOffset
-from penstock.serde.buffers import to_bytes_list
+from penstock.serde.column import to_bytes_list
 from penstock.state.changelog import records_of_changes, records_of_puts
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.free_memory import release_memory
