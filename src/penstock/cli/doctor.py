@@ -69,7 +69,7 @@ def doctor(
         bool,
         typer.Option(
             "--faster-start",
-            help="Create Java's archive of Spark's classes (150 MB in the cache) if there is none yet.",
+            help="Create Java's archives of Spark's classes (240 MB in the cache) if there are none yet.",
         ),
     ] = False,
     as_json: Json = False,
@@ -116,17 +116,15 @@ def _summary(missing: int, warnings: int) -> str:
 
 def _class_archive(*, make: bool) -> CheckResult:
     from penstock.base.check_result import CheckResult
-    from penstock.cli.java_archive import make_archive
+    from penstock.cli.java_archive import make_archives
     from penstock.engines.spark.java_archive import archive_path
 
-    name = "Java's class archive"
+    name = "Java's class archives"
     try:
-        path = archive_path()
-        if not path.exists() and not make:
-            return CheckResult(name, "none; `penstock doctor --faster-start` makes it", ok=True)
-        if not path.exists():
-            path = make_archive()
-        return CheckResult(name, f"{path} ({size(path.stat().st_size)})", ok=True)
+        paths = make_archives() if make else [archive_path(with_sql=with_sql) for with_sql in (False, True)]
+        there = [f"{path} ({size(path.stat().st_size)})" for path in paths if path.exists()]
+        lacking = "" if len(there) == len(paths) else "; `penstock doctor --faster-start` makes what is missing"
+        return CheckResult(name, (", ".join(there) or "none") + lacking, ok=True)
     except EnvironmentProblemError as error:
         return CheckResult(name, error.message, ok=False, remedy=error.hint or "")
 

@@ -1,32 +1,51 @@
-"""Creation of Java's archive of Spark's classes, by a small application whose Java writes it at its end."""
+"""Creation of Java's archives of Spark's classes, by small applications whose Java writes them at its end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.engines.spark.java_archive import archive_path, end_java, recording_options
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["make_archive"]
+__all__ = ["make_archive", "make_archives"]
 
 _PATIENCE_S = 300
-_MOST_ARCHIVES = 3  # 150 MB each
+_MOST_ARCHIVES = 6  # 170 MB and 70 MB for each Java and PySpark
 
 
-def make_archive() -> Path:
-    """Create the archive, even if there is one, in half a minute; of older ones, only two are kept.
+def make_archives() -> list[Path]:
+    """Create the archives that are missing, at the same time; return the paths of both.
+
+    Raises:
+        EnvironmentProblemError: One could not be created.
+    """
+    paths = {with_sql: archive_path(with_sql=with_sql) for with_sql in (False, True)}
+    with ThreadPoolExecutor() as pool:
+        made = [pool.submit(make_archive, with_sql=with_sql) for with_sql, path in paths.items() if not path.exists()]
+    for each in made:
+        each.result()
+    return [*paths.values()]
+
+
+def make_archive(*, with_sql: bool) -> Path:
+    """Create an archive, even if there is one, in half a minute; of others, only the newest are kept.
+
+    Args:
+        with_sql: Whether it is for applications with queries of Spark SQL.
 
     Raises:
         EnvironmentProblemError: It could not be created.
     """
-    path = archive_path()
+    path = archive_path(with_sql=with_sql)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as scratch:
         archive = Path(scratch) / "classes.jsa"
-        command = [sys.executable, "-m", "penstock.cli.java_archive", scratch, str(archive)]
+        kind = "sql" if with_sql else "threads"
+        command = [sys.executable, "-m", "penstock.cli.java_archive", kind, scratch, str(archive)]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
         except subprocess.TimeoutExpired as error:
@@ -45,8 +64,8 @@ def make_archive() -> Path:
     return path
 
 
-def _run(scratch: Path, archive: Path) -> None:
-    """Run an application with a stage of each kind in both modes: Java loads all classes that applications need."""
+def _run(scratch: Path, archive: Path, *, with_sql: bool) -> None:
+    """Run an application with a stage of each kind: Java loads all classes that applications need."""
     import pyarrow as pa
 
     from penstock import KafkaStreams, StreamsBuilder
@@ -69,14 +88,15 @@ def _run(scratch: Path, archive: Path) -> None:
         "spark.master": "local[2]",
         "spark.driver.extraJavaOptions": recording_options(archive),
     }
-    for number, mode in enumerate(("continuous", "micro_batch")):
+    for number, mode in enumerate(("continuous", "micro_batch")[: 1 + with_sql]):
         name = {"application.id": f"penstock-class-archive-{number}", "processing.mode": mode}
         KafkaStreams(builder.build(), {**settings, **serdes, **name}).run(until="latest")
     end_java(_PATIENCE_S)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        _run(Path(sys.argv[1]), Path(sys.argv[2]))
+    is_with_sql = sys.argv[1] == "sql"
+    if sys.argv[2:]:
+        _run(Path(sys.argv[2]), Path(sys.argv[3]), with_sql=is_with_sql)
     else:  # at the first start of an application, in the background
-        make_archive()
+        make_archive(with_sql=is_with_sql)

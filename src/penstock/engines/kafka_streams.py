@@ -166,7 +166,8 @@ class KafkaStreams:
         from penstock.engines.spark.session import launch_ahead, users_spark_settings
 
         keep_pandas_out()
-        launch_ahead(users_spark_settings(self.config), self._session, rows_in_jvm=bool(self.topology.dataframes))
+        rows_in_jvm, uses_sql = bool(self.topology.dataframes), self.config["processing.mode"] == "micro_batch"
+        launch_ahead(users_spark_settings(self.config), self._session, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
 
     def _handle(self) -> ApplicationHandle:
         return ApplicationHandle(

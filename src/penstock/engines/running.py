@@ -135,7 +135,8 @@ class Run:
         rows_in_jvm = bool(self.topology.dataframes)
         self.spark = spark_for(
             self.engine.spark_settings, self.config["application.id"], self.places.journal or self.places.checkpoint,
-            session=self._session, rows_in_jvm=rows_in_jvm, spare=self.engine.spare_slots,
+            session=self._session, rows_in_jvm=rows_in_jvm, uses_sql=self.engine.uses_sql,
+            spare=self.engine.spare_slots,
         )  # fmt: skip
 
     def _settle_mode(self, log: TopicLog) -> None:
@@ -363,7 +364,7 @@ class Run:
         self.note_tasks_ran()
         if not self._has_run:
             self._has_run = True
-            make_in_background()
+            make_in_background(with_sql=self.engine.uses_sql or bool(self.topology.dataframes))
         return True
 
     def note_tasks_ran(self) -> None:

@@ -3,6 +3,9 @@
 Java reads, checks and links some 20,000 classes of Spark's jars at each start. It can keep the outcome in a file and
 map that the next time (class data sharing). The file counts for one Java and one PySpark in one place only, so those
 are in its name; where anything else differs, Java goes without it by itself.
+
+There are two: Java copies all of an archive into its memory, and stream threads need 40 % of what Spark SQL loads. The
+other one does where an application's own is not there.
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ _log = own_logger(__name__)
 _SILENT = "-Xlog:cds*=off"  # Java would print on the terminal why it goes without
 
 
-def archive_path() -> Path:
+def archive_path(*, with_sql: bool) -> Path:
     """Return the path of the archive for this Java and this PySpark, which may not exist yet.
+
+    Args:
+        with_sql: Whether it holds Spark SQL, which queries use and stream threads do not.
 
     Raises:
         EnvironmentProblemError: Java or PySpark is missing.
@@ -40,26 +46,28 @@ def archive_path() -> Path:
     jars = Path(spec.origin).parent / "jars"
     java = Path(java_command()).resolve()
     marks = [f"{path} {path.stat().st_mtime_ns}" for path in (jars, java) if path.exists()]
-    return cache_directory() / f"spark-{hashlib.sha256(' '.join(marks).encode()).hexdigest()[:16]}.jsa"
+    name = f"spark-{hashlib.sha256(' '.join(marks).encode()).hexdigest()[:16]}"
+    return cache_directory() / f"{name}{'' if with_sql else '-threads'}.jsa"
 
 
-def archive_options() -> list[str]:
-    """Return Java's options for using the archive; none as long as it does not exist."""
+def archive_options(*, with_sql: bool) -> list[str]:
+    """Return Java's options for using an archive, the one asked for if it exists; none without any."""
     try:
-        path = archive_path()
+        paths = [archive_path(with_sql=with_sql), archive_path(with_sql=not with_sql)]
     except (EnvironmentProblemError, OSError):
         return []
     # A path with a space would be cut in two: Spark splits the options there.
-    return [f"-XX:SharedArchiveFile={path}", _SILENT] if path.exists() and " " not in str(path) else []
+    path = next((path for path in paths if path.exists() and " " not in str(path)), None)
+    return [f"-XX:SharedArchiveFile={path}", _SILENT] if path else []
 
 
-def make_in_background() -> None:
-    """Start to make the archive in a process of lowest priority, if there is none; it ends by itself in a minute.
+def make_in_background(*, with_sql: bool) -> None:
+    """Start to make an archive in a process of lowest priority, if there is none; it ends by itself in a minute.
 
     Tried once a day, as it may not be possible here; never with ``PENSTOCK_JAVA_ARCHIVE=off`` in the environment.
     """
     try:
-        path = archive_path()
+        path = archive_path(with_sql=with_sql)
         tried = path.with_suffix(".tried")
         if os.environ.get(_SWITCH) == "off" or path.exists() or " " in str(path):
             return
@@ -67,7 +75,7 @@ def make_in_background() -> None:
             return
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         tried.touch()
-        command = [sys.executable, "-m", "penstock.cli.java_archive"]
+        command = [sys.executable, "-m", "penstock.cli.java_archive", "sql" if with_sql else "threads"]
         if (nice := shutil.which("nice")) is not None:
             command = [nice, "-n", "19", *command]
         subprocess.Popen(  # noqa: S603 - this very Python

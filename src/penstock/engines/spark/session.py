@@ -183,6 +183,7 @@ def spark_for(
     *,
     session: SparkSession | None = None,
     rows_in_jvm: bool = False,
+    uses_sql: bool = True,
     spare: int = 0,
 ) -> SparkApplication:
     """Return the running Spark of this process, or a new one, for an application.
@@ -195,6 +196,7 @@ def spark_for(
         session: The user's own session, which stays unchanged; None: the active one of this thread.
         rows_in_jvm: Whether a new JVM handles records: those of DataFrames.
             Otherwise it only plans, and gets settings that cost less CPU.
+        uses_sql: Whether a new JVM plans queries of Spark SQL.
         spare: The number of tasks that a new local Spark runs at once beyond those of its master: stream threads keep
             theirs. Plans and threads count with the master's number, and so does ``spark.default.parallelism``.
     """
@@ -213,12 +215,15 @@ def spark_for(
             return SparkApplication(running, of_session)
         if SparkContext._gateway is None:  # noqa: SLF001 - no public way
             check_java()
-        all_settings = _context_settings(fast, {**submitted, **own_settings}, rows_in_jvm=rows_in_jvm)
+        users_settings = {**submitted, **own_settings}
+        all_settings = _context_settings(fast, users_settings, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
         context = _new_context(all_settings, application_id, spare)
         return SparkApplication(context, of_session, is_new=True)
 
 
-def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, rows_in_jvm: bool) -> None:
+def launch_ahead(
+    settings: Mapping[str, Any], session: SparkSession | None, *, rows_in_jvm: bool, uses_sql: bool
+) -> None:
     """Start Spark's JVM, if `spark_for` will need one, and return at once: the caller goes on meanwhile.
 
     What goes wrong shows when `spark_for` tries it again.
@@ -227,6 +232,7 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
         settings: Names with their ``spark.`` prefix.
         session: The user's own session; None: the active one of this thread.
         rows_in_jvm: As for `spark_for`.
+        uses_sql: Likewise.
     """
     is_needed = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ  # noqa: SLF001 - no public way
     if not is_needed or session is not None or running_session() is not None:
@@ -235,7 +241,7 @@ def launch_ahead(settings: Mapping[str, Any], session: SparkSession | None, *, r
     def launch() -> None:
         try:
             users_settings = {**submitted_settings(), **{name: str(value) for name, value in settings.items()}}
-            all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm)
+            all_settings = _context_settings({}, users_settings, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql)
             with _using, quiet_pyspark(), _workers_of(all_settings):
                 if SparkContext._gateway is not None:  # noqa: SLF001 - no public way
                     return  # `spark_for` was faster
@@ -310,7 +316,7 @@ def _activate(session: SparkSession) -> None:
     virtual_machine.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
-def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> str:
+def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool, uses_sql: bool = True) -> str:
     """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
     users_options = users_settings.get("spark.driver.extraJavaOptions", "")
     options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
@@ -321,12 +327,12 @@ def _java_options(users_settings: Mapping[str, str], *, rows_in_jvm: bool) -> st
         if "GC" not in users_options:  # Java refuses two collectors
             options.append(_SMALL_COLLECTOR)
     if _RECORDING not in users_options:
-        options += archive_options()
+        options += archive_options(with_sql=uses_sql or rows_in_jvm)
     return " ".join([*options, users_options]).strip()
 
 
 def _context_settings(
-    fast: Mapping[str, str], users_settings: Mapping[str, str], *, rows_in_jvm: bool
+    fast: Mapping[str, str], users_settings: Mapping[str, str], *, rows_in_jvm: bool, uses_sql: bool = True
 ) -> dict[str, str]:
     """Return all settings of a new context."""
     settings = {
@@ -339,7 +345,7 @@ def _context_settings(
         **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
         **users_settings,
-        "spark.driver.extraJavaOptions": _java_options(users_settings, rows_in_jvm=rows_in_jvm),
+        "spark.driver.extraJavaOptions": _java_options(users_settings, rows_in_jvm=rows_in_jvm, uses_sql=uses_sql),
     }
     failures = str(settings.get("spark.task.maxFailures", ""))
     if is_one_process(settings["spark.master"]):
