@@ -75,9 +75,10 @@ class Worker:
         kind: ``java`` or ``penstock``.
         servers: The broker.
         folder: Where its settings and its log go.
+        own: More settings.
     """
 
-    def __init__(self, kind: str, servers: str, folder: Path) -> None:
+    def __init__(self, kind: str, servers: str, folder: Path, own: dict[str, str]) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -87,7 +88,7 @@ class Worker:
         settings = {
             "bootstrap.servers": servers, "group.id": kind, "key.converter": STRING, "value.converter": STRING,
             "listeners": f"http://127.0.0.1:{self.port}", "offset.storage.partitions": "1",
-            "status.storage.partitions": "1", "offset.flush.interval.ms": "1000", **names, **factors,
+            "status.storage.partitions": "1", "offset.flush.interval.ms": "1000", **names, **factors, **own,
         }  # fmt: skip
         file = folder / f"{kind}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -357,6 +358,7 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="the cases whose names have this text")
     parser.add_argument("--order", default="java,penstock", help="the workers, one after the other")
+    parser.add_argument("--set", action="append", default=[], help="NAME=VALUE, a setting of Penstock's worker")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "connect.json")
     options = parser.parse_args()
     results: dict[str, object] = {
@@ -375,7 +377,8 @@ def main() -> None:
             stack.callback(postgres.stop)
             made += jdbc_cases(log, postgres, options.jdbc_records)
         for kind in options.order.split(","):
-            worker = Worker(kind, servers, folder)
+            own = dict(each.split("=", 1) for each in options.set) if kind == "penstock" else {}
+            worker = Worker(kind, servers, folder, own)
             found: dict[str, object] = {}
             try:
                 found |= worker.started()

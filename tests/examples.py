@@ -8,5 +8,6 @@ __all__ = ["examples"]
 
 
 def examples(whole: int) -> int:
-    """Return the whole number when PENSTOCK_EXAMPLES is set, otherwise a third of it."""
-    return whole if os.environ.get("PENSTOCK_EXAMPLES") else -(-whole // 3)
+    """Return the whole number, or PENSTOCK_EXAMPLES if that is more, when it is set; otherwise a third of it."""
+    given = os.environ.get("PENSTOCK_EXAMPLES")
+    return max(whole, int(given)) if given else -(-whole // 3)

@@ -39,7 +39,7 @@ class FollowedFiles:
         self._pattern, self._stored = pattern, stored
         self._files: dict[str, FollowedFile] = {}
         self._gone: list[tuple[str, FollowedFile]] = []  # files whose names others have now
-        self._copies: dict[str, int] = {}  # the sizes of files that were copies of what was still read elsewhere
+        self._copies: dict[tuple[int, int] | None, int] = {}  # the sizes of copies of what was still read elsewhere
         self._left_out: set[str] = set()
         self._moved: set[str] = set()
         self._names: frozenset[str] = frozenset()
@@ -178,6 +178,7 @@ class FollowedFiles:
         read_on = {file.identity for file in self._files.values()}  # what was cut of them, they find
         noted = [(name, place) for name, place in stored if place.note and place.note.identity not in read_on]
         now = {name: file_identity(name) for name in self._names}
+        self._copies = {each: size for each, size in self._copies.items() if each in now.values()}
         taken: set[FilePlace] = set()
         for name in names:
             path = Path(name)
@@ -214,17 +215,17 @@ class FollowedFiles:
         """Return whether a file is a copy, as it is made before the log is cut, of what is or was read elsewhere."""
         name, log = str(path), base_name(path.name)
         base = str(path.with_name(log))
-        if base == name or is_packed(path):
+        if base == name:
             return False
-        size = _size(path)
-        if base in self._names and _is_begin(path, Path(base)):
-            self._copies[name] = size
+        size, identity = _size(path), file_identity(path)
+        if base in self._names and not is_packed(path) and _is_begin(path, Path(base)):
+            self._copies[identity] = size
             return True
         open_files = [*self._files.items(), *self._gone]
         sources = [file for each, file in open_files if each != name and base_name(Path(each).name) == log]
         if any(not file.is_intact and file.is_source_of(path) for file in sources):
             return True  # it is adopted as soon as the source is seen to be cut
-        was_copy = self._copies.pop(name, 0) == size
+        was_copy = self._copies.pop(identity, 0) == size
         if size and was_copy and any(file.size_before_cut >= size for file in sources):
             self._follow(name, _end_of(path))  # it was read to its end, and beyond, where it was copied from
             return True

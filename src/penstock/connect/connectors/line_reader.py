@@ -118,8 +118,11 @@ class FileNote:
         return self.device, self.inode
 
     def is_of(self, path: Path) -> bool:
-        """Return whether a path names the very file."""
-        return file_identity(path) == self.identity
+        """Return whether a path names the very file.
+
+        Of an empty file only the inode is known, and one that was packed meanwhile may have it by now.
+        """
+        return file_identity(path) == self.identity and not (self.size == 0 and is_packed(path))
 
 
 def file_identity(path: str | Path) -> tuple[int, int] | None:
@@ -375,13 +378,13 @@ class LineReader:
 
     def _more(self) -> bool:
         """Read on; return whether something came that is to be trusted."""
-        if self.path is not None:
-            self.modified_ns = os.fstat(self._file.fileno()).st_mtime_ns
+        modified_ns = 0 if self.path is None else os.fstat(self._file.fileno()).st_mtime_ns
         data = self._read_chunk()
         if self.path is not None and not self.is_complete:
             self.is_rewritten = not self.is_intact
             if self.is_rewritten:
                 return False
+        self.modified_ns = modified_ns
         if not data:
             return False
         content = data

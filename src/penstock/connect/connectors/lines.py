@@ -267,12 +267,27 @@ class FollowedFile:
     def _open_late(self, path: Path) -> None:
         """Open the files that were rotated away before, and were still written to."""
         places, self._late_places = self._late_places, ()
-        others = self._neighbours.names() if places else ()
-        for place in places:
-            beside = list(named_files(path, others))
+        if not places:
+            return
+        others, note = self._neighbours.names(), self._place.note
+        beside = list(named_files(path, others))
+        same = [each for each in [path, *beside] if note is not None and note.is_of(each)]
+        found = self._matching([*same, path, *rotated_files(path, others)], self._place)
+        if found is not None:
+            found.close()
+        current = path if found is None or found.path is None else found.path
+        later = [] if current == path else [current, *later_rotated(path, current, others)]
+        older = [each for each in rotated_since(path, 0, others) if each not in later]
+        for row, place in enumerate(places):
             same = [each for each in beside if place.note is not None and place.note.is_of(each)]
-            is_empty = place.note is None or not place.note.size  # of such a file only its inode is known
-            reader = self._matching(same if is_empty else [*same, *rotated_files(path, others)], place)
+            if place.note is not None and not place.note.size:  # of an empty file only its inode is known
+                before = older[row - len(places) :][:1] if len(older) >= len(places) - row else []
+                written = rotated_since(path, place.note.modified_ns, others)
+                packed = [each for each in before if is_packed(each) and each in written]
+                candidates = [each for each in same if each not in later] or packed
+            else:
+                candidates = [*same, *rotated_files(path, others)]
+            reader = self._matching(candidates, place)
             if reader is not None:
                 self._late.append(reader)
 
@@ -351,17 +366,17 @@ class FollowedFile:
     def _leave_cut(self, reader: LineReader) -> ReadLines:
         """Go on in the copy beside the open file, which was cut, and then at the start."""
         path, read, others = self.path, reader.read_place, self._neighbours.names()
-        if path is None or self._is_replaced(reader):  # an old file
-            lines = self._counted(reader.rest(), reader)
-            self._leave(reader)
-            return lines
-        has_content = read.note is not None and read.note.size
-        beside = rotated_files(path.with_name(base_name(path.name)), ()) if has_content else ()
+        has_content = path is not None and read.note is not None and read.note.size
+        beside = rotated_files(path.with_name(base_name(path.name)), ()) if path is not None and has_content else ()
         copy = self._matching((each for each in beside if not reader.is_of(each)), read)
         if copy is None or copy.path is None:
+            lines = self._counted(reader.rest(), reader)
+            if path is None or self._is_replaced(reader):  # an old file
+                self._leave(reader)
+                return lines
             self._on_note(f"{path} was truncated: it is read from its start")
             self._cut_size = reader.read_size
-            lines = self._counted(reader.rest(), reader)
+            self._finished = read  # what was rotated since then comes first
             self._reader, self._place = None, _START
             reader.close()
             return lines

@@ -125,9 +125,15 @@ class TaskParts:
         """Return the converters of the connector, configured."""
         return Converters(*(self.converter(f"{role}.converter") for role in ("key", "value", "header")))
 
-    def open_log(self, client: str) -> TopicLog:
-        """Open the log with the connector's own settings of a client: ``producer``, ``consumer`` or ``admin``."""
-        log = open_log(self.spec.url, {**self.worker.client_settings, **self._client_overrides(client)})
+    def open_log(self, client: str, defaults: Mapping[str, str] | None = None) -> TopicLog:
+        """Open the log with the connector's own settings of a client: ``producer``, ``consumer`` or ``admin``.
+
+        Args:
+            client: The client.
+            defaults: Settings of clients that the worker's and the connector's override.
+        """
+        own = {**self.worker.client_settings, **self._client_overrides(client)}
+        log = open_log(self.spec.url, {**(defaults or {}), **own})
         self._logs.append(log)
         return log
 

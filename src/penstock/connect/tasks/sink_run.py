@@ -22,6 +22,11 @@ __all__ = ["SinkRun"]
 _POLL_S = 0.2
 _RETRY_MS = 1000
 _LOOK_S = 1.0  # between two looks for topics that are not there yet
+_QUEUED_KB = 4096  # of records that wait for the task: librdkafka's own limit is 64 MB for each consumer
+_LITTLE_QUEUED = {
+    "consumer.queued.max.messages.kbytes": str(_QUEUED_KB),
+    "consumer.fetch.queue.backoff.ms": "20",  # its own 1000 are for a queue that lasts for longer
+}
 
 
 class SinkRun:
@@ -31,7 +36,7 @@ class SinkRun:
         self._parts = parts
         self._link = link
         self._letters = dead_letters(parts)
-        self._log = parts.open_log("consumer")
+        self._log = parts.open_log("consumer", _LITTLE_QUEUED)
         errors = ErrorHandler(Tolerance.of(parts.connector), link.wait, self._letters)
         pipeline = Pipeline(parts.converters(), transformation_chain(parts.connector, parts.plugins), errors)
         reset = (parts.client_override("consumer", "auto.offset.reset") or "earliest").lower()
