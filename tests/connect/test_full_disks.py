@@ -96,7 +96,7 @@ def test_a_worker_lives_through_a_full_disk_of_its_log_and_its_tasks_go_on(small
         assert refused == 500
         assert "disk" in answer["message"]
         filler.unlink()
-        until(lambda: len(set(out.read_text().splitlines())) == len(lines), 60)
+        until(lambda: len(set(out.read_text().splitlines())) == len(lines))
         assert values(server.worker.config.log_url, "lines") == lines
         until(lambda: (task_state(server, "f"), task_state(server, "s")) == ("RUNNING", "RUNNING"))
     finally:
