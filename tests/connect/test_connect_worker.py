@@ -39,12 +39,12 @@ def settings(folder, **more):
 def worker(tmp_path):
     server = WorkerServer(WorkerConfig.of(settings(tmp_path), "distributed"))
     server.start()
-    assert server.wait_until_ready(30)
+    assert server.wait_until_ready(180)
     yield server
     server.stop()
 
 
-def ask(server, method, path, body=None, timeout=30):
+def ask(server, method, path, body=None, timeout=120):
     data = None if body is None else json.dumps(body).encode()
     url = f"http://127.0.0.1:{server.port}{path}"
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
