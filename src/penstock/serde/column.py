@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SerializationError
 
 if TYPE_CHECKING:
+    import polars as pl  # a worker of connectors, which moves bytes, does not load it
     from numpy.typing import NDArray
 
 __all__ = [
@@ -227,9 +227,13 @@ class Column:
 
     def series(self) -> pl.Series:
         """Return the values as a Polars series; raise SerializationError for objects that have no column type."""
-        if self._series is None and self._dtype is not None:
+        if self._series is not None:
+            return self._series
+        import polars as pl
+
+        if self._dtype is not None:
             self._series = pl.Series("", self._items, self._dtype)
-        if self._series is None:
+        else:
             try:
                 self._series, self.is_padded = series_of_items(self.items())
             except (TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
@@ -267,6 +271,8 @@ class Column:
         if not missing.any():
             return self.take(index)
         if self.is_columnar:
+            import polars as pl
+
             positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
             return Column.of_series(self.series().gather(positions))
         items = [*self.items(), None]
@@ -285,6 +291,8 @@ class Column:
         if special is not None and all(special.holds(c) for c in columns):
             return special.concat_same(columns)
         if all(c.is_columnar and not c.is_padded for c in columns) and len({c.series().dtype for c in columns}) == 1:
+            import polars as pl
+
             series = pl.concat([c.series() for c in columns])
             return Column(None, series, is_loose=any(c.is_loose for c in columns))
         types = {c.known_type() for c in columns} if special is None else set()
@@ -312,6 +320,8 @@ def series_of_items(items: list[Any]) -> tuple[pl.Series, bool]:
     Raises:
         TypeError, ValueError, PolarsError: The values have no common type.
     """
+    import polars as pl
+
     kinds = set(map(type, items))
     if dict not in kinds:
         documents = _documents(kinds - {type(None)}, items)
@@ -337,6 +347,8 @@ def _documents(kinds: set[type], items: list[Any]) -> pl.Series | None:
     kind = next(iter(kinds), None)
     if len(kinds) != 1 or kind is None or kind.__module__ == "builtins":
         return None
+    import polars as pl
+
     from penstock.serde.models import compiled, documents, has_fields
 
     column_type = compiled(kind).column_type if has_fields(kind) else None
@@ -350,6 +362,8 @@ def _documents(kinds: set[type], items: list[Any]) -> pl.Series | None:
 
 
 def _checked(series: pl.Series, items: list[Any]) -> pl.Series:
+    import polars as pl
+
     if series.dtype == pl.Object:
         odd = next(item for item in items if item is not None)
         raise TypeError(f"values of type {type(odd).__name__}")
@@ -368,6 +382,8 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _is_nested(dtype: Any) -> bool:
+    import polars as pl
+
     return any(isinstance(field.dtype, pl.Struct | pl.List | pl.Array) for field in dtype.fields)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -180,11 +181,11 @@ def test_a_missing_file_is_an_error_once_and_awaited_when_following(source_of, l
         source.run_once()
     thread = threading.Thread(target=source.follow, kwargs={"interval_s": 0.01})
     thread.start()
-    eventually(lambda: notes)
+    time.sleep(0.03)
     path.write_text("late\n")
     eventually(lambda: values(log))
     source.stop()
-    thread.join()
+    thread.join(5)
     assert values(log) == [b"late"]
     assert "waiting" in notes[0]
 

@@ -7,7 +7,7 @@ import pytest
 from penstock import Serdes
 from penstock.errors import SerializationError
 from penstock.serde.changes import ChangeSerde
-from penstock.serde.schemas.protobuf import skip_indexes
+from penstock.serde.schemas.value_bytes import skip_indexes
 
 LONG_ZERO = b"\x80" * 5 + b"\x00"
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.base.log_lines import own_logger
 from penstock.connect.connectors.line_reader import FilePlace, LineReader, file_identity, is_packed, is_whole
@@ -39,7 +40,7 @@ class FollowedFiles:
         self._pattern, self._stored = pattern, stored
         self._files: dict[str, FollowedFile] = {}
         self._gone: list[tuple[str, FollowedFile]] = []  # files whose names others have now
-        self._copies: dict[tuple[int, int] | None, int] = {}  # the sizes of copies of what was still read elsewhere
+        self._copies: set[_Facts | None] = set()  # of copies of what was still read elsewhere
         self._left_out: set[str] = set()
         self._moved: set[str] = set()
         self._names: frozenset[str] = frozenset()
@@ -178,7 +179,7 @@ class FollowedFiles:
         read_on = {file.identity for file in self._files.values()}  # what was cut of them, they find
         noted = [(name, place) for name, place in stored if place.note and place.note.identity not in read_on]
         now = {name: file_identity(name) for name in self._names}
-        self._copies = {each: size for each, size in self._copies.items() if each in now.values()}
+        self._copies &= {_facts(name) for name in self._names} if self._copies else set()
         taken: set[FilePlace] = set()
         for name in names:
             path = Path(name)
@@ -217,16 +218,18 @@ class FollowedFiles:
         base = str(path.with_name(log))
         if base == name:
             return False
-        size, identity = _size(path), file_identity(path)
+        facts = _facts(path)
         if base in self._names and not is_packed(path) and _is_begin(path, Path(base)):
-            self._copies[identity] = size
+            self._copies.add(facts)
             return True
         open_files = [*self._files.items(), *self._gone]
         sources = [file for each, file in open_files if each != name and base_name(Path(each).name) == log]
         if any(not file.is_intact and file.is_source_of(path) for file in sources):
             return True  # it is adopted as soon as the source is seen to be cut
-        was_copy = self._copies.pop(identity, 0) == size
-        if size and was_copy and any(file.size_before_cut >= size for file in sources):
+        if not facts or not facts.size or facts not in self._copies:
+            return False
+        self._copies.discard(facts)
+        if any(file.size_before_cut >= facts.size for file in sources):
             self._follow(name, _end_of(path))  # it was read to its end, and beyond, where it was copied from
             return True
         return False
@@ -264,7 +267,9 @@ def _claimed(
     made_of = [pair for pair in free if log not in (path.name, name) and base_name(Path(pair[0]).name) == log]
     found = next((pair for pair in same if _matches(path, pair[1])), None)
     vacant = (pair for pair in [*own, *sorted(made_of, key=rank)] if is_vacant(pair[1]))
-    return found or next((pair for pair in vacant if _matches(path, pair[1])), None)
+    other = next((pair for pair in vacant if _matches(path, pair[1])), None)
+    claims = [pair for pair in (found, other) if pair is not None]
+    return max(claims, key=lambda pair: pair[1].position, default=None)  # a new file may have the inode of an old one
 
 
 def _matches(path: Path, place: FilePlace) -> bool:
@@ -295,11 +300,21 @@ def _is_begin(path: Path, of: Path) -> bool:
         return False
 
 
-def _size(path: Path) -> int:
+class _Facts(NamedTuple):
+    """What shows that a file is the same, whatever its name is: another one may have the inode of a deleted file."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+def _facts(path: Path | str) -> _Facts | None:
     try:
-        return path.stat().st_size
+        found = Path(path).stat()
     except OSError:
-        return 0
+        return None
+    return _Facts(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _end_of(path: Path) -> FilePlace:

@@ -275,6 +275,12 @@ class LineReader:
         self._cut = _CutLines(data, [len(data)], [_units(_text(data))], [_text(data.removesuffix(b"\r"))])
         return self._taken(1)
 
+    def begins_like(self, path: Path) -> bool:
+        """Return whether the file has something, and another one, unpacked, begins with the same."""
+        begin = os.pread(self._file.fileno(), _EDGE_BYTES, 0)
+        with path.open("rb") as file:
+            return bool(begin) and _unpacked(path, file).read(len(begin)) == begin
+
     def begins_with(self, data: bytes) -> bool:
         """Return whether these are the first bytes of the file."""
         return os.pread(self._file.fileno(), len(data), 0) == data

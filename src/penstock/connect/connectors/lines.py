@@ -88,6 +88,7 @@ class FollowedFile:
         self._finished: FilePlace | None = None  # the place of the file that was left last
         self._noted: set[Path] = set()
         self._cut_size = 0
+        self._known_ns = 0 if place.note is None else place.note.modified_ns  # what was changed until then is known
         self.is_last = False  # another file has its name, which is followed for itself
 
     @property
@@ -95,7 +96,7 @@ class FollowedFile:
         """The place behind the last line that was returned."""
         current = self._place if self._reader is None else self._reader.place
         late = (*self._late_places, *(each.place for each in self._late))
-        return replace(current, lines=self._line_count, late=late)
+        return replace(self._dated(current), lines=self._line_count, late=late)
 
     @property
     def has_more(self) -> bool:
@@ -109,9 +110,13 @@ class FollowedFile:
         return None if self._reader is None else self._reader.identity
 
     def is_source_of(self, path: Path) -> bool:
-        """Return whether a file has all that was read of this one."""
+        """Return whether a file has all that was read of this one; of a deleted one also what was not read yet."""
         read = None if self._reader is None else self._reader.read_place
-        if read is None or read.note is None or not read.note.size:
+        if self._reader is None or read is None or read.note is None:
+            return False
+        if not read.note.size:
+            with suppress(OSError, EOFError):
+                return self._reader.is_deleted and self._reader.begins_like(path)
             return False
         copy = self._matching([path], read)
         if copy is not None:
@@ -196,9 +201,16 @@ class FollowedFile:
             own, count = lines.place_at(row), before + row + 1
             if is_late:
                 return replace(current, lines=count, late=(*late, own) if is_kept else late)
-            return replace(own, lines=count, late=late)
+            return replace(self._dated(own), lines=count, late=late)
 
         return ReadLines(lines.texts, lines.raws, place_at)
+
+    def _dated(self, place: FilePlace) -> FilePlace:
+        """Return a place whose time is not before those of files that were read late: they are not newer files."""
+        note = place.note
+        if note is None or note.size is None or note.modified_ns >= self._known_ns:
+            return place
+        return replace(place, note=replace(note, modified_ns=self._known_ns))
 
     # Opening
 
@@ -356,7 +368,7 @@ class FollowedFile:
 
     def _leave(self, reader: LineReader) -> None:
         """Go on in the next file; what is still written to this one is read too."""
-        self._finished = reader.place
+        self._finished = self._dated(reader.place)
         self._reader, self._place = None, _START
         if reader.is_rewritten or reader.is_complete:
             reader.close()
@@ -376,7 +388,7 @@ class FollowedFile:
                 return lines
             self._on_note(f"{path} was truncated: it is read from its start")
             self._cut_size = reader.read_size
-            self._finished = read  # what was rotated since then comes first
+            self._finished = self._dated(read)  # what was rotated since then comes first
             self._reader, self._place = None, _START
             reader.close()
             return lines
@@ -397,6 +409,7 @@ class FollowedFile:
         """Lines of files that were rotated away."""
         for reader in list(self._late):
             lines = self._counted(reader.lines(most), reader)
+            self._known_ns = max(self._known_ns, reader.modified_ns)
             if lines:
                 return lines
             if reader is self._late[-1] and not (reader.is_complete or reader.is_deleted or reader.is_rewritten):

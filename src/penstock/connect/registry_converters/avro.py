@@ -40,8 +40,8 @@ from penstock.serde.formats.avro import (
     to_avro,
 )
 from penstock.serde.formats.schema_text import SchemaText
-from penstock.serde.schemas.avro import check_value, is_bounded, is_plain
 from penstock.serde.schemas.client import Registered
+from penstock.serde.schemas.value_bytes import check_value, is_bounded, is_plain
 
 __all__ = ["AvroConverter"]
 

@@ -39,7 +39,7 @@ from penstock.serde.formats.protobuf import (
 )
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.client import Registered
-from penstock.serde.schemas.protobuf import index_bytes, indexes_of, read_indexes, skip_indexes
+from penstock.serde.schemas.value_bytes import index_bytes, indexes_of, read_indexes, skip_indexes
 
 __all__ = ["ProtobufConverter"]
 

@@ -35,9 +35,9 @@ from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.registry.compatibility import differences
 from penstock.serde.registry.model import Reference
 from penstock.serde.registry.model import StoredSchema as Document
-from penstock.serde.schemas.base import frame, read_frame
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for
 from penstock.serde.schemas.schema_settings import IDENTITY, SchemaSettings
+from penstock.serde.schemas.value_bytes import frame, read_frame
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as RegistrySchema

@@ -16,7 +16,7 @@ from penstock.serde.formats.protobuf import BOX_FIELD, WRAPPED
 from penstock.serde.formats.schema_text import SchemaText
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
-from penstock.serde.schemas.protobuf import index_bytes, indexes_of, read_indexes, skip_indexes
+from penstock.serde.schemas.value_bytes import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
